@@ -66,11 +66,19 @@ FLASH_SETS = {
 }
 BUDGET = Budget(samples=50, seconds=3.0, warm_up_s=0.05)
 COLUMNS = (
-    report.RUNG, report.MEDIAN_MS, report.SPREAD, report.SAMPLES, report.TFLOPS,
-    Column("of lib", ".1%", "of_library"), report.ERROR, report.PEAK_MB,
+    report.RUNG,
+    report.MEDIAN_MS,
+    report.SPREAD,
+    report.SAMPLES,
+    report.TFLOPS,
+    Column("of lib", ".1%", "of_library"),
+    report.ERROR,
+    report.PEAK_MB,
     Column("predicted", ".1f", lambda row: row["predicted_peak_bytes"] / 1e6),
-    report.REGISTERS, report.LOCAL, report.TILES,
-)  # fmt: skip
+    report.REGISTERS,
+    report.LOCAL,
+    report.TILES,
+)
 MEMORY_COLUMNS = (
     report.RUNG,
     Column("", "", lambda row: row["shape"]["dtype"]),
@@ -94,10 +102,14 @@ def problem(s: AttentionShape) -> measure.Problem:
 def random_shape(rng: random.Random, causal: int) -> AttentionShape:
     """Returns an odd shape of any type. d is one of few values, because each is compiled separately."""
     return AttentionShape(
-        rng.randint(1, 3), rng.randint(1, 5), rng.choice([1, rng.randint(2, 40), rng.randint(41, 700)]),
-        rng.choice([1, 5, 32, 40, 64, 90, 128]), causal, rng.choice([0.0, 0.0, 1.0, -0.5]),
+        rng.randint(1, 3),
+        rng.randint(1, 5),
+        rng.choice([1, rng.randint(2, 40), rng.randint(41, 700)]),
+        rng.choice([1, 5, 32, 40, 64, 90, 128]),
+        causal,
+        rng.choice([0.0, 0.0, 1.0, -0.5]),
         rng.choice(["fp32", "fp32", "fp16", "bf16"]),
-    )  # fmt: skip
+    )
 
 
 def random_cases(rng: random.Random) -> list[tuple[AttentionShape, list[Candidate]]]:
@@ -128,12 +140,21 @@ def measured(s: AttentionShape, mode: str) -> list[dict]:
 def row(s: AttentionShape, mode: str, v: Verified, timed: Timed) -> dict:
     figures, program = measure.figures(timed), v.session.program
     return {
-        "shape": s.params(), "mode": mode, "rung": v.rung.name, "title": v.rung.title, "tiles": v.tiles, **figures,
-        "parts_ms": dict(timed.parts_ms), "tflops": s.flops / figures["median_ms"] / 1e9, "error": v.error,
-        "peak_bytes": v.session.memory.peak, "workspace_bytes": v.session.memory.workspace,
+        "shape": s.params(),
+        "mode": mode,
+        "rung": v.rung.name,
+        "title": v.rung.title,
+        "tiles": v.tiles,
+        **figures,
+        "parts_ms": dict(timed.parts_ms),
+        "tflops": s.flops / figures["median_ms"] / 1e9,
+        "error": v.error,
+        "peak_bytes": v.session.memory.peak,
+        "workspace_bytes": v.session.memory.workspace,
         "predicted_peak_bytes": program.nbytes(),
-        "predicted_workspace_bytes": v.rung.cost(s, program).workspace_bytes, **compiled(program),
-    }  # fmt: skip
+        "predicted_workspace_bytes": v.rung.cost(s, program).workspace_bytes,
+        **compiled(program),
+    }
 
 
 def compiled(program: Program) -> dict[str, int]:

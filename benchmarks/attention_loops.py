@@ -36,10 +36,7 @@ def ladder(s: AttentionShape, threads: int) -> None:
     for r in compare(names, s, engine="cpu", tiles=tiles, budget=BUDGET):
         m = r.measurement
         allocated = [m.output_bytes + bytes_ for bytes_ in (m.workspace_bytes, r.predicted.workspace_bytes)]
-        print(
-            f"| `{r.rung}` | {cells(m, s.flops)} | {allocated[0]:,} | {allocated[1]:,} |",
-            flush=True,
-        )
+        print(f"| `{r.rung}` | {cells(m, s.flops)} | {allocated[0]:,} | {allocated[1]:,} |", flush=True)
 
 
 def tiles(s: AttentionShape, threads: int) -> None:
@@ -48,9 +45,7 @@ def tiles(s: AttentionShape, threads: int) -> None:
     print(f"| Br | {' | '.join(map(str, sides))} |\n{'|---' * (1 + len(sides))}|")
     for Br in sides:
         tile_sets = [{"THREADS": threads, "Br": Br, "Bc": Bc} for Bc in sides]
-        medians_ms = [
-            run(FLASH.name, s, engine="cpu", tiles=t, budget=EACH).measurement.median_ms for t in tile_sets
-        ]
+        medians_ms = [run(FLASH.name, s, engine="cpu", tiles=t, budget=EACH).measurement.median_ms for t in tile_sets]
         print(f"| {Br} | {' | '.join(map(units.time_, medians_ms))} |", flush=True)
 
 

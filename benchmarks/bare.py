@@ -16,9 +16,7 @@ def _all() -> None:
             st.page_link(PAGE, label=f"link {n}", query_params={"N": str(n)})
     for n in range(PILLS):
         with st.popover(f"popover {n}"):
-            st.pills(
-                "one of", ["a", "b", "c"], default="a", key=f"pills_{n}", required=True, bind="query-params"
-            )
+            st.pills("one of", ["a", "b", "c"], default="a", key=f"pills_{n}", required=True, bind="query-params")
     for name in NAMES:
         with st.container(key=f"pair_{name}", horizontal=True):
             st.number_input(name, 0.0, 999.0, 1.0, 1.0, "%.0f", key=name, required=True, bind="query-params")

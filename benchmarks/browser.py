@@ -23,9 +23,7 @@ FRAMES = """seconds => new Promise(done => {
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    expect.set_options(
-        timeout=TIMEOUT_MS
-    )  # a page counts and draws for longer if other programs use the cores
+    expect.set_options(timeout=TIMEOUT_MS)  # a page counts and draws for longer if other programs use the cores
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
         yield browser
@@ -46,9 +44,7 @@ def played(what: str, stage: Stage, seconds: float) -> Line:
     gaps = np.diff(stage.page.evaluate(FRAMES, seconds))
     assert stage.root.get_attribute("data-playing") == "true", "the scene ended while it was timed"
     rate = 1e3 * len(gaps) / gaps.sum()
-    detail = (
-        f"frame interval median {np.median(gaps):.1f} ms, p95 {np.percentile(gaps, 95):.1f} ms, {late(gaps)}"
-    )
+    detail = f"frame interval median {np.median(gaps):.1f} ms, p95 {np.percentile(gaps, 95):.1f} ms, {late(gaps)}"
     return line(f"playing {what}", "frames/s", rate, 59, gaps, detail, at_least=True)
 
 

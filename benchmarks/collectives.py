@@ -34,16 +34,7 @@ from kernels.collectives import gpus as collective_gpus
 from kernels.collectives.cost import Point
 from kernels.collectives.gpus import CUPY, GRAPH, JOINT, LAUNCH, NCCL, SINGLE, Gpus
 from kernels.collectives.kernels import KERNELS, OUT
-from kernels.collectives.shape import (
-    ALGORITHMS,
-    ALL_REDUCE,
-    ITEM,
-    NAIVE,
-    ONE_SHOT,
-    RING,
-    TREE,
-    TWO_SHOT,
-)  # fmt: skip
+from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, ITEM, NAIVE, ONE_SHOT, RING, TREE, TWO_SHOT
 from kernels.engines.cuda import devices
 from kernels.model.program import RuleError
 from kernels.records.row import commit
@@ -61,12 +52,24 @@ TUNED_AT = {RING: 256 * MIB, TREE: 256 * MIB, TWO_SHOT: 256 * MIB}
 # Settings that are tried, the kernel's own first. The fastest one is timed at every size.
 TUNED: Mapping[str, Sequence[Mapping[str, int]]] = {
     RING: (
-        {}, {"most_blocks": 264}, {"most_blocks": 66}, {"most_blocks": 32}, {"most_blocks": 264, "SLICE": 2048},
-        {"most_blocks": 132, "SLICE": 8192}, {"most_blocks": 132, "SLICE": 1024}, {"most_blocks": 64, "SLICE": 16384},
+        {},
+        {"most_blocks": 264},
+        {"most_blocks": 66},
+        {"most_blocks": 32},
+        {"most_blocks": 264, "SLICE": 2048},
+        {"most_blocks": 132, "SLICE": 8192},
+        {"most_blocks": 132, "SLICE": 1024},
+        {"most_blocks": 64, "SLICE": 16384},
     ),
     TWO_SHOT: ({}, {"most_blocks": 264}, {"most_blocks": 66}, {"most_blocks": 32}, {"most_blocks": 132, "UNROLL": 8}),
-    TREE: ({}, {"most_blocks": 264}, {"most_blocks": 66}, {"most_blocks": 132, "SLICE": 16384}, {"most_blocks": 132, "SLICE": 2048}),
-}  # fmt: skip
+    TREE: (
+        {},
+        {"most_blocks": 264},
+        {"most_blocks": 66},
+        {"most_blocks": 132, "SLICE": 16384},
+        {"most_blocks": 132, "SLICE": 2048},
+    ),
+}
 LAUNCHED = 64 * KIB  # the length at which ways to launch are compared
 TUNE_SAMPLES, SAMPLES = 3, 9
 # Seconds that a part may take.
@@ -111,12 +114,7 @@ def attempt(emit: Emit, what: str, clock: Clock, run: Callable[[], Any]) -> Any:
         emit("error", {"what": what, "error": str(error)})
     except Exception as error:
         emit(
-            "error",
-            {
-                "what": what,
-                "error": f"{type(error).__name__}: {error}",
-                "trace": traceback.format_exc(limit=4),
-            },
+            "error", {"what": what, "error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc(limit=4)}
         )
         raise
     return None
@@ -134,13 +132,9 @@ def links(emit: Emit, clock: Clock, ranks: int, largest: int) -> None:
             for a, b in ((0, 1), (1, 0))[: 1 + both]:
                 found.copy(arrays[b][1][:nbytes], b, arrays[a][0][:nbytes], a)
 
-        def measured(
-            run: Callable[[], None] = run, nbytes: int = nbytes, both: bool = both
-        ) -> dict[str, Any]:
+        def measured(run: Callable[[], None] = run, nbytes: int = nbytes, both: bool = both) -> dict[str, Any]:
             seconds = collective_gpus.samples(_Only(found), run, count=SAMPLES)
-            row = collective_gpus.row(
-                "copy", "both ways" if both else "one way", 2, nbytes // ITEM, LAUNCH, seconds
-            )
+            row = collective_gpus.row("copy", "both ways" if both else "one way", 2, nbytes // ITEM, LAUNCH, seconds)
             row["bus_bytes_per_s"] = round(nbytes / (row["median_ms"] / 1e3))
             return row
 
@@ -170,9 +164,11 @@ def checks(emit: Emit, clock: Clock, ranks: int, largest: int) -> None:
 def check(emit: Emit, clock: Clock, gpus: Gpus, kind: str, algorithm: str, elements: int) -> bool:
     """Returns whether a collective is right at a length; emits the check."""
     error = attempt(
-        emit, f"check of {algorithm} {kind}, {elements} elements", clock,
+        emit,
+        f"check of {algorithm} {kind}, {elements} elements",
+        clock,
         lambda: collective_gpus.verify(gpus, kind, algorithm, elements),
-    )  # fmt: skip
+    )
     if error is not None:
         emit("check", {"kind": kind, "algorithm": algorithm, "elements": elements, "error": error})
     return error is not None
@@ -200,37 +196,41 @@ def tuned(emit: Emit, clock: Clock, gpus: Gpus, algorithm: str) -> Mapping[str, 
     for settings in TUNED.get(algorithm, ()):
         launch = GRAPH if nbytes <= SMALL else LAUNCH
         row = attempt(
-            emit, f"{algorithm} with {dict(settings)}", clock,
+            emit,
+            f"{algorithm} with {dict(settings)}",
+            clock,
             lambda settings=settings, launch=launch: collective_gpus.measure(
                 gpus, ALL_REDUCE, algorithm, nbytes // ITEM, launch, TUNE_SAMPLES, **settings
             ),
-        )  # fmt: skip
+        )
         if row:
             emit(
-                "tuning",
-                {
-                    "algorithm": algorithm,
-                    "settings": settings,
-                    "median_ms": row["median_ms"],
-                    "bytes": nbytes,
-                },
+                "tuning", {"algorithm": algorithm, "settings": settings, "median_ms": row["median_ms"], "bytes": nbytes}
             )
             found.append((row["median_ms"], len(found), settings))
     return min(found)[2] if found else {}
 
 
 def timed(
-    emit: Emit, clock: Clock, gpus: Gpus, kind: str, algorithm: str, nbytes: int, launch: str,
+    emit: Emit,
+    clock: Clock,
+    gpus: Gpus,
+    kind: str,
+    algorithm: str,
+    nbytes: int,
+    launch: str,
     settings: Mapping[str, int] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Emits the row of a collective; with the kernel's own settings if these fail."""
     for chosen in (settings, {}) if settings else ({},):
         row = attempt(
-            emit, f"{algorithm} {kind}, {nbytes} bytes, {launch}, {dict(chosen)}", clock,
+            emit,
+            f"{algorithm} {kind}, {nbytes} bytes, {launch}, {dict(chosen)}",
+            clock,
             lambda chosen=chosen: collective_gpus.measure(
                 gpus, kind, algorithm, nbytes // ITEM, launch, SAMPLES, **chosen
             ),
-        )  # fmt: skip
+        )
         if row:
             emit("row", row)
             return
@@ -281,10 +281,7 @@ def nccl_graph(emit: Emit, clock: Clock, ranks: int, largest: int) -> None:
     gpus = without_peers(ranks, min(largest, SMALL) // ITEM)
     for nbytes in (n for n in SIZES if n <= gpus.capacity * ITEM):
         row = attempt(
-            emit,
-            f"nccl in a graph, {nbytes} bytes",
-            clock,
-            lambda nbytes=nbytes: _nccl_graph_row(gpus, nbytes // ITEM),
+            emit, f"nccl in a graph, {nbytes} bytes", clock, lambda nbytes=nbytes: _nccl_graph_row(gpus, nbytes // ITEM)
         )
         if row:
             emit("row", row)
@@ -305,8 +302,15 @@ def _nccl_graph_row(gpus: Gpus, elements: int) -> dict[str, Any]:
 
 
 RUN: Mapping[str, Callable[[Emit, Clock, int, int], None]] = {
-    "links": links, "checks": checks, "small": small, "ring": ring, "tree": tree, "launches": launches, "nccl": nccl, "nccl-graph": nccl_graph,
-}  # fmt: skip
+    "links": links,
+    "checks": checks,
+    "small": small,
+    "ring": ring,
+    "tree": tree,
+    "launches": launches,
+    "nccl": nccl,
+    "nccl-graph": nccl_graph,
+}
 
 
 # -- the machine ---------------------------------------------------------------------------------
@@ -319,13 +323,9 @@ def machine(ranks: int) -> dict[str, Any]:
         "nccl": devices.nccl_version,
         "cupy": lambda: cupy.__version__,
         "cuda": lambda: cupy.cuda.runtime.runtimeGetVersion(),
-        "driver": lambda: _output(
-            "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"
-        ).split()[0],
+        "driver": lambda: _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split()[0],
         "topology": lambda: _output("nvidia-smi", "topo", "-m"),
-        "links": lambda: re.sub(
-            r" \(UUID[^)]*\)", "", _output("nvidia-smi", "nvlink", "--status", "-i", "0")
-        ),
+        "links": lambda: re.sub(r" \(UUID[^)]*\)", "", _output("nvidia-smi", "nvlink", "--status", "-i", "0")),
     }.items():
         try:
             found[name] = report()
@@ -360,9 +360,7 @@ def run_part(name: str, path: Path, ranks: int, seconds: float, largest: int) ->
         emit("part", {"name": name, "seconds": round(time.monotonic() - began, 2)})
 
 
-def run_parts(
-    names: Sequence[str], ranks: int, seconds: float, largest: int
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def run_parts(names: Sequence[str], ranks: int, seconds: float, largest: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields what each part emits. A part that does not end by its deadline is killed."""
     clock = Clock(seconds)
     for name in names:
@@ -380,9 +378,7 @@ def run_parts(
                 code = process.wait(limit)
             except subprocess.TimeoutExpired:
                 process.kill()
-                with contextlib.suppress(
-                    subprocess.TimeoutExpired
-                ):  # a process stuck in the driver ends later
+                with contextlib.suppress(subprocess.TimeoutExpired):  # a process stuck in the driver ends later
                     process.wait(KILL_S)
                 code = f"killed after {limit:.0f} s"
             yield from (tuple(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines())
@@ -458,9 +454,7 @@ def _fitted(name: str, ranks: int, ms: Mapping[int, float], how: str) -> Iterato
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--ranks", type=int, default=0, help="GPUs, all by default")
     parser.add_argument("--seconds", type=float, default=85.0)

@@ -55,9 +55,14 @@ def copies() -> Iterator[dict[str, Any]]:
             raise RuntimeError(f"a copy of {half:,} bytes differs from its source")
         p20, median, p80 = np.percentile(samples, (20, 50, 80))
         yield {
-            "device": device, "date": day, "bytes": 2 * half, "median_ms": round(float(median), 6),
-            "p20_ms": round(float(p20), 6), "p80_ms": round(float(p80), 6), "n": len(samples),
-        }  # fmt: skip
+            "device": device,
+            "date": day,
+            "bytes": 2 * half,
+            "median_ms": round(float(median), 6),
+            "p20_ms": round(float(p20), 6),
+            "p80_ms": round(float(p80), 6),
+            "n": len(samples),
+        }
 
 
 def main() -> None:

@@ -108,12 +108,7 @@ def measure(of: cpu.Session, priority: str | int, loops: int) -> dict[str, Any]:
             (timed,) = cpu.sample([of], "hot", BUDGET)
         finally:
             prioritise(0)
-    return {
-        "priority": priority,
-        "loops": loops,
-        "median_ms": float(np.median(timed.samples_ms)),
-        **timed.others,
-    }
+    return {"priority": priority, "loops": loops, "median_ms": float(np.median(timed.samples_ms)), **timed.others}
 
 
 def beside_neighbour(of: cpu.Session, share: float) -> dict[str, Any]:
@@ -136,17 +131,14 @@ def neighbours(seconds: float) -> list[dict[str, Any]]:
     while time.monotonic() < end:
         case, share = random.choice(list(sessions)), random.choice(SHARES)
         runs.append({"case": case, **beside_neighbour(sessions[case], share)})
-    alone = {
-        case: min(r["median_ms"] for r in runs if r["case"] == case and not r["share"]) for case in sessions
-    }
+    alone = {case: min(r["median_ms"] for r in runs if r["case"] == case and not r["share"]) for case in sessions}
     return [r | {"error": r["median_ms"] / alone[r["case"]] - 1} for r in runs]
 
 
 def neighbour_table(runs: Sequence[dict[str, Any]]) -> str:
     lines = [
         line(
-            f"{case}, the other core: {100 * share:g} %",
-            [r for r in runs if (r["case"], r["share"]) == (case, share)],
+            f"{case}, the other core: {100 * share:g} %", [r for r in runs if (r["case"], r["share"]) == (case, share)]
         )
         for case in NEIGHBOURS
         for share in SHARES

@@ -105,9 +105,7 @@ def printed_number(code: str, **environment: str) -> float:
     """Returns the number that a program in another process prints."""
     command = [sys.executable, "-c", code]
     env = os.environ | environment
-    return float(
-        subprocess.run(command, capture_output=True, text=True, check=True, env=env, cwd=ROOT).stdout
-    )
+    return float(subprocess.run(command, capture_output=True, text=True, check=True, env=env, cwd=ROOT).stdout)
 
 
 def main() -> None:
@@ -115,17 +113,18 @@ def main() -> None:
     uncounted, counted = median(lambda: sgemm(128, False)[0]), median(lambda: sgemm(128, True)[0])
     small = median(lambda: sgemm(64, False)[0])
     rows = [
-        ("naive SGEMM 128^3, no counters", f"{uncounted * 1e3:.0f} ms, {instructions / uncounted / 1e6:.0f} M thread-instructions/s"),
+        (
+            "naive SGEMM 128^3, no counters",
+            f"{uncounted * 1e3:.0f} ms, {instructions / uncounted / 1e6:.0f} M thread-instructions/s",
+        ),
         ("the same with counters", f"{counted * 1e3:.0f} ms"),
         ("memory of that process", f"{peak_mb():.0f} MB"),
         ("toy im2col, counters and trace", f"{median(toy, 15) * 1e3:.0f} ms"),
         ("naive SGEMM 64^3, no counters", f"{small * 1e3:.1f} ms"),
-    ]  # fmt: skip
+    ]
     if "--numba" in sys.argv:
         simulated = simulated_s()
-        rows.append(
-            ("Numba's CUDA simulator, 64^3", f"{simulated:.2f} s: {simulated / small:.0f} times as long")
-        )
+        rows.append(("Numba's CUDA simulator, 64^3", f"{simulated:.2f} s: {simulated / small:.0f} times as long"))
     print(f"{device_name()}, Python {sys.version.split()[0]}, NumPy {np.__version__}, medians of 7\n")
     print("| | |\n|---|---|")
     for name, value in rows:

@@ -39,11 +39,18 @@ RANDOM_CHAINS = 50
 SETS = {FUSED.name: [{"FOURS": fours} for fours in fusion_ladder.TILES["FOURS"]]}  # timed
 BUDGET = Budget(samples=50, seconds=3.0, warm_up_s=0.05)
 COLUMNS = (
-    report.RUNG, report.MEDIAN_MS, report.SPREAD, report.SAMPLES, Column("/ floor", ".3f", "over_floor"),
-    Column("x unfused", ".2f", "faster_than_unfused"), report.TFLOPS,
-    Column("GB moved", ".3f", lambda row: row["predicted_bytes"] / 1e9), report.PEAK_MB, report.TILES,
+    report.RUNG,
+    report.MEDIAN_MS,
+    report.SPREAD,
+    report.SAMPLES,
+    Column("/ floor", ".3f", "over_floor"),
+    Column("x unfused", ".2f", "faster_than_unfused"),
+    report.TFLOPS,
+    Column("GB moved", ".3f", lambda row: row["predicted_bytes"] / 1e9),
+    report.PEAK_MB,
+    report.TILES,
     Column("parts", "", lambda row: ", ".join(f"{name} {ms:.4f}" for name, ms in row["parts_ms"].items())),
-)  # fmt: skip
+)
 
 
 def problem(s: ChainShape) -> measure.Problem:
@@ -73,10 +80,7 @@ def verify_cases(shapes: Sequence[ChainShape]) -> Iterator[tuple[list[Candidate]
         changed = {"FOURS": (1, 2, 4)[n % 3], "BLOCK": (256, 128, 512)[n % 3]}
         chosen = measure.candidates(LADDER.rungs, s, {})
         yield (
-            [
-                (rung, tiles | {name: size for name, size in changed.items() if name in tiles})
-                for rung, tiles in chosen
-            ],
+            [(rung, tiles | {name: size for name, size in changed.items() if name in tiles}) for rung, tiles in chosen],
             problem(s),
         )
 
@@ -101,13 +105,24 @@ def row(key: str, s: ChainShape, v: Verified, timed: Timed, floor: float) -> dic
     figures, predicted = measure.figures(timed), v.rung.cost(s, v.session.program)
     median = figures["median_ms"]
     return {
-        "preset": key, "shape": s.params(), "mode": "cold", "rung": v.rung.name, "tiles": v.tiles, **figures,
-        "parts_ms": dict(timed.parts_ms), "launches": len(v.session.program.steps),
-        "floor_ms": floor, "over_floor": median / floor, "floor_bytes": s.bytes,
-        "predicted_bytes": predicted.bytes, "flops": predicted.flops, "tflops": predicted.flops / median / 1e9,
-        "peak_bytes": v.session.memory.peak, "workspace_bytes": v.session.memory.workspace,
+        "preset": key,
+        "shape": s.params(),
+        "mode": "cold",
+        "rung": v.rung.name,
+        "tiles": v.tiles,
+        **figures,
+        "parts_ms": dict(timed.parts_ms),
+        "launches": len(v.session.program.steps),
+        "floor_ms": floor,
+        "over_floor": median / floor,
+        "floor_bytes": s.bytes,
+        "predicted_bytes": predicted.bytes,
+        "flops": predicted.flops,
+        "tflops": predicted.flops / median / 1e9,
+        "peak_bytes": v.session.memory.peak,
+        "workspace_bytes": v.session.memory.workspace,
         "predicted_workspace_bytes": predicted.workspace_bytes,
-    }  # fmt: skip
+    }
 
 
 def goal_applies(row: Mapping, ceilings: Mapping) -> bool:
@@ -133,9 +148,7 @@ def arguments() -> argparse.Namespace:
     options = report.parser(__doc__)
     options.add_argument("--out", type=Path, required=True, help="a folder")
     options.add_argument("--seconds", type=float, default=240.0, help="nothing new is begun after so many")
-    options.add_argument(
-        "--presets", nargs="*", choices=FUSION_PRESETS, default=list(FUSION_PRESETS), metavar="KEY"
-    )
+    options.add_argument("--presets", nargs="*", choices=FUSION_PRESETS, default=list(FUSION_PRESETS), metavar="KEY")
     return options.parse_args()
 
 
@@ -144,9 +157,7 @@ def compile_and_verify(shapes: Sequence[ChainShape]) -> list[str]:
     rng = random.Random(0)
     chains = [random_chain(rng) for _ in range(RANDOM_CHAINS)]
     compile_all(
-        rung.build(s, tiles)
-        for s in (*chains, *shapes)
-        for rung, tiles in measure.candidates(LADDER.rungs, s, {})
+        rung.build(s, tiles) for s in (*chains, *shapes) for rung, tiles in measure.candidates(LADDER.rungs, s, {})
     )
     correct, failed = measure.verify(verify_cases(chains))
     print(f"{len(chains)} random chains: {correct} outputs right, {len(failed)} wrong", flush=True)
@@ -162,18 +173,14 @@ def time_presets(args: argparse.Namespace, elapsed: Callable[[], float], results
         results["rows"] += rows
         results["failed"] += failed
         report.write_json(args.out / "fusion.json", results)
-        print(
-            f"\n{key}: {s}, floor {floor_ms(s, ceilings):.4f} ms\n{report.table(rows, COLUMNS)}", flush=True
-        )
+        print(f"\n{key}: {s}, floor {floor_ms(s, ceilings):.4f} ms\n{report.table(rows, COLUMNS)}", flush=True)
 
 
 def main() -> int:
     args, elapsed = arguments(), report.stopwatch()
     args.out.mkdir(parents=True, exist_ok=True)
     ceilings = cuda.ceilings()
-    results = {
-        "device": cuda.device_name(), "conditions": cuda.conditions(), "ceilings": ceilings, "rows": [],
-    }  # fmt: skip
+    results = {"device": cuda.device_name(), "conditions": cuda.conditions(), "ceilings": ceilings, "rows": []}
     shapes = [FUSION_PRESETS[key].shape for key in args.presets]
     measure.print_unavailable([rung for rung in LADDER.rungs if rung.library], shapes[0])
     results["failed"] = compile_and_verify(shapes)

@@ -42,21 +42,20 @@ from kernels.runner import VerificationError, compare
 LADDER = LADDERS["gemm"]
 DTYPES = ("fp32", "fp16", "bf16", "int8")
 # The rung that a type is compared with; INT8 is compared with FP32, which is timed first.
-LIBRARY = {
-    "fp32": "gemm/cublas",
-    "fp16": "gemm/cublas-fp16",
-    "bf16": "gemm/cublas-fp16",
-    "int8": "gemm/cublas",
-}
-ODD = (
-    (1, 1, 1), (61, 45, 37), (129, 130, 17), (1, 1000, 129), (1000, 1, 63), (513, 1023, 1), (1021, 1022, 1023),
-)  # fmt: skip
+LIBRARY = {"fp32": "gemm/cublas", "fp16": "gemm/cublas-fp16", "bf16": "gemm/cublas-fp16", "int8": "gemm/cublas"}
+ODD = ((1, 1, 1), (61, 45, 37), (129, 130, 17), (1, 1000, 129), (1000, 1, 63), (513, 1023, 1), (1021, 1022, 1023))
 MAX_EMULATED_S = 1.0
 SLOW = "gemm/uncoalesced"
 MAX_SLOW_SIZE = 4096
 # The most important sizes come first; 8192 takes longest, in its reference too.
-SIZES = ((4096, "fp32"), (4096, "fp16"), (4096, "bf16"), (4096, "int8"),
-         *((n, "fp32") for n in (1024, 2048, 512, 256, 128, 8192)), (8192, "fp16"))  # fmt: skip
+SIZES = (
+    (4096, "fp32"),
+    (4096, "fp16"),
+    (4096, "bf16"),
+    (4096, "int8"),
+    *((n, "fp32") for n in (1024, 2048, 512, 256, 128, 8192)),
+    (8192, "fp16"),
+)
 
 
 def supported_rungs(shape: GemmShape) -> list[str]:
@@ -128,9 +127,17 @@ def described(shape: GemmShape, row: Mapping) -> dict:
 def columns(base_ms: float | None) -> tuple[Column, ...]:
     share = Column("of lib", ".1%", lambda row: report.speed_relative_to(base_ms, row))
     return (
-        report.RUNG, report.MEDIAN_MS, report.SPREAD, report.SAMPLES, report.TFLOPS, share, report.ERROR,
-        report.REGISTERS, report.LOCAL, Column("shared", "d", "shared"),
-    )  # fmt: skip
+        report.RUNG,
+        report.MEDIAN_MS,
+        report.SPREAD,
+        report.SAMPLES,
+        report.TFLOPS,
+        share,
+        report.ERROR,
+        report.REGISTERS,
+        report.LOCAL,
+        Column("shared", "d", "shared"),
+    )
 
 
 # -- the tile sizes of one rung ----------------------------------------------------------------------
@@ -186,9 +193,14 @@ def open_sets(rung: Rung, library: Rung, shape: GemmShape, sets: Sequence[dict[s
 def row(shape: GemmShape, v: Verified, timed: Timed) -> dict:
     figures = measure.figures(timed)
     return {
-        "rung": v.rung.name, "tiles": v.tiles, **figures, "tflops": shape.flops / figures["median_ms"] / 1e9,
-        "error": 0.0, "tuned": True, **measure.compiled_first(v.session.program),
-    }  # fmt: skip
+        "rung": v.rung.name,
+        "tiles": v.tiles,
+        **figures,
+        "tflops": shape.flops / figures["median_ms"] / 1e9,
+        "error": 0.0,
+        "tuned": True,
+        **measure.compiled_first(v.session.program),
+    }
 
 
 # -- without a GPU -----------------------------------------------------------------------------------

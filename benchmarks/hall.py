@@ -70,9 +70,7 @@ def table(cpu_s: Sequence[float], readers: Sequence[int], processes: Sequence[in
                 lines.append(f"| {many} | {n} | {busy:.0%}: too few | – | – |")
                 continue
             ms = 1e3 * waits(many, n, cpu_s)
-            lines.append(
-                f"| {many} | {n} | {busy:.0%} | {np.median(ms):.0f} ms | {np.percentile(ms, 95):.0f} ms |"
-            )
+            lines.append(f"| {many} | {n} | {busy:.0%} | {np.median(ms):.0f} ms | {np.percentile(ms, 95):.0f} ms |")
     return "\n".join(lines)
 
 

@@ -53,9 +53,7 @@ class Case:
         step = FP8_STEP if any(a.dtype.name == FP8 for a in self.arrays().values()) else 1e-4
         for name, expected in self.expected().items():
             actual = outputs[name].astype(np.float64)
-            unwritten = (
-                np.isnan(expected) if expected.dtype.kind not in "iu" else np.zeros(expected.shape, bool)
-            )
+            unwritten = np.isnan(expected) if expected.dtype.kind not in "iu" else np.zeros(expected.shape, bool)
             limit = (
                 0.0
                 if expected.dtype.kind in "iu"
@@ -66,16 +64,16 @@ class Case:
             wrong &= ~(unwritten & np.isnan(actual))  # but where a launch writes nothing: another one does
             if wrong.any():
                 index = tuple(int(i) for i in np.argwhere(wrong)[0])
-                return f"{name}{list(index)} is {actual[index]}, should be {expected[index]}; {int(wrong.sum())} are wrong"
+                return (
+                    f"{name}{list(index)} is {actual[index]}, should be {expected[index]}; {int(wrong.sum())} are wrong"
+                )
         return ""
 
     def describe(self) -> list[str]:
         """Returns the arguments as text: "x float32 [4096]", "int32 7"."""
         arrays = self.arrays()
         return [
-            f"{name} {arrays[name].dtype} {list(arrays[name].shape)}"
-            if (name := buffer_of(a))
-            else f"{a.dtype} {a}"
+            f"{name} {arrays[name].dtype} {list(arrays[name].shape)}" if (name := buffer_of(a)) else f"{a.dtype} {a}"
             for a in self.launch.args
         ]
 

@@ -25,11 +25,31 @@ NOT_YET: set[str] = set()
 def cases() -> dict[str, Case]:
     """Returns every case by name, in the order of the launches."""
     all_cases = (
-        *teaching.CASES, *rungs.IM2COL, *rungs.MEMORY, *rungs.GEMM, *rungs.EIGHT_BIT, *rungs.CONV, *rungs.ATTENTION,
-        *rungs.SOFTMAX, *rungs.FUSION, *rungs.FUSION_FP16, *rungs.ELEMENTWISE, *rungs.OPTIMIZER, *rungs.CROSS_ENTROPY,
-        *rungs.NORM, *rungs.LINEAR, *rungs.ATTENTION_BACKWARD, *rungs.POOLING, *rungs.EMBEDDING,
-        *rungs.CONV_BACKWARD, *rungs.CONV_FP16, *rungs.ATTENTION_LSE, *rungs.HEADS, *rungs.INSTRUCTION_RATE, *wmma.CASES,
-    )  # fmt: skip
+        *teaching.CASES,
+        *rungs.IM2COL,
+        *rungs.MEMORY,
+        *rungs.GEMM,
+        *rungs.EIGHT_BIT,
+        *rungs.CONV,
+        *rungs.ATTENTION,
+        *rungs.SOFTMAX,
+        *rungs.FUSION,
+        *rungs.FUSION_FP16,
+        *rungs.ELEMENTWISE,
+        *rungs.OPTIMIZER,
+        *rungs.CROSS_ENTROPY,
+        *rungs.NORM,
+        *rungs.LINEAR,
+        *rungs.ATTENTION_BACKWARD,
+        *rungs.POOLING,
+        *rungs.EMBEDDING,
+        *rungs.CONV_BACKWARD,
+        *rungs.CONV_FP16,
+        *rungs.ATTENTION_LSE,
+        *rungs.HEADS,
+        *rungs.INSTRUCTION_RATE,
+        *wmma.CASES,
+    )
     named = {case.name: case for case in all_cases}
     assert len(named) == len(all_cases), "two cases bear one name"
     return named

@@ -68,11 +68,7 @@ def _gemm(rung: Rung, dtype: str) -> Iterator[Case]:
 
 
 GEMM = tuple(
-    case
-    for rung in gemm_ladder.LADDER.rungs
-    if not rung.library
-    for dtype in DTYPES
-    for case in _gemm(rung, dtype)
+    case for rung in gemm_ladder.LADDER.rungs if not rung.library for dtype in DTYPES for case in _gemm(rung, dtype)
 )
 
 # 8-bit numbers: whole tiles; ragged ones whose rows begin at multiples of 16 bytes, or not if a rule allows that.
@@ -90,11 +86,7 @@ EIGHT_BIT = tuple(
 # -- threads and memory ------------------------------------------------------------------------------------
 _MEMORY = (
     (memory_ladder.ADD, (AddShape(64, 96), {}), (AddShape(61, 45), {"BLOCK": 128, "TILE": 8})),
-    (
-        memory_ladder.BANKS,
-        *((BanksShape(512, n), {}) for n in (1, 2, 3, 32)),
-        (BanksShape(301, 5, 2), {"BLOCK": 64}),
-    ),
+    (memory_ladder.BANKS, *((BanksShape(512, n), {}) for n in (1, 2, 3, 32)), (BanksShape(301, 5, 2), {"BLOCK": 64})),
     (memory_ladder.BRANCH, (BranchShape(512, 8), {}), (BranchShape(301, 3), {"BLOCK": 64})),
     (memory_ladder.LAYOUT, (LayoutShape(2, 8, 16, 16), {}), (LayoutShape(3, 5, 7, 11), {"BLOCK": 64})),
 )  # stride/copy is teaching/01_strided_copy.cu
@@ -162,7 +154,7 @@ CONV = tuple(
         _conv("direct", _PLAIN.with_(bias=1), "bias_relu"),
         _conv("direct", _FINISHED, "bias_relu"),
     )
-)  # fmt: skip
+)
 
 # Whole tiles; several parts and phases, partly outside, more than one image.
 _STRIDED = ConvShape(2, 5, 18, 13, 37, 3, 3, stride=2, pad=1)
@@ -205,8 +197,7 @@ CONV_BACKWARD = tuple(
         *(_backward(_DWEIGHT, "im2col-gemm", shape, "gemm_sum") for shape in (_PLAIN, _STRIDED)),
         *(
             chain(
-                _backward(_DWEIGHT, name, _PLAIN, *entries),
-                _backward(_DWEIGHT, name, _STRIDED, *entries, **_SMALLEST),
+                _backward(_DWEIGHT, name, _PLAIN, *entries), _backward(_DWEIGHT, name, _STRIDED, *entries, **_SMALLEST)
             )
             for name, entries in (("implicit-gemm-atomics", ("dweight_atomics",)), ("implicit-gemm", ()))
         ),
@@ -230,18 +221,12 @@ def _attention(name: str, shape: AttentionShape, *entries: str, **tiles: int) ->
 
 ATTENTION = tuple(
     chain(
-        *(
-            _attention("naive", shape, BLOCK=block)
-            for shape, block in ((_HEAD, 16), (_HEADS, 8), (_FOURS, 32))
-        ),
+        *(_attention("naive", shape, BLOCK=block) for shape, block in ((_HEAD, 16), (_HEADS, 8), (_FOURS, 32))),
         *(
             _attention("blocked", shape, "scores_tiled", "values_tiled", TILE=tile)
             for shape, tile in ((_HEAD, 32), (_HEADS, 8), (_FOURS, 16))
         ),
-        *(
-            _attention("fused", shape, BLOCK=block)
-            for shape, block in ((_HEAD, 256), (_HEADS, 128), (_CAUSAL, 256))
-        ),
+        *(_attention("fused", shape, BLOCK=block) for shape, block in ((_HEAD, 256), (_HEADS, 128), (_CAUSAL, 256))),
         _attention("flash", _HEAD),
         _attention("flash", _HEADS, Br=4, Bc=8),
         _attention("flash", _CAUSAL, Br=16, Bc=16),
@@ -257,10 +242,7 @@ ATTENTION = tuple(
         *(
             _attention(rung.name.partition("/")[2], shape, **tiles)
             for rung in attention_hopper.RUNGS
-            for shape, tiles in (
-                (_EIGHTS.with_(dtype="fp16"), {}),
-                (_CAUSAL.with_(dtype="bf16"), rung.sets[0]),
-            )
+            for shape, tiles in ((_EIGHTS.with_(dtype="fp16"), {}), (_CAUSAL.with_(dtype="bf16"), rung.sets[0]))
         ),
         _attention("flash-variants", _WINDOW),
         _attention("flash-variants", _MASKED, Br=32, Bc=8),
@@ -304,9 +286,7 @@ ATTENTION_BACKWARD = tuple(
             _attention_backward("flash", _HEADS, "zero"),
             _attention_backward("flash", _CAUSAL, "zero"),
             _attention_backward("flash-mma", _HEAD.with_(dtype="fp16"), "row_dots", *_MMA),
-            _attention_backward(
-                "flash-mma", _CAUSAL.with_(dtype="bf16"), "row_dots", *_MMA, Br=16, Bc=16, WM=16
-            ),
+            _attention_backward("flash-mma", _CAUSAL.with_(dtype="bf16"), "row_dots", *_MMA, Br=16, Bc=16, WM=16),
             _attention_backward("flash-mma", _EIGHTS.with_(dtype="fp16"), *_MMA, Bc=64, WM=16),
             _attention_backward("flash-wgmma", _EIGHTS.with_(dtype="fp16")),
             _attention_backward("flash-wgmma", _EIGHTS.with_(dtype="bf16", causal=1), STAGES=2),
@@ -473,25 +453,27 @@ LINEAR = tuple(
         for rung in ladder.rungs
         if not rung.library
         for extents, small in (((128, 128, 128), False), ((61, 45, 37), True), ((36, 72, 40), True))
-        for case in steps(
-            rung, ladder.shape(*extents), **(_smallest(rung, ladder.shape(*extents)) if small else {})
-        )
+        for case in steps(rung, ladder.shape(*extents), **(_smallest(rung, ladder.shape(*extents)) if small else {}))
     }.values()
 ) + tuple(
     case
     for extents in ((128, 128, 128), (61, 45, 37))
-    for case in steps(
-        linear_ladder.LADDERS[0].rung("linear/cublas"), linear_ladder.LADDERS[0].shape(*extents)
-    )
+    for case in steps(linear_ladder.LADDERS[0].rung("linear/cublas"), linear_ladder.LADDERS[0].shape(*extents))
 )
 
 # -- pooling -----------------------------------------------------------------------------------------------
 # Rows of whole float4 and of none; windows that overlap.
 _POOLING = {
-    "max": (MaxPoolShape(2, 4, 16, 16, 3, 3, stride=2, pad=1), MaxPoolShape(1, 3, 13, 11, 3, 2, stride=(1, 2), pad=1, ceil=1)),
-    "avg": (AvgPoolShape(2, 4, 16, 16, 3, 3, stride=2, pad=1), AvgPoolShape(1, 3, 13, 11, 3, 2, stride=(1, 2), pad=1, include_pad=0)),
+    "max": (
+        MaxPoolShape(2, 4, 16, 16, 3, 3, stride=2, pad=1),
+        MaxPoolShape(1, 3, 13, 11, 3, 2, stride=(1, 2), pad=1, ceil=1),
+    ),
+    "avg": (
+        AvgPoolShape(2, 4, 16, 16, 3, 3, stride=2, pad=1),
+        AvgPoolShape(1, 3, 13, 11, 3, 2, stride=(1, 2), pad=1, include_pad=0),
+    ),
     "global": (GlobalShape(2, 64, 16, 16), GlobalShape(3, 37, 9, 7)),
-}  # fmt: skip
+}
 POOLING = tuple(
     case
     for ladder in pooling_ladder.LADDERS
@@ -510,9 +492,7 @@ EMBEDDING = tuple(
         for rung in ladder.rungs
         if not rung.library
         for extents, small in (((96, 64, 128), False), ((61, 45, 37), True), ((40, 6, 12, "equal"), True))
-        for case in steps(
-            rung, ladder.shape(*extents), **(_smallest(rung, ladder.shape(*extents)) if small else {})
-        )
+        for case in steps(rung, ladder.shape(*extents), **(_smallest(rung, ladder.shape(*extents)) if small else {}))
     }.values()
 )
 
@@ -524,9 +504,7 @@ HEADS = tuple(
     for rung in ladder.rungs
     if not rung.library
     for extents, small in (((2, 16, 4, 64, 3), False), ((3, 7, 5, 9, 3), True), ((2, 11, 3, 20, 1), True))
-    for case in steps(
-        rung, ladder.shape(*extents), **(_smallest(rung, ladder.shape(*extents)) if small else {})
-    )
+    for case in steps(rung, ladder.shape(*extents), **(_smallest(rung, ladder.shape(*extents)) if small else {}))
 )
 
 # -- instructions ------------------------------------------------------------------------------------------

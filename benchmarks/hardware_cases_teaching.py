@@ -12,7 +12,7 @@ from kernels.model.program import Launch
 
 def teaching(
     file: str, name: str, shape: str, grid, block, args, cpu, arrays, outputs=("y",), entry="", shared=0, **defines
-) -> Case:  # fmt: skip
+) -> Case:
     entry = entry or re.sub(r"^\d+_", "", file)
     args = tuple(np.int32(a) if isinstance(a, int) else a for a in args)
     grid, block = ((*dim, 1, 1)[:3] for dim in (grid, block))
@@ -25,10 +25,15 @@ def _strided(n: int, stride: int) -> Case:
         y[:] = x[::stride]
 
     return teaching(
-        "01_strided_copy", f"strided-copy-{n}-stride{stride}", f"n={n} stride={stride}",
-        (ceil(n, 256),), (256,), ("x", "y", n, stride), cpu,
+        "01_strided_copy",
+        f"strided-copy-{n}-stride{stride}",
+        f"n={n} stride={stride}",
+        (ceil(n, 256),),
+        (256,),
+        ("x", "y", n, stride),
+        cpu,
         lambda: {"x": floats((n - 1) * stride + 1), "y": unwritten(n)},
-    )  # fmt: skip
+    )
 
 
 def _misaligned(n: int, offset: int) -> Case:
@@ -36,10 +41,15 @@ def _misaligned(n: int, offset: int) -> Case:
         y[:] = x[offset:]
 
     return teaching(
-        "02_misaligned_copy", f"misaligned-copy-{n}-offset{offset}", f"n={n} offset={offset}",
-        (ceil(n, 256),), (256,), ("x", "y", n, offset), cpu,
+        "02_misaligned_copy",
+        f"misaligned-copy-{n}-offset{offset}",
+        f"n={n} offset={offset}",
+        (ceil(n, 256),),
+        (256,),
+        ("x", "y", n, offset),
+        cpu,
         lambda: {"x": floats(n + offset), "y": unwritten(n)},
-    )  # fmt: skip
+    )
 
 
 def _float4(n: int) -> Case:
@@ -47,9 +57,15 @@ def _float4(n: int) -> Case:
         y[:] = x
 
     return teaching(
-        "03_float4_copy", f"float4-copy-{n}", f"n={n}", (ceil(ceil(n, 4), 128),), (128,), ("x", "y", n),
-        cpu, lambda: {"x": floats(n), "y": unwritten(n)},
-    )  # fmt: skip
+        "03_float4_copy",
+        f"float4-copy-{n}",
+        f"n={n}",
+        (ceil(ceil(n, 4), 128),),
+        (128,),
+        ("x", "y", n),
+        cpu,
+        lambda: {"x": floats(n), "y": unwritten(n)},
+    )
 
 
 def _scattered(n: int, m: int) -> Case:
@@ -57,10 +73,15 @@ def _scattered(n: int, m: int) -> Case:
         y[:] = x[index]
 
     return teaching(
-        "04_scattered_copy", f"scattered-copy-{n}-of-{m}", f"n={n} m={m}",
-        (ceil(n, 256),), (256,), ("x", "index", "y", n, m), cpu,
+        "04_scattered_copy",
+        f"scattered-copy-{n}-of-{m}",
+        f"n={n} m={m}",
+        (ceil(n, 256),),
+        (256,),
+        ("x", "index", "y", n, m),
+        cpu,
         lambda: {"x": floats(m), "index": integers(n, m), "y": unwritten(n)},
-    )  # fmt: skip
+    )
 
 
 def _transpose(rows: int, cols: int, pitch: int) -> Case:
@@ -68,10 +89,16 @@ def _transpose(rows: int, cols: int, pitch: int) -> Case:
         y[:] = x.T
 
     return teaching(
-        "05_transpose", f"transpose-{rows}x{cols}-pitch{pitch}", f"rows={rows} cols={cols} PITCH={pitch}",
-        (ceil(cols, 32), ceil(rows, 32)), (32, 32), ("x", "y", rows, cols), cpu,
-        lambda: {"x": floats(rows, cols), "y": unwritten(cols, rows)}, PITCH=pitch,
-    )  # fmt: skip
+        "05_transpose",
+        f"transpose-{rows}x{cols}-pitch{pitch}",
+        f"rows={rows} cols={cols} PITCH={pitch}",
+        (ceil(cols, 32), ceil(rows, 32)),
+        (32, 32),
+        ("x", "y", rows, cols),
+        cpu,
+        lambda: {"x": floats(rows, cols), "y": unwritten(cols, rows)},
+        PITCH=pitch,
+    )
 
 
 def _shared_read(n: int, share: int, stride: int) -> Case:
@@ -79,10 +106,15 @@ def _shared_read(n: int, share: int, stride: int) -> Case:
         y[:] = x[np.arange(n) % 256 // share * stride % 1024]
 
     return teaching(
-        "06_shared_read", f"shared-read-{n}-share{share}-stride{stride}",
-        f"n={n} share={share} stride={stride}", (ceil(n, 256),), (256,), ("x", "y", n, share, stride), cpu,
+        "06_shared_read",
+        f"shared-read-{n}-share{share}-stride{stride}",
+        f"n={n} share={share} stride={stride}",
+        (ceil(n, 256),),
+        (256,),
+        ("x", "y", n, share, stride),
+        cpu,
         lambda: {"x": floats(1024), "y": unwritten(n)},
-    )  # fmt: skip
+    )
 
 
 def _shared_wide_read(n: int, vector: int, share: int, stride: int = 1) -> Case:
@@ -91,15 +123,18 @@ def _shared_wide_read(n: int, vector: int, share: int, stride: int = 1) -> Case:
         element = (t // share if share > 0 else t & ~-share) * stride % 256
         y[:] = x.reshape(256, vector)[element] @ np.arange(1, vector + 1, dtype=np.float32)
 
-    pattern = (f"share{share}" if share > 0 else f"apart{-share}") + (
-        f"-stride{stride}" if stride > 1 else ""
-    )
+    pattern = (f"share{share}" if share > 0 else f"apart{-share}") + (f"-stride{stride}" if stride > 1 else "")
     return teaching(
-        "07_shared_wide_read", f"shared-read-float{vector}-{n}-{pattern}",
+        "07_shared_wide_read",
+        f"shared-read-float{vector}-{n}-{pattern}",
         f"n={n} share={share} stride={stride} VECTOR={vector}",
-        (ceil(n, 256),), (256,), ("x", "y", n, share, stride), cpu,
-        lambda: {"x": floats(256 * vector), "y": unwritten(n)}, VECTOR=vector,
-    )  # fmt: skip
+        (ceil(n, 256),),
+        (256,),
+        ("x", "y", n, share, stride),
+        cpu,
+        lambda: {"x": floats(256 * vector), "y": unwritten(n)},
+        VECTOR=vector,
+    )
 
 
 def _broadcast(n: int, terms: int) -> Case:
@@ -107,10 +142,15 @@ def _broadcast(n: int, terms: int) -> Case:
         y[:] = np.polynomial.polynomial.polyval(x, coefficient)
 
     return teaching(
-        "08_broadcast_global", f"broadcast-global-{n}-terms{terms}", f"n={n} terms={terms}",
-        (ceil(n, 256),), (256,), ("coefficient", "x", "y", n, terms), cpu,
+        "08_broadcast_global",
+        f"broadcast-global-{n}-terms{terms}",
+        f"n={n} terms={terms}",
+        (ceil(n, 256),),
+        (256,),
+        ("coefficient", "x", "y", n, terms),
+        cpu,
         lambda: {"coefficient": floats(terms), "x": floats(n, seed=1), "y": unwritten(n)},
-    )  # fmt: skip
+    )
 
 
 def _histogram(where: str, n: int, bins: int) -> Case:
@@ -119,10 +159,16 @@ def _histogram(where: str, n: int, bins: int) -> Case:
 
     number = {"global": "09", "shared": "10"}[where]
     return teaching(
-        f"{number}_histogram_{where}", f"histogram-{where}-{n}-bins{bins}", f"n={n} bins={bins}",
-        (ceil(n, 256),), (256,), ("value", "count", n, bins), cpu,
-        lambda: {"value": integers(n, bins), "count": np.zeros(bins, np.int32)}, ("count",),
-    )  # fmt: skip
+        f"{number}_histogram_{where}",
+        f"histogram-{where}-{n}-bins{bins}",
+        f"n={n} bins={bins}",
+        (ceil(n, 256),),
+        (256,),
+        ("value", "count", n, bins),
+        cpu,
+        lambda: {"value": integers(n, bins), "count": np.zeros(bins, np.int32)},
+        ("count",),
+    )
 
 
 def _reduction(n: int) -> Case:
@@ -132,9 +178,16 @@ def _reduction(n: int) -> Case:
         sums[:] = np.pad(x, (0, blocks * 256 - n)).reshape(blocks, 256).sum(axis=1)
 
     return teaching(
-        "11_reduction", f"reduction-{n}", f"n={n}", (blocks,), (256,), ("x", "sums", n), cpu,
-        lambda: {"x": floats(n), "sums": unwritten(blocks)}, ("sums",),
-    )  # fmt: skip
+        "11_reduction",
+        f"reduction-{n}",
+        f"n={n}",
+        (blocks,),
+        (256,),
+        ("x", "sums", n),
+        cpu,
+        lambda: {"x": floats(n), "sums": unwritten(blocks)},
+        ("sums",),
+    )
 
 
 # -- atomics ---------------------------------------------------------------------------------------------------
@@ -165,11 +218,17 @@ def _shared_atomics(op: int, real: int, share: int, stride: int, n: int = 64, bl
         _update(op, y.reshape(-1), np.arange(n) // block * 1024 + words, x)
 
     return teaching(
-        "15_shared_atomics", f"shared-{_NAMES[op]}-{dtype}-{n}-block{block}-share{share}-stride{stride}",
-        f"n={n} share={share} stride={stride} block={block}", (blocks,), (block,),
-        ("x", "y", n, share, stride), cpu,
-        lambda: {"x": _updates(op, dtype, words), "y": unwritten(blocks, 1024, dtype=dtype)}, OP=op, REAL=real,
-    )  # fmt: skip
+        "15_shared_atomics",
+        f"shared-{_NAMES[op]}-{dtype}-{n}-block{block}-share{share}-stride{stride}",
+        f"n={n} share={share} stride={stride} block={block}",
+        (blocks,),
+        (block,),
+        ("x", "y", n, share, stride),
+        cpu,
+        lambda: {"x": _updates(op, dtype, words), "y": unwritten(blocks, 1024, dtype=dtype)},
+        OP=op,
+        REAL=real,
+    )
 
 
 def _global_atomics(op: int, real: int, old: int, share: int, stride: int, n: int) -> Case:
@@ -179,14 +238,22 @@ def _global_atomics(op: int, real: int, old: int, share: int, stride: int, n: in
         _update(op, y, words, x)
 
     return teaching(
-        "16_global_atomics", f"global-{_NAMES[op]}-{dtype}-old{old}-{n}-share{share}-stride{stride}",
-        f"n={n} share={share} stride={stride}", (ceil(n, 256),), (256,), ("x", "y", "old", n, share, stride), cpu,
+        "16_global_atomics",
+        f"global-{_NAMES[op]}-{dtype}-old{old}-{n}-share{share}-stride{stride}",
+        f"n={n} share={share} stride={stride}",
+        (ceil(n, 256),),
+        (256,),
+        ("x", "y", "old", n, share, stride),
+        cpu,
         lambda: {
             "x": _updates(op, dtype, words),
             "y": np.zeros(ceil(n, share) * stride, dtype),
             "old": unwritten(n, dtype="int32"),
-        }, OP=op, REAL=real, OLD=old,
-    )  # fmt: skip
+        },
+        OP=op,
+        REAL=real,
+        OLD=old,
+    )
 
 
 def _sgemm(kind: str, M: int, N: int, K: int, tile: int = 16) -> Case:
@@ -198,10 +265,17 @@ def _sgemm(kind: str, M: int, N: int, K: int, tile: int = 16) -> Case:
     defines = {"TILE": tile} if kind == "shared" else {}
     suffix = f"-tile{tile}" if defines else ""
     return teaching(
-        f"{number}_sgemm_{kind}", f"sgemm-{kind}{suffix}-{M}x{N}x{K}", f"M={M} N={N} K={K} block={tile}x{tile}",
-        grid[::-1] if kind == "uncoalesced" else grid, (tile, tile), ("A", "B", "C", M, N, K), cpu,
-        lambda: {"A": floats(M, K), "B": floats(K, N, seed=1), "C": unwritten(M, N)}, ("C",), **defines,
-    )  # fmt: skip
+        f"{number}_sgemm_{kind}",
+        f"sgemm-{kind}{suffix}-{M}x{N}x{K}",
+        f"M={M} N={N} K={K} block={tile}x{tile}",
+        grid[::-1] if kind == "uncoalesced" else grid,
+        (tile, tile),
+        ("A", "B", "C", M, N, K),
+        cpu,
+        lambda: {"A": floats(M, K), "B": floats(K, N, seed=1), "C": unwritten(M, N)},
+        ("C",),
+        **defines,
+    )
 
 
 CASES = (
@@ -228,11 +302,7 @@ CASES = (
     *(_histogram(where, n, b) for where in ("global", "shared") for n, b in ((4096, 256), (1003, 17))),
     _reduction(4096),
     _reduction(1001),
-    *(
-        _sgemm(kind, *size)
-        for kind in ("uncoalesced", "naive", "shared")
-        for size in ((64, 64, 64), (61, 45, 50))
-    ),
+    *(_sgemm(kind, *size) for kind in ("uncoalesced", "naive", "shared") for size in ((64, 64, 64), (61, 45, 50))),
     *(_sgemm("shared", *size, tile=t) for t in (8, 32) for size in ((64, 64, 64), (61, 45, 50))),
     *(
         _shared_atomics(0, real, share, stride)

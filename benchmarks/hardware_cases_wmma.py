@@ -11,9 +11,13 @@ from benchmarks.hardware_cases_teaching import teaching
 
 # By TYPE of the kernel: its name, the type in memory, and the type of the sums.
 TYPES = (
-    ("half", "float16", "float32"), ("bf16", "bfloat16", "float32"), ("tf32", "float32", "float32"),
-    ("s8", "int8", "int32"), ("u8", "uint8", "int32"), ("double", "float64", "float64"),
-)  # fmt: skip
+    ("half", "float16", "float32"),
+    ("bf16", "bfloat16", "float32"),
+    ("tf32", "float32", "float32"),
+    ("s8", "int8", "int32"),
+    ("u8", "uint8", "int32"),
+    ("double", "float64", "float64"),
+)
 TILES = 3
 ROW, COL = 1, 0
 
@@ -32,7 +36,9 @@ def _tiles(stored: np.ndarray, by_row: int, columns: int) -> np.ndarray:
     return lines if by_row else lines.swapaxes(1, 2)
 
 
-def _product(type_: int, shape: tuple[int, int, int], layouts: tuple[int, int, int], shared: int, pad: int = 0, half_sum: int = 0) -> Case:  # fmt: skip
+def _product(
+    type_: int, shape: tuple[int, int, int], layouts: tuple[int, int, int], shared: int, pad: int = 0, half_sum: int = 0
+) -> Case:
     """Returns the case of a product of fragments. `pad`: bytes between the lines of a tile, a multiple of 16."""
     m, n, k = shape
     kind, dtype, sums = TYPES[type_]
@@ -60,10 +66,24 @@ def _product(type_: int, shape: tuple[int, int, int], layouts: tuple[int, int, i
         "17_wmma",
         f"wmma-{'shared' if shared else 'global'}-{kind}-m{m}n{n}k{k}-{layout_names}{sums}-pad{pad}",
         f"tiles={TILES} lda={pitches[0]} ldb={pitches[1]} ldc={pitches[2]}",
-        (TILES,), (32,), ("A", "B", "C", *pitches), cpu, arrays, ("C",), "wmma_product", bytes_,
-        WM=m, WN=n, WK=k, TYPE=type_, HALF_SUM=half_sum,
-        A_ROW=layouts[0], B_ROW=layouts[1], C_ROW=layouts[2], SHARED=shared,
-    )  # fmt: skip
+        (TILES,),
+        (32,),
+        ("A", "B", "C", *pitches),
+        cpu,
+        arrays,
+        ("C",),
+        "wmma_product",
+        bytes_,
+        WM=m,
+        WN=n,
+        WK=k,
+        TYPE=type_,
+        HALF_SUM=half_sum,
+        A_ROW=layouts[0],
+        B_ROW=layouts[1],
+        C_ROW=layouts[2],
+        SHARED=shared,
+    )
 
 
 # -- elements of each lane -------------------------------------------------------------------------------------
@@ -77,9 +97,7 @@ def _element(which: int, shape: tuple[int, int, int], lane: int, i: int) -> tupl
     group, within = lane // 4, lane % 4
     register, second = divmod(i, 2)
     if which == 0:
-        return group + 8 * (register % 2) + 16 * (register // 4), 2 * within + second + 8 * (
-            register // 2 % 2
-        )
+        return group + 8 * (register % 2) + 16 * (register // 4), 2 * within + second + 8 * (register // 2 % 2)
     if which == 1:
         return 2 * within + second + 8 * (register % 2), group + 8 * (register // 2)
     if shape[1] == 8:
@@ -99,13 +117,22 @@ def _fragment(which: int, shape: tuple[int, int, int]) -> Case:
             y[:, lane] = [x[_element(which, shape, lane, i % distinct)] for i in range(count)]
 
     return teaching(
-        "18_wmma_fragment", f"wmma-fragment-{('a', 'b', 'c')[which]}-m{m}n{n}k{k}", f"rows={rows} columns={columns}",
-        (1,), (32,), ("x", "y", columns), cpu,
+        "18_wmma_fragment",
+        f"wmma-fragment-{('a', 'b', 'c')[which]}-m{m}n{n}k{k}",
+        f"rows={rows} columns={columns}",
+        (1,),
+        (32,),
+        ("x", "y", columns),
+        cpu,
         lambda: {
             "x": np.arange(rows * columns).reshape(rows, columns).astype(dtype),
             "y": unwritten(count, 32, dtype=dtype),
-        }, WM=m, WN=n, WK=k, WHICH=which,
-    )  # fmt: skip
+        },
+        WM=m,
+        WN=n,
+        WK=k,
+        WHICH=which,
+    )
 
 
 SQUARE, TALL, WIDE = (16, 16, 16), (32, 8, 16), (8, 32, 16)
@@ -118,11 +145,7 @@ CASES = (
         for shared in (0, 1)
         for pad in (0, 16)
     ),
-    *(
-        _half(SQUARE, layouts, shared, 32, half_sum=1)
-        for layouts in (_STRAIGHT, _ACROSS)
-        for shared in (0, 1)
-    ),
+    *(_half(SQUARE, layouts, shared, 32, half_sum=1) for layouts in (_STRAIGHT, _ACROSS) for shared in (0, 1)),
     *(
         _half(shape, layouts, shared, 48)
         for shape in (TALL, WIDE)

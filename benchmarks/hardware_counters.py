@@ -56,8 +56,7 @@ COPIES = {
 COMPARED = (*EQUAL, *COPIES)
 # Loads of matrices from shared memory, printed with those of EQUAL.
 MATRICES = tuple(
-    f"sm__sass_l1tex_data_{name}_mem_shared_op_ldsm.sum"
-    for name in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")
+    f"sm__sass_l1tex_data_{name}_mem_shared_op_ldsm.sum" for name in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")
 )
 INSTRUCTIONS = "smsp__inst_executed.sum"
 LANES = "smsp__thread_inst_executed_per_inst_executed.ratio"
@@ -65,11 +64,7 @@ REQUIRED = (*EQUAL.values(), INSTRUCTIONS, LANES, "sm__cycles_elapsed.max", "gpu
 # Recorded if the profiler knows them.
 WANTED = (
     *(_GLOBAL.format(name, op) for name in ("requests", "sectors") for op in ("atom", "red")),
-    *(
-        _SHARED.format(n, op)
-        for n in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")
-        for op in ("atom", "ldgsts")
-    ),
+    *(_SHARED.format(n, op) for n in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu") for op in ("atom", "ldgsts")),
     "smsp__inst_executed_op_ldgsts.sum",
     "smsp__inst_executed_op_shared_ld.sum",
     "smsp__inst_executed_op_shared_st.sum",
@@ -123,12 +118,10 @@ def emulate(case: Case, races: bool = False) -> Emulated:
 
     step, arrays = case.launch, case.arrays()
     ptx = precompiled.ptx(step.source, step.defines)
-    memory = device_memory(
-        arrays, [name for name in arrays if name not in case.outputs or not poisoned(arrays[name])]
-    )
+    memory = device_memory(arrays, [name for name in arrays if name not in case.outputs or not poisoned(arrays[name])])
     run = launch(
         ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, Options(races=races), step.source
-    )  # fmt: skip
+    )
     return Emulated(run.counters.total, {name: memory.array(name) for name in case.outputs}, run.races)
 
 
@@ -206,9 +199,7 @@ def _machine_fields(cupy, ncu: str) -> dict:
     }
 
 
-def _rows(
-    ncu: str, required: Sequence[str], wanted: Sequence[str], chosen: Sequence[Case], csv_: Path
-) -> list:
+def _rows(ncu: str, required: Sequence[str], wanted: Sequence[str], chosen: Sequence[Case], csv_: Path) -> list:
     """Returns ncu's rows of these cases. The first case alone shows which of the metrics ncu knows."""
     metrics = (*required, *wanted)
     while len(metrics) > len(required):
@@ -233,9 +224,7 @@ def _patched(ncu: str, chosen: Sequence[Case], csv_: Path) -> list[dict]:
 
 def _without_unknown(metrics: Sequence[str], required: Sequence[str], text: str) -> tuple[str, ...]:
     """Returns the metrics without those in ncu's complaints; if it names none of them, the required ones."""
-    complaints = "\n".join(
-        line for line in text.splitlines() if line.startswith(("==ERROR==", "==WARNING=="))
-    )
+    complaints = "\n".join(line for line in text.splitlines() if line.startswith(("==ERROR==", "==WARNING==")))
     print(complaints)
     known = tuple(m for m in metrics if m in required or m.rpartition(".")[0] not in complaints)
     return known if len(known) < len(metrics) else tuple(required)
@@ -262,23 +251,34 @@ def _profile(ncu: str, metrics: Sequence[str], chosen: Sequence[Case]) -> str:
         names, log = Path(folder) / "cases.json", Path(folder) / "ncu.csv"
         names.write_text(json.dumps([case.name for case in chosen]), encoding="utf-8")
         command = [
-            ncu, "--clock-control", "none", "--target-processes", "all",
-            "--kernel-name-base", "function", "--kernel-name", f"regex:^({entries})$",
-            "--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log),
-            "--metrics", ",".join(metrics),
-            sys.executable, str(Path(__file__).resolve()), "launch", str(names),
-        ]  # fmt: skip
+            ncu,
+            "--clock-control",
+            "none",
+            "--target-processes",
+            "all",
+            "--kernel-name-base",
+            "function",
+            "--kernel-name",
+            f"regex:^({entries})$",
+            "--csv",
+            "--page",
+            "raw",
+            "--print-units",
+            "base",
+            "--log-file",
+            str(log),
+            "--metrics",
+            ",".join(metrics),
+            sys.executable,
+            str(Path(__file__).resolve()),
+            "launch",
+            str(names),
+        ]
         completed = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | {"PYTHONPATH": path, "LC_ALL": "C"},
+            command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": path, "LC_ALL": "C"}
         )
         if completed.returncode:
-            print(
-                f"ncu ended with {completed.returncode}\n{completed.stdout[-3000:]}\n{completed.stderr[-3000:]}"
-            )
+            print(f"ncu ended with {completed.returncode}\n{completed.stdout[-3000:]}\n{completed.stderr[-3000:]}")
         log_text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
         return f"{log_text}\n{completed.stdout}"
 
@@ -323,9 +323,7 @@ def number(cell: str) -> int | float | None:
     return int(value) if value.is_integer() else value
 
 
-def match(
-    chosen: Sequence[Case], rows: Sequence[dict], metrics: Sequence[str] = (*REQUIRED, *WANTED)
-) -> list[dict]:
+def match(chosen: Sequence[Case], rows: Sequence[dict], metrics: Sequence[str] = (*REQUIRED, *WANTED)) -> list[dict]:
     """Returns the fixture's entry of each case. ValueError if the rows are not these launches in this order."""
     if len(rows) != len(chosen):
         raise ValueError(f"{len(chosen)} launches, but ncu tells of {len(rows)}")

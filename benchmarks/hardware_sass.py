@@ -84,9 +84,5 @@ def _disassemble(kernel: Kernel) -> str:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin + b"\0" * (-len(cubin) % 8))  # CuPy drops the last byte like a string's end
         nvdisasm = tool("nvdisasm")
-        command = (
-            [nvdisasm, "-c", str(path)]
-            if nvdisasm
-            else [tool("cuobjdump") or "cuobjdump", "-sass", str(path)]
-        )
+        command = [nvdisasm, "-c", str(path)] if nvdisasm else [tool("cuobjdump") or "cuobjdump", "-sass", str(path)]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout

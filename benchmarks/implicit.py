@@ -40,20 +40,36 @@ from kernels.model.shape import ShapeError
 STAGES = (2, 3, 4, 5)
 DIRECT, PLAIN, IMPLICIT = conv_implicit.RUNGS
 COLUMNS = conv_ladder.LADDER.rung("conv/im2col-cublas")
-EARLIER = [
-    r for r in conv_ladder.LADDER.rungs if r.name in ("conv/direct", "conv/im2col-gemm", "conv/im2col-cublas")
-]
+EARLIER = [r for r in conv_ladder.LADDER.rungs if r.name in ("conv/direct", "conv/im2col-gemm", "conv/im2col-cublas")]
 BASE, MAX_ERROR, GOAL = "conv/cudnn-implicit-precomp-gemm", 1e-6, 0.7
 LIBRARY = ("conv/cudnn-implicit-gemm", BASE)
 # BM, BN, BK, TM, TN, STAGES
 SETS = (
-    (64, 64, 16, 8, 4, 3), (64, 64, 16, 8, 4, 2), (64, 64, 16, 8, 4, 4), (64, 64, 8, 8, 4, 4), (64, 64, 16, 4, 8, 3),
-    (64, 64, 16, 8, 8, 3), (64, 64, 16, 8, 8, 2), (64, 64, 16, 4, 4, 3), (64, 128, 16, 8, 8, 3), (64, 128, 16, 8, 8, 2),
-    (64, 128, 16, 8, 4, 3), (64, 128, 8, 8, 8, 4), (128, 64, 16, 8, 8, 3), (128, 64, 16, 8, 4, 3),
-    (128, 128, 16, 8, 8, 3), (128, 128, 16, 8, 8, 2), (128, 128, 16, 8, 4, 3), (128, 128, 8, 8, 8, 4),
-    (64, 32, 16, 8, 4, 3), (64, 32, 16, 4, 4, 3), (32, 64, 16, 8, 4, 3), (32, 64, 16, 4, 4, 3), (32, 32, 16, 4, 4, 4),
+    (64, 64, 16, 8, 4, 3),
+    (64, 64, 16, 8, 4, 2),
+    (64, 64, 16, 8, 4, 4),
+    (64, 64, 8, 8, 4, 4),
+    (64, 64, 16, 4, 8, 3),
+    (64, 64, 16, 8, 8, 3),
+    (64, 64, 16, 8, 8, 2),
+    (64, 64, 16, 4, 4, 3),
+    (64, 128, 16, 8, 8, 3),
+    (64, 128, 16, 8, 8, 2),
+    (64, 128, 16, 8, 4, 3),
+    (64, 128, 8, 8, 8, 4),
+    (128, 64, 16, 8, 8, 3),
+    (128, 64, 16, 8, 4, 3),
+    (128, 128, 16, 8, 8, 3),
+    (128, 128, 16, 8, 8, 2),
+    (128, 128, 16, 8, 4, 3),
+    (128, 128, 8, 8, 8, 4),
+    (64, 32, 16, 8, 4, 3),
+    (64, 32, 16, 4, 4, 3),
+    (32, 64, 16, 8, 4, 3),
+    (32, 64, 16, 4, 4, 3),
+    (32, 32, 16, 4, 4, 4),
     (32, 128, 16, 8, 4, 3),
-)  # fmt: skip
+)
 PLAIN_SETS = (SETS[0], (64, 64, 16, 8, 8, 3), (128, 128, 16, 8, 8, 3))
 # TILE, TK, TP, CHUNK
 DIRECT_SETS = ((16, 8, 4, 4), (8, 8, 4, 4), (16, 4, 4, 4), (8, 8, 2, 8), (16, 8, 2, 4), (32, 8, 4, 4))
@@ -64,11 +80,7 @@ def with_tile_sizes(rung: Rung, sets: Sequence[tuple]) -> list[Candidate]:
     return [(rung, dict(zip(rung.tiles, values, strict=True))) for values in sets]
 
 
-OURS = [
-    *with_tile_sizes(IMPLICIT, SETS),
-    *with_tile_sizes(PLAIN, PLAIN_SETS),
-    *with_tile_sizes(DIRECT, DIRECT_SETS),
-]
+OURS = [*with_tile_sizes(IMPLICIT, SETS), *with_tile_sizes(PLAIN, PLAIN_SETS), *with_tile_sizes(DIRECT, DIRECT_SETS)]
 
 
 DEPTHWISE = with_tile_sizes(DIRECT, DEPTHWISE_SETS)
@@ -87,12 +99,21 @@ def random_shape(rng: random.Random) -> ConvShape:
         groups = rng.choice((1, 1, 2, 3, 8))
         try:
             return ConvShape(
-                rng.randint(1, 5), groups * rng.randint(1, 20), rng.randint(1, 40), rng.randint(1, 40),
-                groups * rng.randint(1, 70), rng.randint(1, 5), rng.randint(1, 5),
-                stride=(rng.randint(1, 3), rng.randint(1, 3)), pad=(rng.randint(0, 3), rng.randint(0, 3)),
-                dilation=(rng.randint(1, 3), rng.randint(1, 3)), mode=rng.choice(("cross-correlation", "convolution")),
-                groups=groups, bias=rng.randint(0, 1), relu=rng.randint(0, 1),
-            )  # fmt: skip
+                rng.randint(1, 5),
+                groups * rng.randint(1, 20),
+                rng.randint(1, 40),
+                rng.randint(1, 40),
+                groups * rng.randint(1, 70),
+                rng.randint(1, 5),
+                rng.randint(1, 5),
+                stride=(rng.randint(1, 3), rng.randint(1, 3)),
+                pad=(rng.randint(0, 3), rng.randint(0, 3)),
+                dilation=(rng.randint(1, 3), rng.randint(1, 3)),
+                mode=rng.choice(("cross-correlation", "convolution")),
+                groups=groups,
+                bias=rng.randint(0, 1),
+                relu=rng.randint(0, 1),
+            )
         except ShapeError:  # the filter does not fit: try another
             continue
 
@@ -103,9 +124,7 @@ def verify(count: int) -> tuple[int, int]:
     shapes = [random_shape(rng) for _ in range(count)] + [p.shape for p in CONV_LAYER_PRESETS.values()]
     defaults = [(rung, rung.default_tiles) for rung in (*conv_implicit.RUNGS, *EARLIER)]
     for s in shapes:
-        chosen = [
-            (rung, tiles) for rung, tiles in (rng.choice(OURS), *defaults) if not any(rung.rules(s, tiles))
-        ]
+        chosen = [(rung, tiles) for rung, tiles in (rng.choice(OURS), *defaults) if not any(rung.rules(s, tiles))]
         correct_here, failed = measure.verify([(chosen, problem(s))])
         tried, correct = tried + len(chosen), correct + correct_here
         print("".join(f"  {message}\n" for message in failed), end="", flush=True)
@@ -124,18 +143,29 @@ def measured(s: ConvShape, candidates: Sequence[Candidate], seconds: float) -> l
 def row(s: ConvShape, v: Verified, timed: Timed) -> dict:
     figures = measure.figures(timed)
     return {
-        "rung": v.rung.name, "shape": s.params(), "tiles": v.tiles, "error": v.error, **figures,
-        "tflops": s.flops / figures["median_ms"] / 1e9, **measure.compiled_first(v.session.program),
-    }  # fmt: skip
+        "rung": v.rung.name,
+        "shape": s.params(),
+        "tiles": v.tiles,
+        "error": v.error,
+        **figures,
+        "tflops": s.flops / figures["median_ms"] / 1e9,
+        **measure.compiled_first(v.session.program),
+    }
 
 
 def table(rows: Sequence[report.Row]) -> str:
     base = report.fastest_ms(rows, (BASE,))
     columns = (
-        report.RUNG, report.TILES, report.MEDIAN_MS, report.SPREAD, report.TFLOPS,
-        Column("of cuDNN", ".1%", lambda row: report.speed_relative_to(base, row)), report.ERROR, report.REGISTERS,
+        report.RUNG,
+        report.TILES,
+        report.MEDIAN_MS,
+        report.SPREAD,
+        report.TFLOPS,
+        Column("of cuDNN", ".1%", lambda row: report.speed_relative_to(base, row)),
+        report.ERROR,
+        report.REGISTERS,
         report.LOCAL,
-    )  # fmt: skip
+    )
     return report.table(sorted(rows, key=lambda r: r["median_ms"]), columns)
 
 
@@ -154,9 +184,7 @@ def summary(stages: Sequence[Sequence[report.Row]]) -> str:
         for rung, share in best_at_stage.items():
             best.setdefault(rung, []).append(share)
     means = {key: mean(v) for key, v in by_set.items() if len(v) == len(stages)}
-    lines = [
-        f"  {m:7.1%}  {rung:34} {tiles}" for (rung, tiles), m in sorted(means.items(), key=lambda kv: -kv[1])
-    ]
+    lines = [f"  {m:7.1%}  {rung:34} {tiles}" for (rung, tiles), m in sorted(means.items(), key=lambda kv: -kv[1])]
     lines += [f"  {mean(v):7.1%}  {rung:34} the best tiles of each stage" for rung, v in best.items()]
     return "\n".join(lines)
 
@@ -212,17 +240,10 @@ def main() -> None:
     compile_all(rung.build(toy, tiles) for rung, tiles in (*OURS, *DEPTHWISE, *EARLIER_CANDIDATES))
     correct, tried = verify(args.shapes)
     print(f"{correct} of {tried} right at {args.shapes} random shapes and the layers, {elapsed():.0f} s")
-    results = {
-        "device": cuda.device_name(),
-        "conditions": cuda.conditions(),
-        "right": correct,
-        "tried": tried,
-    }
+    results = {"device": cuda.device_name(), "conditions": cuda.conditions(), "right": correct, "tried": tried}
     rows = list(time_stages(args.seconds, elapsed))
     worst = max(r["error"] for r in rows if r["rung"] in (DIRECT.name, PLAIN.name, IMPLICIT.name))
-    print(
-        f"\nlargest relative L2 error of ours {worst:.2e}, {MAX_ERROR:g} is allowed; the goal is {GOAL:.0%}"
-    )
+    print(f"\nlargest relative L2 error of ours {worst:.2e}, {MAX_ERROR:g} is allowed; the goal is {GOAL:.0%}")
     rows += time_layers(args.seconds / 2)
     report.write_json(args.out / "implicit.json", results | {"rows": rows})
     print(f"{elapsed():.0f} s")

@@ -85,14 +85,7 @@ def after_a_deadline() -> Line:
         except JobError:
             samples.append(seconds(lambda job=queued: job.result(60)))
     worker.close()
-    return line(
-        "deadline to the rows of the next request, the slowest",
-        "s",
-        max(samples),
-        1,
-        samples,
-        spread(samples),
-    )
+    return line("deadline to the rows of the next request, the slowest", "s", max(samples), 1, samples, spread(samples))
 
 
 def crowd() -> Line:

@@ -50,16 +50,24 @@ OTHERS = {
 }
 MIN_FLOPS = 5e9
 SUMMARY = (
-    report.RUNG, Column("shape", "", "shape"), Column("us", ".1f", lambda row: 1e3 * row["median_ms"]),
+    report.RUNG,
+    Column("shape", "", "shape"),
+    Column("us", ".1f", lambda row: 1e3 * row["median_ms"]),
     Column("copy us", ".1f", lambda row: row["copy_ms"] and 1e3 * row["copy_ms"]),
     Column("of copy", ".0%", "of_copy"),
     Column("library us", ".1f", lambda row: row["library_ms"] and 1e3 * row["library_ms"]),
-)  # fmt: skip
+)
 COLUMNS = (
-    report.RUNG, Column("us", ".2f", lambda row: 1e3 * row["median_ms"]), report.SPREAD, report.SAMPLES,
-    Column("GB/s", ".0f", "gb_per_s"), report.TFLOPS, Column("of copy", ".1%", "of_copy"),
-    Column("of lib", ".1%", "of_library"), report.ERROR,
-)  # fmt: skip
+    report.RUNG,
+    Column("us", ".2f", lambda row: 1e3 * row["median_ms"]),
+    report.SPREAD,
+    report.SAMPLES,
+    Column("GB/s", ".0f", "gb_per_s"),
+    report.TFLOPS,
+    Column("of copy", ".1%", "of_copy"),
+    Column("of lib", ".1%", "of_library"),
+    report.ERROR,
+)
 
 
 def shapes(ladder: Ladder, min_bytes: float) -> list[Any]:
@@ -75,11 +83,7 @@ def measured(ladder: Ladder, s: Any, copy_ms: float | None, seconds: float) -> l
     results: list[Result] = []
     try:
         results = compare(
-            rungs,
-            s,
-            engine="cuda",
-            budget=Budget(seconds=seconds, min_samples=10),
-            refused=lambda *why: print(*why),
+            rungs, s, engine="cuda", budget=Budget(seconds=seconds, min_samples=10), refused=lambda *why: print(*why)
         )
     except (RuleError, VerificationError) as e:
         print(f"FAILED {ladder.name} {s}: {e}", flush=True)
@@ -102,11 +106,19 @@ def alone(name: str, s: Any, seconds: float) -> Iterator[Result]:
 def row(result: Result, s: Any, copy_ms: float | None) -> dict:
     m = result.measurement
     return {
-        "shape": s.params(), "rung": result.rung, "tiles": dict(result.tiles), "n": m.n, "median_ms": m.median_ms,
-        "p20_ms": m.p20_ms, "p80_ms": m.p80_ms, "gb_per_s": s.bytes / m.median_ms / 1e6,
-        "tflops": s.flops / m.median_ms / 1e9, "of_copy": copy_ms and copy_ms / m.median_ms,
-        "error": result.error, "parts_ms": dict(m.parts_ms),
-    }  # fmt: skip
+        "shape": s.params(),
+        "rung": result.rung,
+        "tiles": dict(result.tiles),
+        "n": m.n,
+        "median_ms": m.median_ms,
+        "p20_ms": m.p20_ms,
+        "p80_ms": m.p80_ms,
+        "gb_per_s": s.bytes / m.median_ms / 1e6,
+        "tflops": s.flops / m.median_ms / 1e9,
+        "of_copy": copy_ms and copy_ms / m.median_ms,
+        "error": result.error,
+        "parts_ms": dict(m.parts_ms),
+    }
 
 
 def summary(ladder: Ladder, s: Any, rows: list[dict], copy_ms: float | None) -> dict | None:

@@ -88,9 +88,7 @@ def print_ranking(s: ConvShape, convolution: cudnn_module.Convolution) -> None:
     scratch = cupy.cuda.alloc(FIND_BYTES)
     queries = {
         "by its rules of thumb": convolution.ranked,
-        "found by running": lambda: convolution.measured(
-            x.data.ptr, w.data.ptr, y.data.ptr, scratch.ptr, FIND_BYTES
-        ),
+        "found by running": lambda: convolution.measured(x.data.ptr, w.data.ptr, y.data.ptr, scratch.ptr, FIND_BYTES),
     }
     for title, query in queries.items():
         print(f"{title}:")
@@ -186,11 +184,20 @@ def workspace(s: ConvShape, rung: Rung, session: cuda.Session) -> dict[str, int]
 def table(rows: Sequence[report.Row]) -> str:
     base = report.fastest_ms(rows, (BASE,))
     columns = (
-        report.RUNG, report.TILES, report.MEDIAN_MS, report.SPREAD, report.SAMPLES, report.TFLOPS,
-        Column("of precomp", ".1%", lambda row: report.speed_relative_to(base, row)), report.ERROR,
-        Column("of tol", ".2f", "of_scale"), Column("workspace", ",", "workspace_bytes"),
-        Column("predicted", ",", "predicted_bytes"), Column("library", ",", "library_bytes"), Column("", "", note),
-    )  # fmt: skip
+        report.RUNG,
+        report.TILES,
+        report.MEDIAN_MS,
+        report.SPREAD,
+        report.SAMPLES,
+        report.TFLOPS,
+        Column("of precomp", ".1%", lambda row: report.speed_relative_to(base, row)),
+        report.ERROR,
+        Column("of tol", ".2f", "of_scale"),
+        Column("workspace", ",", "workspace_bytes"),
+        Column("predicted", ",", "predicted_bytes"),
+        Column("library", ",", "library_bytes"),
+        Column("", "", note),
+    )
     return report.table(rows, columns, steps_text)
 
 

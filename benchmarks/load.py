@@ -55,8 +55,14 @@ CACHED_RUNS = 20  # as long as the browser keeps large messages
 FINISHED = (ForwardMsg.FINISHED_SUCCESSFULLY, ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY)
 SCENE = re.compile(rb'"key":"(im2col [^"]*)"')
 VALUES = {
-    "N": (1, 2), "C": (1, 2, 3), "H": range(6, 25), "W": range(6, 25), "K": range(1, 9), "R": (1, 2, 3), "pad_h": (0, 1, 2),
-}  # fmt: skip
+    "N": (1, 2),
+    "C": (1, 2, 3),
+    "H": range(6, 25),
+    "W": range(6, 25),
+    "K": range(1, 9),
+    "R": (1, 2, 3),
+    "pad_h": (0, 1, 2),
+}
 
 
 class Reader:
@@ -104,21 +110,14 @@ class Reader:
         """Returns the headers and the body of a request, on a connection of its own."""
         host, port = self.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
-        lines = [
-            f"GET {path} HTTP/1.1",
-            f"Host: {host}:{port}",
-            "Accept: text/html, */*",
-            "Connection: close",
-        ]
+        lines = [f"GET {path} HTTP/1.1", f"Host: {host}:{port}", "Accept: text/html, */*", "Connection: close"]
         if self.cookie:
             lines.append(f"Cookie: {self.cookie}")
         try:
             writer.write("\r\n".join([*lines, "", ""]).encode())
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             assert " 200 " in head[0], f"{path}: {head[0]}"
-            headers = {
-                name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])
-            }
+            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
             return headers, await reader.read()
         finally:
             writer.close()
@@ -212,9 +211,7 @@ class Reader:
                     break
         params = ",".join(f"{name}={value}" for name, value in self.shape.params().items())
         assert self.bare or params in self.scene, f"asked for {params}, the stage got {self.scene!r}"
-        self.cached = {
-            hash_: entry for hash_, entry in self.cached.items() if self.runs - entry[0] < CACHED_RUNS
-        }
+        self.cached = {hash_: entry for hash_, entry in self.cached.items() if self.runs - entry[0] < CACHED_RUNS}
 
     def _element(self, message: ForwardMsg) -> None:
         element = message.delta.new_element
@@ -292,12 +289,20 @@ async def run_hall(url: str, pids: Sequence[int], readers: int, seconds: float, 
         line(f"stage of the new shape, median ({label})", "ms", median(stages), 80, stages, spread(stages)),
         line("stage of the new shape, p95", "ms", np.percentile(stages, 95), 200, stages, f"most {max(stages):.4g}"),
         line("whole rerun, median", "ms", median(reruns), 160, reruns, f"{spread(reruns)}; {rate}"),
-        line("processor time of the server by reruns", "ms", 1e3 * server * seconds / len(reruns), 1e3 * EVERY_S / readers, [server]),
+        line(
+            "processor time of the server by reruns",
+            "ms",
+            1e3 * server * seconds / len(reruns),
+            1e3 * EVERY_S / readers,
+            [server],
+        ),
         line("whole rerun, p95", "ms", np.percentile(reruns, 95), 280, reruns, f"most {max(reruns):.4g}"),
         line("memory of the server", "MB", memory.server, 600, [memory.server], f"children {memory.children:.0f} MB"),
         line("readers that failed", "readers", readers - len(visits), 0, results and [0.0] * readers),
-        line(f"page opened, one every {RAMP_S / readers:.2g} s, median", "s", median(opened), 2, opened, spread(opened)),
-    ]  # fmt: skip
+        line(
+            f"page opened, one every {RAMP_S / readers:.2g} s, median", "s", median(opened), 2, opened, spread(opened)
+        ),
+    ]
 
 
 async def load(server: Sequence[psutil.Process], start: float, seconds: float) -> tuple[float, float]:

@@ -89,9 +89,7 @@ class Failure:
     unsupported: bool = False  # a library does not support the shape: not a fault
 
     def __str__(self) -> str:
-        return " ".join(
-            filter(None, (self.rung.name, tiles_text(self.tiles), f"{self.shape}: {self.message}"))
-        )
+        return " ".join(filter(None, (self.rung.name, tiles_text(self.tiles), f"{self.shape}: {self.message}")))
 
 
 def opened(program: Program, inputs: dict[str, np.ndarray]) -> tuple[cuda.Session, np.ndarray]:

@@ -32,9 +32,12 @@ def record(
     """Returns the record of this machine. `out` gets it after each work, complete so far."""
     start, works = time.monotonic(), {}
     found = {
-        "device": processor.device_name(), "gpu": device_name(), "driver": smi("driver_version")[0],
-        "date": datetime.now(UTC).date().isoformat(), "works": works,
-    }  # fmt: skip
+        "device": processor.device_name(),
+        "gpu": device_name(),
+        "driver": smi("driver_version")[0],
+        "date": datetime.now(UTC).date().isoformat(),
+        "works": works,
+    }
     for key in WORKS:
         end = start + SHARES[key] * seconds
         works[key] = measure.times(key, points(key), with_gpu=True, budget=budget, end=end)
@@ -64,10 +67,7 @@ def main() -> None:
     arguments.add_argument("out", type=Path)
     arguments.add_argument("--seconds", type=float, default=45.0)
     args = arguments.parse_args()
-    record(
-        args.seconds,
-        lambda found: args.out.write_text(json.dumps([found], indent=1) + "\n", encoding="utf-8"),
-    )
+    record(args.seconds, lambda found: args.out.write_text(json.dumps([found], indent=1) + "\n", encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -76,9 +76,7 @@ def scene() -> list[Line]:
 
     samples, size = [1e3 * seconds(build) for _ in range(BUILDS)], len(build())
     return [
-        line(
-            "scene built in Python, 32×32, 900 steps", "ms", np.median(samples), 20, samples, spread(samples)
-        ),
+        line("scene built in Python, 32×32, 900 steps", "ms", np.median(samples), 20, samples, spread(samples)),
         line("its payload", "KB", size / 1e3, 50, [size / 1e3]),
     ]
 
@@ -108,9 +106,7 @@ def changes(page: Page, url: str, size: int) -> Line:
 
 def chapters(page: Page, url: str, lesson: str) -> Line:
     """Returns the times from Next to the next chapter with its stage and strip, through the whole story."""
-    first, second = (
-        _read(page, f"{url}/{lesson}?view=story") for _ in range(2)
-    )  # the first reader waits for scenes
+    first, second = (_read(page, f"{url}/{lesson}?view=story") for _ in range(2))  # the first reader waits for scenes
     detail = f"{spread(second)}; first reader median {np.median(first):.3g}, longest {max(first):.3g}"
     return line(f"chapter to chapter, {lesson}", "ms", np.median(second), 200, second, detail)
 
@@ -149,9 +145,7 @@ def imports() -> Line:
 
     once()
     samples = [seconds(once) for _ in range(IMPORTS)]
-    return line(
-        "import kernels, interpreter included", "s", np.median(samples), 0.3, samples, spread(samples)
-    )
+    return line("import kernels, interpreter included", "s", np.median(samples), 0.3, samples, spread(samples))
 
 
 def main(out: str | None = None) -> None:

@@ -30,14 +30,26 @@ from kernels.parallel.plan import DATA, GPIPE, ONE_F_ONE_B, TENSOR, Plan
 
 BUCKET_BYTES = 64_000
 CASES = (  # network and images, those that matter most first
-    ("lenet5", 16_384), ("transformer", 4096), ("lenet5", 256), ("transformer", 256), ("lenet5", 4096), ("transformer", 16_380),
-)  # fmt: skip
+    ("lenet5", 16_384),
+    ("transformer", 4096),
+    ("lenet5", 256),
+    ("transformer", 256),
+    ("lenet5", 4096),
+    ("transformer", 16_380),
+)
 SPLIT = (  # network, way, images, micro-batches
-    ("transformer", TENSOR, 4096, 1), ("transformer", GPIPE, 4096, 8), ("transformer", ONE_F_ONE_B, 4096, 8),
-    ("lenet5", TENSOR, 16_384, 1), ("lenet5", GPIPE, 16_384, 8), ("lenet5", ONE_F_ONE_B, 16_384, 8),
-    ("transformer", TENSOR, 256, 1), ("transformer", GPIPE, 256, 4), ("transformer", ONE_F_ONE_B, 256, 4),
-    ("transformer", GPIPE, 4096, 2), ("transformer", GPIPE, 4096, 32),
-)  # fmt: skip
+    ("transformer", TENSOR, 4096, 1),
+    ("transformer", GPIPE, 4096, 8),
+    ("transformer", ONE_F_ONE_B, 4096, 8),
+    ("lenet5", TENSOR, 16_384, 1),
+    ("lenet5", GPIPE, 16_384, 8),
+    ("lenet5", ONE_F_ONE_B, 16_384, 8),
+    ("transformer", TENSOR, 256, 1),
+    ("transformer", GPIPE, 256, 4),
+    ("transformer", ONE_F_ONE_B, 256, 4),
+    ("transformer", GPIPE, 4096, 2),
+    ("transformer", GPIPE, 4096, 32),
+)
 OVER_S = 20.0  # beyond the time, after which the script ends itself
 
 
@@ -60,10 +72,16 @@ def cases(gpus: Sequence[int]) -> Iterator[tuple[Plan, bool]]:
 
 def row(plan: Plan, overlap: bool) -> dict[str, Any]:
     return {
-        "network": plan.network, "way": plan.way, "gpus": plan.gpus, "batch": plan.batch, "optimizer": plan.optimizer,
-        "micro": plan.micro, "bucket_bytes": plan.bucket_bytes, "overlap": overlap,
+        "network": plan.network,
+        "way": plan.way,
+        "gpus": plan.gpus,
+        "batch": plan.batch,
+        "optimizer": plan.optimizer,
+        "micro": plan.micro,
+        "bucket_bytes": plan.bucket_bytes,
+        "overlap": overlap,
         "date": datetime.now(UTC).date().isoformat(),
-    }  # fmt: skip
+    }
 
 
 class Run:

@@ -28,9 +28,7 @@ TARGETS = ("sm_90",)  # more may be named: an instruction is folded if one of th
 AT_ONCE = 100  # instructions in a module
 HEADER_LINES = ptx_instructions.HEADER.count("\n") + 1
 _KERNEL = re.compile(r"^\s*\.section\s+\.text\.(k\d+),", re.MULTILINE)
-_LINE = re.compile(
-    r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@\S+\s+)?(\S+)\s*(.*?)\s*;\s*/\* 0x([0-9a-f]{16}) \*/", re.MULTILINE
-)
+_LINE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@\S+\s+)?(\S+)\s*(.*?)\s*;\s*/\* 0x([0-9a-f]{16}) \*/", re.MULTILINE)
 _STORE = re.compile(r"\[U?R\d+(?:\.64|\.U32)*(?:\+UR\d+)?(?:\+(-?0x[0-9a-f]+))?\], (U?R\w+)")
 
 
@@ -78,9 +76,7 @@ def _add(results: list[str], case: int, text: str, what: str) -> None:
     results[case] = text
 
 
-def _folded(
-    part: Sequence[Typed], target: str, ptxas: str, nvdisasm: str
-) -> Iterator[tuple[Typed, dict[int, int]]]:
+def _folded(part: Sequence[Typed], target: str, ptxas: str, nvdisasm: str) -> Iterator[tuple[Typed, dict[int, int]]]:
     """Yields (instruction, results by case). An instruction that ptxas refuses is left out."""
     kernels = [ptx_instructions.of_constants(i, f"k{n}") for n, i in enumerate(part)]
     sass, log = _assembled(kernels, target, ptxas, nvdisasm)
@@ -148,21 +144,7 @@ def _next(register: str) -> str:
 def _width(opcode: str) -> int:
     """Returns the bits that an opcode may write: 64 if in doubt."""
     parts = opcode.split(".")
-    wide = {
-        "CS2R",
-        "DADD",
-        "DMUL",
-        "DFMA",
-        "LDC",
-        "LDG",
-        "ULDC",
-        "F2F",
-        "I2F",
-        "F2I",
-        "LDCU",
-        "MOV64",
-        "UMOV64",
-    }
+    wide = {"CS2R", "DADD", "DMUL", "DFMA", "LDC", "LDG", "ULDC", "F2F", "I2F", "F2I", "LDCU", "MOV64", "UMOV64"}
     return 64 if parts[0] in wide or "WIDE" in parts or "64" in parts else 32
 
 

@@ -60,9 +60,7 @@ class Column:
         return text.rjust(width) if self.format else text.ljust(width)
 
 
-def table(
-    rows: Sequence[Row], columns: Sequence[Column], below: Callable[[Row], str] = lambda row: ""
-) -> str:
+def table(rows: Sequence[Row], columns: Sequence[Column], below: Callable[[Row], str] = lambda row: "") -> str:
     """Returns a table. `below` returns a line that follows a row, "" for none."""
     cells = [[column.text(row) for column in columns] for row in rows]
     titles = [column.title for column in columns]
@@ -88,9 +86,7 @@ def spread(row: Row) -> float | None:
 
 def fastest_ms(rows: Iterable[Row], rungs: Collection[str]) -> float | None:
     """Returns the shortest median of some rungs; None if none of them was timed."""
-    return min(
-        (row["median_ms"] for row in rows if row["rung"] in rungs and "median_ms" in row), default=None
-    )
+    return min((row["median_ms"] for row in rows if row["rung"] in rungs and "median_ms" in row), default=None)
 
 
 def speed_relative_to(base_ms: float | None, row: Row) -> float | None:

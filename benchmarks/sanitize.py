@@ -72,10 +72,7 @@ from kernels.softmax.shape import SoftmaxShape
 
 # For each ladder: shapes for every set of tile sizes, and shapes for the default sizes only. None is a multiple of a
 # tile, but some allow float4 loads.
-GEMM = (
-    ((61, 45, 37, -2, 3), (36, 72, 40)),
-    ((1, 1, 1, 2, -1), (129, 130, 1)),
-)
+GEMM = (((61, 45, 37, -2, 3), (36, 72, 40)), ((1, 1, 1, 2, -1), (129, 130, 1)))
 GEMM_EIGHT_BIT = ((300, 520, 464), (61, 45, 37), (1, 4, 16), (264, 328, 1040))
 GEMM_HOPPER = ((300, 520, 456), (61, 48, 40, -2, 3), (1, 8, 8), (264, 328, 1032, 1, 1))
 CONV = (
@@ -151,14 +148,9 @@ ATTENTION_HOPPER = (
 FUSION = tuple(preset.shape.with_(N=2, C=3, H=11, W=9) for preset in FUSION_PRESETS.values())
 FOURS = tuple(ChainShape(1, 3, 8, 8, chain) for chain in ("bias bn relu add", "conv:K=5:R=3 bias bn relu"))
 # In FP16: the chains of the presets on several tiles, the last ones partly outside.
-FUSION_FP16 = tuple(
-    HalfChainShape(2, 72, 11, 9, preset.shape.chain) for preset in HALF_CHAIN_PRESETS.values()
-)
+FUSION_FP16 = tuple(HalfChainShape(2, 72, 11, 9, preset.shape.chain) for preset in HALF_CHAIN_PRESETS.values())
 SOFTMAX = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 1001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
-SOFTMAX_ONE_LAUNCH = (
-    (SoftmaxShape(4, 77),),
-    (SoftmaxShape(3, 5001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)),
-)
+SOFTMAX_ONE_LAUNCH = ((SoftmaxShape(4, 77),), (SoftmaxShape(3, 5001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
 SOFTMAX_LONG = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 5001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
 CROSS_ENTROPY = ((5, 77), (3, 1003)), ((2, 64), (9, 1)), ((2, 50257), (1, 128256))
 LINEAR = ((61, 45, 37), (36, 72, 40)), ((1, 1, 1),)
@@ -426,9 +418,7 @@ def _between_libraries(name: str) -> Iterator[Case]:
         for dtype in ("fp16", "bf16"):
             yield from steps(attention_ladder.CUBLAS, HALVES[0].with_(dtype=dtype), "softmax")
     if name == "linear":
-        yield from steps(
-            linear_ladder.LADDERS[0].rung("linear/cublas"), linear_ladder.LADDERS[0].shape(*LINEAR[0][0])
-        )
+        yield from steps(linear_ladder.LADDERS[0].rung("linear/cublas"), linear_ladder.LADDERS[0].shape(*LINEAR[0][0]))
 
 
 def on_gpu(case: Case) -> str:

@@ -21,9 +21,7 @@ NARROW = (390, 844)
 MAX_BYTES = 250_000
 
 
-def open_(
-    browser: Browser, url: str, scheme: str = "light", size: tuple[int, int] = WIDE, scale: int = 1
-) -> Page:
+def open_(browser: Browser, url: str, scheme: str = "light", size: tuple[int, int] = WIDE, scale: int = 1) -> Page:
     page = new_page(browser, size, color_scheme=scheme, device_scale_factor=scale)
     page.set_default_timeout(TIMEOUT_MS)
     page.goto(url)
@@ -36,9 +34,7 @@ def lesson(browser: Browser, url: str, query: str, **options) -> tuple[Page, Sta
     stage = Stage(page).ready()
     expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
-    expect(
-        page.get_by_test_id("stCode").locator("visible=true").first
-    ).to_be_visible()  # charts and listings load last
+    expect(page.get_by_test_id("stCode").locator("visible=true").first).to_be_visible()  # charts and listings load last
     for chart in page.get_by_test_id("stPlotlyChart").all():
         expect(chart.locator(".cartesianlayer").first).to_be_attached()
     expect(page.locator(".kt-pictures img")).to_have_count(2)
@@ -86,9 +82,7 @@ def recorded_lesson(
     """Save a lesson of recorded figures with its charts."""
     page = open_(browser, f"{url}/{address}", scheme)
     Stage(page).ready()
-    expect(
-        page.locator(".st-key-card_time [data-testid=stPlotlyChart] .cartesianlayer").first
-    ).to_be_attached()
+    expect(page.locator(".st-key-card_time [data-testid=stPlotlyChart] .cartesianlayer").first).to_be_attached()
     expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
     set_height(page, height)
     save(page, folder, name)
@@ -110,9 +104,7 @@ def main() -> None:
         for scheme in ("light", "dark"):
             home(browser, app.url, folder, scheme)
         im2col(browser, app.url, folder)
-        page, stage = lesson(
-            browser, app.url, "C=3&H=6&W=6&pad_h=1&pad_w=1&picture=gradient&step=16", scheme="dark"
-        )
+        page, stage = lesson(browser, app.url, "C=3&H=6&W=6&pad_h=1&pad_w=1&picture=gradient&step=16", scheme="dark")
         stage.point_at("y", 16)
         save(page, folder, "im2col-dark")
         page, stage = lesson(browser, app.url, "H=32&W=32&step=450")
@@ -126,28 +118,18 @@ def main() -> None:
         tiling = "tiling?M=4096&N=4096&K=4096&rung=register-tile-2d&step=12"
         recorded_lesson(browser, app.url, folder, "tiling-light", tiling, 1800, "light")
         recorded_lesson(browser, app.url, folder, "banks-dark", "threads?topic=banks&step=3", 1150, "dark")
-        recorded_lesson(
-            browser, app.url, folder, "winograd-dark", "winograd?pad_h=1&pad_w=1&step=8", 900, "dark"
-        )
+        recorded_lesson(browser, app.url, folder, "winograd-dark", "winograd?pad_h=1&pad_w=1&step=8", 900, "dark")
         first_screen(browser, app.url, folder, "story-light", "tiling?view=story&chapter=3&step=2", "light")
         first_screen(browser, app.url, folder, "divergence-light", "threads?view=story&chapter=3", "light")
         first_screen(browser, app.url, folder, "waves-light", "fft?view=story&chapter=1&step=21", "light")
         first_screen(browser, app.url, folder, "direct-light", "direct?view=story&chapter=1&step=9", "light")
-        first_screen(
-            browser, app.url, folder, "implicit-light", "implicit?view=story&chapter=3&step=11", "light"
-        )
-        first_screen(
-            browser, app.url, folder, "backward-dark", "backward?view=story&chapter=3&step=9", "dark"
-        )
+        first_screen(browser, app.url, folder, "implicit-light", "implicit?view=story&chapter=3&step=11", "light")
+        first_screen(browser, app.url, folder, "backward-dark", "backward?view=story&chapter=3&step=9", "dark")
         first_screen(browser, app.url, folder, "layers-light", "layers?view=story&chapter=5&step=4", "light")
-        first_screen(
-            browser, app.url, folder, "explore-light", "layers?view=explore&layer=linear&step=4", "light"
-        )
+        first_screen(browser, app.url, folder, "explore-light", "layers?view=explore&layer=linear&step=4", "light")
         first_screen(browser, app.url, folder, "softmax-light", "softmax?step=6", "light")
         first_screen(browser, app.url, folder, "attention-light", "attention?view=story&chapter=7", "light")
-        first_screen(
-            browser, app.url, folder, "train-light", "train?network=residual&batch=256&step=45", "light"
-        )
+        first_screen(browser, app.url, folder, "train-light", "train?network=residual&batch=256&step=45", "light")
         first_screen(browser, app.url, folder, "fusion-dark", "fusion?step=4", "dark")
         page = open_(browser, f"{app.url}/choose?predict=implicit-gemm")
         expect(page.locator(".st-key-card_networks table")).to_be_visible()

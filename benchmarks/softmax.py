@@ -43,26 +43,52 @@ SETS = {  # of tile sizes, besides the default
     **{f"softmax/{name}": [{"BLOCK": b} for b in (128, 512, 1024)] for name in ("unsafe", "three-pass", "online")},
     "softmax/warp-shuffle": [{"WARPS": 4}],
     "softmax/registers": [
-        {"PER": 2}, {"PER": 8}, {"PER": 16}, {"PER": 32}, {"BLOCK": 128}, {"BLOCK": 128, "PER": 8}, {"BLOCK": 512},
-        {"BLOCK": 1024}, {"BLOCK": 1024, "PER": 8}, {"BLOCK": 32}, {"BLOCK": 32, "PER": 32},
+        {"PER": 2},
+        {"PER": 8},
+        {"PER": 16},
+        {"PER": 32},
+        {"BLOCK": 128},
+        {"BLOCK": 128, "PER": 8},
+        {"BLOCK": 512},
+        {"BLOCK": 1024},
+        {"BLOCK": 1024, "PER": 8},
+        {"BLOCK": 32},
+        {"BLOCK": 32, "PER": 32},
     ],
     "softmax/cluster": [
-        {"CLUSTER": 4, "BLOCK": 512}, {"CLUSTER": 2, "BLOCK": 1024}, {"CLUSTER": 4, "BLOCK": 1024, "PER": 32},
-        {"BLOCK": 1024, "PER": 32}, {"CLUSTER": 2, "BLOCK": 128, "PER": 8},
+        {"CLUSTER": 4, "BLOCK": 512},
+        {"CLUSTER": 2, "BLOCK": 1024},
+        {"CLUSTER": 4, "BLOCK": 1024, "PER": 32},
+        {"BLOCK": 1024, "PER": 32},
+        {"CLUSTER": 2, "BLOCK": 128, "PER": 8},
     ],
     "softmax/split": [
-        {"BLOCKS": 132, "BLOCK": 1024}, {"BLOCKS": 264, "BLOCK": 512}, {"BLOCKS": 264}, {"LOADS": 4}, {"BLOCK": 512},
+        {"BLOCKS": 132, "BLOCK": 1024},
+        {"BLOCKS": 264, "BLOCK": 512},
+        {"BLOCKS": 264},
+        {"LOADS": 4},
+        {"BLOCK": 512},
     ],
     "softmax/one-launch": [
-        {"PER": 28}, {"BLOCKS": 264, "BLOCK": 512}, {"BLOCKS": 132, "BLOCK": 1024}, {"BLOCKS": 132, "BLOCK": 512},
+        {"PER": 28},
+        {"BLOCKS": 264, "BLOCK": 512},
+        {"BLOCKS": 132, "BLOCK": 1024},
+        {"BLOCKS": 132, "BLOCK": 512},
     ],
-}  # fmt: skip
+}
 BUDGET = Budget(samples=100, seconds=3.0, warm_up_s=0.05)
 COLUMNS = (
-    report.RUNG, Column("us", ".2f", lambda row: 1e3 * row["median_ms"]), report.SPREAD, report.SAMPLES,
-    Column("GB/s", ".0f", "gb_per_s"), Column("of copy", ".1%", "of_copy"), Column("of lib", ".1%", "of_library"),
-    report.ERROR, report.REGISTERS, report.TILES,
-)  # fmt: skip
+    report.RUNG,
+    Column("us", ".2f", lambda row: 1e3 * row["median_ms"]),
+    report.SPREAD,
+    report.SAMPLES,
+    Column("GB/s", ".0f", "gb_per_s"),
+    Column("of copy", ".1%", "of_copy"),
+    Column("of lib", ".1%", "of_library"),
+    report.ERROR,
+    report.REGISTERS,
+    report.TILES,
+)
 
 
 def measured(s: SoftmaxShape, copy_bytes_per_s: float) -> list[dict]:
@@ -84,12 +110,18 @@ def row(s: SoftmaxShape, mode: str, v: Verified, timed: Timed, copy_bytes_per_s:
     figures, kernels = measure.figures(timed), measure.compiled(v.session.program).values()
     median = figures["median_ms"]
     return {
-        "shape": s.params(), "mode": mode, "rung": v.rung.name, "tiles": v.tiles, **figures,
-        "gb_per_s": s.bytes / median / 1e6, "of_copy": s.bytes / copy_bytes_per_s * 1e3 / median, "error": v.error,
+        "shape": s.params(),
+        "mode": mode,
+        "rung": v.rung.name,
+        "tiles": v.tiles,
+        **figures,
+        "gb_per_s": s.bytes / median / 1e6,
+        "of_copy": s.bytes / copy_bytes_per_s * 1e3 / median,
+        "error": v.error,
         "predicted_bytes": v.rung.cost(s, v.session.program).bytes,
         "workspace_bytes": v.session.memory.workspace,
         **{name: max((kernel[name] for kernel in kernels), default=None) for name in ("registers", "local")},
-    }  # fmt: skip
+    }
 
 
 def arguments() -> argparse.Namespace:
@@ -120,9 +152,7 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     measure.print_unavailable([LIBRARY], args.shapes[0])
     ceilings = cuda.ceilings()
-    results = {
-        "device": cuda.device_name(), "conditions": cuda.conditions(), "ceilings": ceilings, "rows": [],
-    }  # fmt: skip
+    results = {"device": cuda.device_name(), "conditions": cuda.conditions(), "ceilings": ceilings, "rows": []}
     copy_gb_per_s = ceilings["copy_bytes_per_s"] / 1e9
     print(f"{results['device']}, copy {copy_gb_per_s:,.0f} GB/s (bytes read and written)", flush=True)
     time_shapes(args, elapsed, results)

@@ -112,9 +112,7 @@ def dragging(browser: Browser) -> list[Line]:
                 n += 1
             gaps = np.diff(page.evaluate("window.timed"))
             detail = f"p95 {np.percentile(gaps, 95):.1f} ms, {late(gaps)}; {n} events"
-            lines.append(
-                line(f"{what}, 20,000 cells: frame interval", "ms", np.median(gaps), 17, gaps, detail)
-            )
+            lines.append(line(f"{what}, 20,000 cells: frame interval", "ms", np.median(gaps), 17, gaps, detail))
 
         page.keyboard.down("Control")
         timed("zooming", lambda n: page.mouse.wheel(0, -20 if n // 40 % 2 == 0 else 20))
@@ -131,17 +129,11 @@ def dragging(browser: Browser) -> list[Line]:
 def sizes() -> list[Line]:
     def kilobytes(what, data: bytes, target=None, detail="") -> Line:
         size = len(data) / 1e3
-        return (
-            figure(what, "KB", size, detail)
-            if target is None
-            else line(what, "KB", size, target, [size], detail)
-        )
+        return figure(what, "KB", size, detail) if target is None else line(what, "KB", size, target, [size], detail)
 
     script = stage_module.script().encode()
     source_bytes = sum((stage_module.HERE / f"{name}.js").stat().st_size for name in stage_module.SCRIPTS)
-    detail = (
-        f"{source_bytes / 1e3:.1f} KB as written, {len(gzip.compress(script, 9)) / 1e3:.1f} KB under gzip"
-    )
+    detail = f"{source_bytes / 1e3:.1f} KB as written, {len(gzip.compress(script, 9)) / 1e3:.1f} KB under gzip"
     page = standalone(stage_module.message(truth().scene)).encode()
     tiled_scene = scenes.tiled(20, 24, 24, 30)
     return [
@@ -151,8 +143,7 @@ def sizes() -> list[Line]:
         kilobytes("im2col, 1,000 steps", stage_module.message(scenes.long(1_000)), 60),
         kilobytes("im2col 32×32, 900 columns", stage_module.message(truth(H="32", W="32").scene), 50),
         kilobytes(
-            f"tiled product, {tiled_scene.steps:,} steps of up to 16 new sums",
-            stage_module.message(tiled_scene),
+            f"tiled product, {tiled_scene.steps:,} steps of up to 16 new sums", stage_module.message(tiled_scene)
         ),
     ]
 

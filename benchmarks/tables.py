@@ -41,8 +41,18 @@ STRIDES = (1, 2, 3, 4, 8, 16, 32)
 MEGABYTE = 1_000_000
 LARGE = 100_000_000  # bytes of a layer: more than the L2 cache holds
 # Ladders whose time is arithmetic: no copy is their limit.
-PRODUCTS = ("attention-lse", "attention-backward", "conv-dinput", "conv-dweight", "conv-transpose", "conv-fp16", "fusion-fp16", "linear",
-            "linear-dinput", "linear-dweight")  # fmt: skip
+PRODUCTS = (
+    "attention-lse",
+    "attention-backward",
+    "conv-dinput",
+    "conv-dweight",
+    "conv-transpose",
+    "conv-fp16",
+    "fusion-fp16",
+    "linear",
+    "linear-dinput",
+    "linear-dweight",
+)
 
 
 def link(text: str, source: str) -> str:
@@ -116,9 +126,7 @@ def algorithms() -> str:
             why = "not supported" if refused else "not recorded"
             lines.append(f"| `{rung.name}` | {why} |" + " |" * (len(STAGES) + 2))
             continue
-        shares = [
-            base["median_ms"] / row["median_ms"] for base, row in zip(rows[BASE], recorded_rows, strict=True)
-        ]
+        shares = [base["median_ms"] / row["median_ms"] for base, row in zip(rows[BASE], recorded_rows, strict=True)]
         mean = math.exp(sum(map(math.log, shares)) / len(shares))
         times = " | ".join(units.time_(row["median_ms"]) for row in recorded_rows)
         lines.append(
@@ -261,9 +269,7 @@ def attention_presets() -> str:
         "PyTorch's fastest backend. An empty cell: PyTorch does not support the shape, or it is not recorded.",
         DAYS,
         "",
-        "| shape | ours | time | "
-        + " | ".join(f"`{name.partition('/')[2]}`" for name in backends)
-        + " | of PyTorch |",
+        "| shape | ours | time | " + " | ".join(f"`{name.partition('/')[2]}`" for name in backends) + " | of PyTorch |",
         "|---" * (4 + len(backends)) + "|",
     ]
     for preset in LADDERS["attention"].presets.values():
@@ -272,9 +278,7 @@ def attention_presets() -> str:
             continue
         rows = {r.name: row for r in rungs if (row := records.recorded(r.name, s, r.default_tiles))}
         times = {name: row["median_ms"] for name, row in rows.items()}
-        ours = min(
-            (r.name for r in rungs if r.name in times and not r.library), key=times.__getitem__, default=""
-        )
+        ours = min((r.name for r in rungs if r.name in times and not r.library), key=times.__getitem__, default="")
         if not ours:
             continue
         shown_rows += [rows[name] for name in (ours, *backends) if name in rows]
@@ -364,9 +368,7 @@ def _layer_rows(name: str, shape, card: Card | None) -> tuple[list[Mapping], lis
     """Returns the cold rows at default tile sizes of a ladder's rungs: of ours, and of the libraries'."""
     rungs = LADDERS[name].rungs
     found = [(rung, records.recorded(rung.name, shape, rung.default_tiles, card=card)) for rung in rungs]
-    ours, library = (
-        [row for rung, row in found if row and bool(rung.library) == is_library] for is_library in (0, 1)
-    )
+    ours, library = ([row for rung, row in found if row and bool(rung.library) == is_library] for is_library in (0, 1))
     return ours, library
 
 
@@ -378,9 +380,7 @@ def all_reduce() -> str:
 
 def _all_reduce_on(device: str) -> str:
     names = (*KERNELS, collectives.NCCL)
-    found = {
-        name: {r["bytes"]: r for r in collectives.rows(ALL_REDUCE, name, 2, device=device)} for name in names
-    }
+    found = {name: {r["bytes"]: r for r in collectives.rows(ALL_REDUCE, name, 2, device=device)} for name in names}
     found = {name: rows for name, rows in found.items() if rows}
     of_ring = found[RING]
     first = next(iter(of_ring.values()))
@@ -392,12 +392,10 @@ def _all_reduce_on(device: str) -> str:
         "",
         "| each GPU | " + " | ".join(f"`{name}`" for name in found) + " | bus, ring | bus, NCCL | ring / NCCL |",
         "|---" * (len(found) + 4) + "|",
-    ]  # fmt: skip
+    ]
     for nbytes in (n for n in of_ring if n in BY_FOUR):
         ring, nccl = of_ring[nbytes], found[collectives.NCCL][nbytes]
-        times = " | ".join(
-            units.time_(rows[nbytes]["median_ms"]) if nbytes in rows else "–" for rows in found.values()
-        )
+        times = " | ".join(units.time_(rows[nbytes]["median_ms"]) if nbytes in rows else "–" for rows in found.values())
         bus = " | ".join(units.bandwidth(row["bus_bytes_per_s"]) for row in (ring, nccl))
         lines.append(
             f"| {units.bytes_(nbytes)} | {times} | {bus} | {units.share(nccl['median_ms'] / ring['median_ms'])} |"
@@ -409,10 +407,7 @@ def _model_errors(found: dict[str, dict[int, dict]]) -> str:
     """Returns how far a fit of the cost model to the times of each algorithm is off at most."""
     errors = []
     for name, rows in found.items():
-        points = [
-            Point(collectives.traffic(ALL_REDUCE, name, 2, n), row["median_ms"] / 1e3)
-            for n, row in rows.items()
-        ]
+        points = [Point(collectives.traffic(ALL_REDUCE, name, 2, n), row["median_ms"] / 1e3) for n, row in rows.items()]
         errors.append(f"`{name}` {units.share(cost.fit(points).worst)} ({len(points)} lengths)")
     return (
         "Largest error of the cost model, fitted to these times and those of the lengths between: "
@@ -422,10 +417,12 @@ def _model_errors(found: dict[str, dict[int, dict]]) -> str:
 
 
 LAUNCHES = {
-    collective_gpus.CUPY: "CuPy's calls", collective_gpus.JOINT: "one graph of one run over both GPUs",
-    collective_gpus.SINGLE: "a graph of one run on each GPU", collective_gpus.LAUNCH: "arguments packed once, the driver's launch",
+    collective_gpus.CUPY: "CuPy's calls",
+    collective_gpus.JOINT: "one graph of one run over both GPUs",
+    collective_gpus.SINGLE: "a graph of one run on each GPU",
+    collective_gpus.LAUNCH: "arguments packed once, the driver's launch",
     collective_gpus.GRAPH: "a graph of 20 runs on each GPU",
-}  # fmt: skip
+}
 
 
 def launching() -> str:
@@ -441,8 +438,10 @@ def launching() -> str:
             continue
         lines = [
             f"All-reduce of {units.bytes_(LAUNCHED)} on two {run['device']} ({run['date']}), one thread of the host launches on both GPUs.",
-            "", "| way to launch | one-shot | NCCL |", "|---|---|---|",
-        ]  # fmt: skip
+            "",
+            "| way to launch | one-shot | NCCL |",
+            "|---|---|---|",
+        ]
         for launch, title in LAUNCHES.items():
             times = (ms.get((name, launch)) for name in (ONE_SHOT, collectives.NCCL))
             lines.append(f"| {title} | " + " | ".join(units.time_(t) if t else "–" for t in times) + " |")
@@ -495,7 +494,7 @@ def _split(found: list[dict], rows: list[dict]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in found:
-        plan = Plan(*(row[name] for name in ("network", "way", "gpus", "batch", "micro", "bucket_bytes", "optimizer")))  # fmt: skip
+        plan = Plan(*(row[name] for name in ("network", "way", "gpus", "batch", "micro", "bucket_bytes", "optimizer")))
         one = alone[row["network"], row["batch"]]
         times = [units.time_(us / 1e3) for us in (one, row["step_us"], timelines.timeline(plan).total)]
         micro = row["micro"] if row["way"] in PIPELINES else "–"
@@ -540,7 +539,7 @@ def _saved_memory(found: Mapping[tuple, Mapping]) -> str:
         "",
         "| network | optimiser | images | " + " | ".join(f"{way} | held" for way in ways.values()) + " |",
         "|---" * (3 + 2 * len(ways)) + "|",
-    ]  # fmt: skip
+    ]
     for network, optimizer, batch in dict.fromkeys(key[:3] for key in found):
         cells = []
         for way in ways:
@@ -554,11 +553,7 @@ def _saved_memory(found: Mapping[tuple, Mapping]) -> str:
 def moving_data() -> str:
     """Returns the totals of the recorded transfer programs, with the time of their busiest queue."""
     record = transfers.newest()
-    rates = {
-        way: points[-1]["bytes"] / points[-1]["ms"] * 1e3
-        for way, points in record["copies"].items()
-        if points
-    }
+    rates = {way: points[-1]["bytes"] / points[-1]["ms"] * 1e3 for way, points in record["copies"].items() if points}
     lines = [
         f"Programs that move data, recorded on an {record['device']} (driver {record['driver']}, {record['date']}), each result "
         "verified. Large copies: "
@@ -574,9 +569,7 @@ def moving_data() -> str:
         size = f"{s['rows']:,} rows, n = {s['n']}" if s["rows"] > 1 else f"n = {s['n']}"
         spread = " to ".join(units.time_(row[q]) for q in ("p20_ms", "p80_ms"))
         busiest = units.time_(transfers.timeline(row).longest)
-        lines.append(
-            f"| {title} | {size} | {units.time_(row['total_ms'])} | {spread} | {row['n']} | {busiest} |"
-        )
+        lines.append(f"| {title} | {size} | {units.time_(row['total_ms'])} | {spread} | {row['n']} | {busiest} |")
     return "\n".join(lines)
 
 
@@ -599,10 +592,7 @@ def filled(text: str) -> str:
         parallel,
         moving_data,
     ):
-        begin, end = (
-            f"<!-- recorded {table.__name__}: python -m benchmarks.tables -->",
-            "<!-- end recorded -->",
-        )
+        begin, end = (f"<!-- recorded {table.__name__}: python -m benchmarks.tables -->", "<!-- end recorded -->")
         head, rest = text.split(begin)
         _, tail = rest.split(end, 1)
         text = f"{head}{begin}\n{table()}\n{end}{tail}"

@@ -31,9 +31,7 @@ class Line:
 def line(what, unit, value, target_value, samples, detail="", at_least=False) -> Line:
     met = value >= target_value if at_least else value <= target_value
     target = f"{'≥' if at_least else '≤'} {target_value:g} {unit}"
-    return Line(
-        what, unit, float(value), target, bool(met), len(samples), detail, [float(s) for s in samples]
-    )
+    return Line(what, unit, float(value), target, bool(met), len(samples), detail, [float(s) for s in samples])
 
 
 def spread(samples: Sequence[float]) -> str:
@@ -52,9 +50,7 @@ def publish(lines: Sequence[Line], out: str | None, load_average: float, chromiu
     """Print the table, and write all samples to the file `out`, if it is given. `chromium`: version of the browser, if
     there was one."""
     browser = f"Chromium {chromium}, headless, no GPU, 1440 × 900; " if chromium else ""
-    about = (
-        f"{device_name()}; {browser}Python {sys.version.split()[0]}; load average before {load_average:.1f}"
-    )
+    about = f"{device_name()}; {browser}Python {sys.version.split()[0]}; load average before {load_average:.1f}"
     print(f"{about}\n\n| what | measured | target | met | n | spread |\n|---|---|---|---|---|---|")
     for measured in lines:
         met = "yes" if measured.met else "**no**"

@@ -33,9 +33,7 @@ from kernels.model.program import INPUT, Launch
 from kernels.runner import seeded_inputs
 
 RUNGS = ("conv/direct", "conv/im2col-gemm")
-PRESETS = (
-    "toy", "lenet-conv1", "resnet50-res2-3x3-n1", "resnet50-res5-3x3-n1", "resnet50-res3-3x3-n32", "vgg-conv1_2",
-)  # fmt: skip
+PRESETS = ("toy", "lenet-conv1", "resnet50-res2-3x3-n1", "resnet50-res5-3x3-n1", "resnet50-res3-3x3-n32", "vgg-conv1_2")
 LARGE = replace(CONV_PRESETS["vgg-conv1_2"].shape, N=16)
 PROFILED = 7  # launches of each under the profiler; the first is not counted
 BUDGET = Budget(samples=100, seconds=8.0)
@@ -91,10 +89,26 @@ def profiled(ncu: str, out: Path) -> list[float]:
     """Returns gpu__time_duration in ms of every profiled launch, in order."""
     log = out.with_suffix(".ncu.csv")
     command = [
-        ncu, "--clock-control", "none", "--cache-control", "all", "--profile-from-start", "off", "--csv", "--page", "raw",
-        "--print-units", "base", "--log-file", str(log), "--metrics", "gpu__time_duration.sum",
-        sys.executable, str(Path(__file__).resolve()), "launch",
-    ]  # fmt: skip
+        ncu,
+        "--clock-control",
+        "none",
+        "--cache-control",
+        "all",
+        "--profile-from-start",
+        "off",
+        "--csv",
+        "--page",
+        "raw",
+        "--print-units",
+        "base",
+        "--log-file",
+        str(log),
+        "--metrics",
+        "gpu__time_duration.sum",
+        sys.executable,
+        str(Path(__file__).resolve()),
+        "launch",
+    ]
     root = str(Path(__file__).resolve().parents[1])
     subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": root})
     text = "\n".join(line for line in log.read_text().splitlines() if not line.startswith("=="))
@@ -113,11 +127,7 @@ def main(out: Path) -> None:
     torch.zeros(1, device="cuda")
     cases = []
     for name, session, index in steps():
-        case = {
-            "name": name,
-            "ours": spread(ours(session, index)),
-            "do_bench": spread(do_bench(session, index)),
-        }
+        case = {"name": name, "ours": spread(ours(session, index)), "do_bench": spread(do_bench(session, index))}
         cases.append(case)
         print(name, *(case[method]["median_ms"] for method in ("ours", "do_bench")), flush=True)
     durations = profiled(os.environ.get("NCU", "ncu"), out)
@@ -136,9 +146,7 @@ def table(recording: dict) -> str:
         ms = {method: case[method]["median_ms"] for method in ("ours", "do_bench", "ncu")}
         differences = [f"{100 * (ms['ours'] / ms[method] - 1):+.1f} %" for method in ("do_bench", "ncu")]
         lines.append(
-            f"| {case['name']} | "
-            + " | ".join([*(f"{1e3 * v:,.2f} µs" for v in ms.values()), *differences])
-            + " |"
+            f"| {case['name']} | " + " | ".join([*(f"{1e3 * v:,.2f} µs" for v in ms.values()), *differences]) + " |"
         )
     return "\n".join(lines)
 

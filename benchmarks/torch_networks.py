@@ -108,11 +108,7 @@ class Position(nn.Module):
         return x + self.weight
 
 
-NETWORKS: Mapping[str, Callable[[], nn.Module]] = {
-    "lenet5": LeNet5,
-    "residual": Residual,
-    "transformer": Transformer,
-}
+NETWORKS: Mapping[str, Callable[[], nn.Module]] = {"lenet5": LeNet5, "residual": Residual, "transformer": Transformer}
 
 
 def build(network_name: str) -> nn.Module:

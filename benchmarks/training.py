@@ -71,14 +71,16 @@ def ours(network: str, batch: int, memory: Memory, optimizer: str = "sgd") -> di
         whole, graph_samples = step_us(replay, session.stream.synchronize)
         nodes = node_us(session, graph) if memory == Memory() else {}
     row = {
-        "one_by_one_us": round(one_by_one, 2), "one_by_one_samples": samples, "graph_us": round(whole, 2),
-        "graph_samples": graph_samples, "launches": len(program.steps), "peak_bytes": session.memory.peak,
+        "one_by_one_us": round(one_by_one, 2),
+        "one_by_one_samples": samples,
+        "graph_us": round(whole, 2),
+        "graph_samples": graph_samples,
+        "launches": len(program.steps),
+        "peak_bytes": session.memory.peak,
         "node_us": nodes,
-    }  # fmt: skip
-    session.close()
-    return row | {
-        "held": held(graph, step.inputs(graph, images.images[:batch], images.labels[:batch]), "cuda")
     }
+    session.close()
+    return row | {"held": held(graph, step.inputs(graph, images.images[:batch], images.labels[:batch]), "cuda")}
 
 
 def programs(settings: loop.Settings) -> Iterator[Program]:
@@ -154,17 +156,20 @@ def pytorch(network: str, batch: int, compile: bool, adam: bool = False) -> Iter
             print(f"{network} {name}: {type(e).__name__}: {str(e).splitlines()[0]}", flush=True)
 
 
-def measured(
-    network: str, batch: int, optimizer: str, compile: bool, epochs: int
-) -> Iterator[dict[str, Any]]:
+def measured(network: str, batch: int, optimizer: str, compile: bool, epochs: int) -> Iterator[dict[str, Any]]:
     """Yields a row for each way of saving memory. The plain step has PyTorch's times too, and with `epochs` a curve."""
     theirs = dict(pytorch(network, batch, compile, optimizer == "adam"))
     for memory in SAVED:
         row = {
-            "network": network, "batch": batch, "optimizer": optimizer, "memory": asdict(memory),
-            "device": cuda.status().text, "date": datetime.now(UTC).date().isoformat(), **cuda.conditions(),
+            "network": network,
+            "batch": batch,
+            "optimizer": optimizer,
+            "memory": asdict(memory),
+            "device": cuda.status().text,
+            "date": datetime.now(UTC).date().isoformat(),
+            **cuda.conditions(),
             **ours(network, batch, memory, optimizer),
-        }  # fmt: skip
+        }
         if memory == Memory():
             row |= theirs | ({"curve": curve(network, epochs)} if epochs else {})
         yield row
@@ -188,7 +193,10 @@ def main() -> None:
         epochs = args.epochs if first and optimizer == "sgd" else 0
         for row in measured(network, batch, optimizer, first and not args.no_compile, epochs):
             rows.append(row)
-            shown = {k: row.get(k) for k in ("one_by_one_us", "graph_us", "eager_us", "compile_us", "compile_graph_us", "peak_bytes")}  # fmt: skip
+            shown = {
+                k: row.get(k)
+                for k in ("one_by_one_us", "graph_us", "eager_us", "compile_us", "compile_graph_us", "peak_bytes")
+            }
             print(network, batch, optimizer, row["memory"], shown, flush=True)
             args.out.write_text(json.dumps(rows) + "\n", encoding="utf-8")
 

@@ -62,13 +62,9 @@ def copies() -> dict[str, Any]:
             host = backend.pinned(shape, pinned)
             host.array[...] = np.arange(shape[0], dtype=np.float32) % 1021
             last = float(host.array[-1])
-            into = timed(
-                lambda d=device, h=host: (backend.copy_in(d, h, stream), stream.synchronize()), COPY_REPEATS
-            )
+            into = timed(lambda d=device, h=host: (backend.copy_in(d, h, stream), stream.synchronize()), COPY_REPEATS)
             host.array[...] = np.nan
-            back = timed(
-                lambda d=device, h=host: (backend.copy_out(d, h, stream), stream.synchronize()), COPY_REPEATS
-            )
+            back = timed(lambda d=device, h=host: (backend.copy_out(d, h, stream), stream.synchronize()), COPY_REPEATS)
             if float(host.array[-1]) != last or not np.isfinite(host.array).all():
                 raise RuntimeError(f"a copy of {nbytes:,} bytes did not arrive")
             found.setdefault(f"h2d_{memory}", []).append({"bytes": nbytes, **into})
@@ -118,9 +114,7 @@ def pieces(rows: int) -> list[dict[str, Any]]:
         row = measure.measure(Settings("pieces", rows, n), repeats=5)
         busy = Timeline.from_json(row["timeline"]).busy
         kept = {k: row[k] for k in ("total_ms", "p20_ms", "p80_ms", "error")}
-        found.append(
-            {"n": n, "samples": row["n"], **kept, "busy_ms": {k: round(v, 6) for k, v in busy.items()}}
-        )
+        found.append({"n": n, "samples": row["n"], **kept, "busy_ms": {k: round(v, 6) for k, v in busy.items()}})
     return found
 
 
@@ -144,9 +138,13 @@ def record(
     """Returns the record. `out` gets it after each part, complete so far."""
     start = clock()
     found: dict[str, Any] = {
-        "device": cuda.status().text, "driver": smi("driver_version")[0], "cupy": load().__version__,
-        "date": datetime.now(UTC).date().isoformat(), "failed": {}, "seconds": {},
-    }  # fmt: skip
+        "device": cuda.status().text,
+        "driver": smi("driver_version")[0],
+        "cupy": load().__version__,
+        "date": datetime.now(UTC).date().isoformat(),
+        "failed": {},
+        "seconds": {},
+    }
     for name, part in parts():
         begun = clock()
         if begun - start > seconds:

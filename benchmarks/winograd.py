@@ -43,10 +43,15 @@ ODD = (
 )
 BUDGET = Budget(samples=40, seconds=1.2, min_samples=5)
 COLUMNS = (
-    report.RUNG, report.MEDIAN_MS, report.SPREAD, Column("effective", ".2f", "effective_tflops"),
-    Column("executed", ".2f", "executed_tflops"), Column("MB", ".1f", lambda row: row["workspace_bytes"] / 1e6),
-    report.ERROR, report.TILES,
-)  # fmt: skip
+    report.RUNG,
+    report.MEDIAN_MS,
+    report.SPREAD,
+    Column("effective", ".2f", "effective_tflops"),
+    Column("executed", ".2f", "executed_tflops"),
+    Column("MB", ".1f", lambda row: row["workspace_bytes"] / 1e6),
+    report.ERROR,
+    report.TILES,
+)
 
 
 def candidates(shape: ConvShape, tune: bool) -> Iterator[Candidate]:
@@ -116,11 +121,17 @@ def row(shape: ConvShape, v: Verified, timed: Timed) -> dict:
     figures, cost = measure.figures(timed), v.rung.cost(shape, v.session.program)
     median = figures["median_ms"]
     return {
-        "rung": v.rung.name, "shape": shape.params(), "tiles": dict(v.tiles), "error": v.error, **figures,
-        "effective_tflops": shape.flops / median / 1e9, "executed_tflops": cost.flops / median / 1e9,
-        "workspace_bytes": cost.workspace_bytes, "steps_ms": dict(timed.parts_ms),
+        "rung": v.rung.name,
+        "shape": shape.params(),
+        "tiles": dict(v.tiles),
+        "error": v.error,
+        **figures,
+        "effective_tflops": shape.flops / median / 1e9,
+        "executed_tflops": cost.flops / median / 1e9,
+        "workspace_bytes": cost.workspace_bytes,
+        "steps_ms": dict(timed.parts_ms),
         "compiled": compiled(v.session.program),
-    }  # fmt: skip
+    }
 
 
 def compiled(program: Program) -> dict[str, tuple[int, int]]:
@@ -133,9 +144,7 @@ def steps_text(row: report.Row) -> str:
     total = sum(row["steps_ms"].values())
     steps = (
         f"{name.removeprefix('winograd_')} {ms:.4f} ms {ms / total:.0%} ({registers} registers, {local} B local)"
-        for (name, ms), (registers, local) in zip(
-            row["steps_ms"].items(), row["compiled"].values(), strict=True
-        )
+        for (name, ms), (registers, local) in zip(row["steps_ms"].items(), row["compiled"].values(), strict=True)
     )
     return f"{'':24} {' | '.join(steps)}"
 

@@ -11,24 +11,18 @@ from hall.haproxy import HallError, Proxy, Server, render
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m hall", description="The app several times behind HAProxy."
-    )
+    parser = argparse.ArgumentParser(prog="python -m hall", description="The app several times behind HAProxy.")
     parser.add_argument("processes", nargs="?", type=int, default=2, help="processes of the app (2)")
     parser.add_argument("--port", type=int, default=8501, help="of the hall (8501)")
     parser.add_argument(
         "--certificate", type=Path, help="a PEM file with certificate and key: HTTPS, for other sites' frames"
     )
-    parser.add_argument(
-        "--host", action="append", default=[], help="a name by which readers reach this machine"
-    )
+    parser.add_argument("--host", action="append", default=[], help="a name by which readers reach this machine")
     parser.add_argument("--base", default="", help="a path under which the app is, such as talk")
     parser.add_argument(
         "--drain", type=float, default=60.0, help="seconds that a restart (SIGHUP) waits for readers (60)"
     )
-    parser.add_argument(
-        "--print", action="store_true", help="print haproxy.cfg for apps named app1, app2 ... and end"
-    )
+    parser.add_argument("--print", action="store_true", help="print haproxy.cfg for apps named app1, app2 ... and end")
     args = parser.parse_args(arguments)
     try:
         if args.print:

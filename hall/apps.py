@@ -65,14 +65,7 @@ class App:
     def start(self) -> None:
         self._started = time.monotonic()
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "streamlit",
-                "run",
-                self._settings.app,
-                *options(self._settings, self.port),
-            ],
+            [sys.executable, "-m", "streamlit", "run", self._settings.app, *options(self._settings, self.port)],
             cwd=ROOT,
             env=os.environ
             | {
@@ -89,13 +82,9 @@ class App:
         end = time.monotonic() + START_S
         while time.monotonic() < end:
             if self._process.poll() is not None:
-                raise HallError(
-                    f"process {self.name} of the app ended with status {self._process.returncode}"
-                )
+                raise HallError(f"process {self.name} of the app ended with status {self._process.returncode}")
             with contextlib.suppress(OSError):
-                urllib.request.urlopen(
-                    f"http://127.0.0.1:{self.port}{base}/_stcore/health", timeout=5
-                ).close()
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}{base}/_stcore/health", timeout=5).close()
                 return
             time.sleep(0.05)
         raise HallError(f"process {self.name} of the app does not answer within {START_S:g} s")
@@ -110,8 +99,7 @@ class App:
                 f"process {self.name} of the app ends as soon as it starts, status {self._process.returncode}"
             )
         print(
-            f"hall: process {self.name} ended with status {self._process.returncode}; it is started again",
-            flush=True,
+            f"hall: process {self.name} ended with status {self._process.returncode}; it is started again", flush=True
         )
         self.start()
 
@@ -250,9 +238,7 @@ def refuse_taken(port: int) -> None:
         try:
             probe.bind(("", port))
         except OSError as error:
-            raise HallError(
-                f"port {port} cannot be used: {error.strerror}; PORT= or --port chooses another"
-            ) from None
+            raise HallError(f"port {port} cannot be used: {error.strerror}; PORT= or --port chooses another") from None
 
 
 def run(settings: Settings) -> None:

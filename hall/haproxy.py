@@ -100,9 +100,7 @@ def _frontend(proxy: Proxy) -> list[str]:
 def _backend(proxy: Proxy) -> list[str]:
     base = f"/{proxy.base.strip('/')}".rstrip("/")
     # A frame of another site sends only cookies of this kind, and only over HTTPS.
-    foreign = (
-        ' secure attr "SameSite=None" attr "Partitioned"' if proxy.certificate else ' attr "SameSite=Lax"'
-    )
+    foreign = ' secure attr "SameSite=None" attr "Partitioned"' if proxy.certificate else ' attr "SameSite=Lax"'
     resolved = " init-addr libc,none resolvers names" if proxy.by_name else ""
     return [
         "backend apps",

@@ -60,17 +60,26 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     ptx.add_argument("topics", nargs="*", metavar="TOPIC", help="folders of kernels/, all if left out")
 
     recording = commands.add_parser(
-        "record",
-        help="measure every rung at every preset and tile size into a file; resumes what was cut off",
+        "record", help="measure every rung at every preset and tile size into a file; resumes what was cut off"
     )
-    recording.add_argument("--out", type=Path, help="a file of rows; if left out, one named after the GPU in the folder of "
-                           "your recordings, where the app finds it when it starts")  # fmt: skip
-    recording.add_argument("--missing", action="store_true",
-                           help="only list, for each card, what its recording lacks or older kernels made")  # fmt: skip
+    recording.add_argument(
+        "--out",
+        type=Path,
+        help="a file of rows; if left out, one named after the GPU in the folder of "
+        "your recordings, where the app finds it when it starts",
+    )
+    recording.add_argument(
+        "--missing",
+        action="store_true",
+        help="only list, for each card, what its recording lacks or older kernels made",
+    )
     recording.add_argument("--ladders", default="", help="comma-separated, all when left out: gemm,softmax")
     recording.add_argument("--engine")
-    recording.add_argument("--presets", default="", help="comma-separated keys, all when left out; and "
-                           f"groups that are recorded only by name: {', '.join(GROUPS)}")  # fmt: skip
+    recording.add_argument(
+        "--presets",
+        default="",
+        help=f"comma-separated keys, all when left out; and groups that are recorded only by name: {', '.join(GROUPS)}",
+    )
     recording.add_argument("--batches", default="", help="each preset at these N as well: 1,8,32")
     recording.add_argument(
         "--cases",
@@ -94,31 +103,43 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
     add("entry", help='the kernel\'s name in C++: naive, ns::naive, "sgemm<16, float>"')
     add("--grid", required=True, help="blocks: 4 or 4,4 or 4,4,1")
     add("--block", required=True, help="threads of a block, in the same form")
+    add("--arg", action="append", default=[], dest="args", metavar="ARG", help="one for each parameter, in order")
     add(
-        "--arg",
+        "--constant",
         action="append",
         default=[],
-        dest="args",
-        metavar="ARG",
-        help="one for each parameter, in order",
+        dest="constants",
+        metavar="NAME=ARG",
+        help="value of a __constant__ or __device__ variable before the launch",
     )
-    add("--constant", action="append", default=[], dest="constants", metavar="NAME=ARG",
-        help="value of a __constant__ or __device__ variable before the launch")  # fmt: skip
     add("--shared", type=int, default=0, help="bytes of dynamic shared memory")
     add("--seed", type=int, default=0, help="of random values")
-    add("--seconds", type=float, default=iterations.SECONDS,
-        help=f"of processor time, after which a loop is stopped: it may be endless; {iterations.SECONDS:g} if left out")  # fmt: skip
-    add("-D", "--define", action="append", default=[], metavar="NAME=VALUE")
-    add("-I", "--include-path", action="append", default=[], dest="folders", metavar="FOLDER",
-        help="one more folder of headers, before the file's own")  # fmt: skip
-    add("-arch", "--arch", "--gpu-architecture", default="sm_80", metavar="ARCH",
-        help=f"{', '.join(source.ARCHITECTURES)}; sm_80 if left out")  # fmt: skip
-    add("-std", "--std", default="c++17", help=f"{', '.join(source.STANDARDS)}; c++17 if left out")
     add(
-        "--out",
-        type=Path,
-        help="folder for arrays after the run: arg0.npy, arg1.npy, NAME.npy of a --constant",
+        "--seconds",
+        type=float,
+        default=iterations.SECONDS,
+        help=f"of processor time, after which a loop is stopped: it may be endless; {iterations.SECONDS:g} if left out",
     )
+    add("-D", "--define", action="append", default=[], metavar="NAME=VALUE")
+    add(
+        "-I",
+        "--include-path",
+        action="append",
+        default=[],
+        dest="folders",
+        metavar="FOLDER",
+        help="one more folder of headers, before the file's own",
+    )
+    add(
+        "-arch",
+        "--arch",
+        "--gpu-architecture",
+        default="sm_80",
+        metavar="ARCH",
+        help=f"{', '.join(source.ARCHITECTURES)}; sm_80 if left out",
+    )
+    add("-std", "--std", default="c++17", help=f"{', '.join(source.STANDARDS)}; c++17 if left out")
+    add("--out", type=Path, help="folder for arrays after the run: arg0.npy, arg1.npy, NAME.npy of a --constant")
     add("--json", action="store_true")
 
 
@@ -148,7 +169,10 @@ def listing_json() -> dict:
     return {
         "rungs": [
             {
-                "rung": r.name, "title": r.title, "idea": r.idea, "tiles": {n: sorted(c) for n, c in r.tiles.items()},
+                "rung": r.name,
+                "title": r.title,
+                "idea": r.idea,
+                "tiles": {n: sorted(c) for n, c in r.tiles.items()},
                 "engines": {e: r.title_on(e) for e in ladder.engines if e in r.engines},
                 "not on": {e: r.not_on(e) for e in ladder.engines if e not in r.engines},
                 "needs": r.needs,
@@ -161,16 +185,14 @@ def listing_json() -> dict:
             for ladder in LADDERS.values()
         },
         "engines": {name: {"ready": s.ready, "text": s.why} for name, s in engines.available().items()},
-    }  # fmt: skip
+    }
 
 
 def do_run(args) -> None:
     ladder = ladder_of(args.rung)
     preset = ladder.presets.get(args.shape)
     shape = preset.shape if preset else ladder.parse(args.shape)
-    result = run(
-        args.rung, shape, engine=args.engine, tiles=parse_tiles(args.tiles), seed=args.seed, mode=args.mode
-    )
+    result = run(args.rung, shape, engine=args.engine, tiles=parse_tiles(args.tiles), seed=args.seed, mode=args.mode)
     title = ladder.rung(args.rung).title_on(result.engine)
     if args.json:
         print(json.dumps({"title": title} | result.to_json(), allow_nan=False))
@@ -181,18 +203,14 @@ def do_run(args) -> None:
         print(f"error {result.error:.2e} relative L2 against float64; PTX-level counts")
         return
     m, p = result.measurement, result.predicted
-    print(
-        f"{title}  ({result.rung})  {shape}  {dict(result.tiles)}  on {m.device} ({result.engine}, {m.mode})"
-    )
+    print(f"{title}  ({result.rung})  {shape}  {dict(result.tiles)}  on {m.device} ({result.engine}, {m.mode})")
     print(f"  time       {m.median_ms:.4g} ms  (p20 {m.p20_ms:.4g}, p80 {m.p80_ms:.4g}, n {m.n})  measured")
     if used := m.conditions.get("disturbed"):
         print(f"             disturbed: other programs used the {used}")
     basis = "the definition's FLOPs" if p.executed_flops is None else "FLOPs executed"
     print(f"  rate       {p.flops / m.median_ms / 1e9:.4g} TFLOP/s, {basis}")
     predicted = (
-        "unknown to all but the library"
-        if p.workspace_bytes is None
-        else f"{p.workspace_bytes:,} bytes predicted"
+        "unknown to all but the library" if p.workspace_bytes is None else f"{p.workspace_bytes:,} bytes predicted"
     )
     print(f"  workspace  {m.workspace_bytes:,} bytes measured, {predicted}")
     print(f"  peak       {m.peak_bytes:,} bytes measured")
@@ -203,10 +221,21 @@ def do_emulate(args) -> None:
     from kernels.engines.emulator import user_kernel
 
     result = user_kernel.emulate(
-        args.file, args.entry, user_kernel.dim(args.grid), user_kernel.dim(args.block), args.args,
-        shared=args.shared, seed=args.seed, defines=args.define, folders=args.folders, arch=args.arch,
-        standard=args.std, constants=args.constants, seconds=args.seconds, out=args.out,
-    )  # fmt: skip
+        args.file,
+        args.entry,
+        user_kernel.dim(args.grid),
+        user_kernel.dim(args.block),
+        args.args,
+        shared=args.shared,
+        seed=args.seed,
+        defines=args.define,
+        folders=args.folders,
+        arch=args.arch,
+        standard=args.std,
+        constants=args.constants,
+        seconds=args.seconds,
+        out=args.out,
+    )
     print(json.dumps(result.to_json(), allow_nan=False) if args.json else result.text())
 
 
@@ -308,9 +337,7 @@ def _line(row: dict) -> str:
 def _duration(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return (
-        f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-    )
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -320,9 +347,7 @@ def main(argv: list[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     arguments = sys.argv[1:] if argv is None else argv
     top = parser(arguments)
-    if malformed := [
-        argument for argument in arguments if argument.startswith("-") and argument.endswith("=--")
-    ]:
+    if malformed := [argument for argument in arguments if argument.startswith("-") and argument.endswith("=--")]:
         top.error(f"{malformed[0]}: -- is no value")  # argparse would make an empty list of it
     args = top.parse_args(arguments)
     try:

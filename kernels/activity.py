@@ -22,9 +22,22 @@ DONE = mark("done")
 TEMPLATES = {
     text: text
     for text in (
-        WAITING, STARTING, REFERENCE, CEILINGS, VERIFYING, TIMING, TRAINING, NODES, EXCHANGING, COMPARING, STEPPING, TRANSFERS, SIZES, DONE,
+        WAITING,
+        STARTING,
+        REFERENCE,
+        CEILINGS,
+        VERIFYING,
+        TIMING,
+        TRAINING,
+        NODES,
+        EXCHANGING,
+        COMPARING,
+        STEPPING,
+        TRANSFERS,
+        SIZES,
+        DONE,
     )
-}  # fmt: skip
+}
 
 
 def shown(text: str) -> str:

@@ -56,9 +56,7 @@ def build(source: str, defines: Defines) -> Compiled:
     return Compiled(
         compile.compile_ptx(text, source.rpartition("/")[2], options(defines, source)),
         compile.digest(text, options(defines, source)),
-        ptxas_resources(
-            compile.ptxas_log(text, source.rpartition("/")[2], defines, sources.needs_hopper(source))
-        ),
+        ptxas_resources(compile.ptxas_log(text, source.rpartition("/")[2], defines, sources.needs_hopper(source))),
     )
 
 
@@ -73,9 +71,7 @@ def write(wanted: Collection[str] = ()) -> list[Path]:
     if empty := [topic for topic, built in topics.items() if not built]:
         raise RuleError(f"no kernels are in {', '.join(empty)}")
     version = compile.version() or ""
-    return [
-        path for topic, built in topics.items() for path in ptx_archive.write(FOLDER, topic, version, built)
-    ]
+    return [path for topic, built in topics.items() for path in ptx_archive.write(FOLDER, topic, version, built)]
 
 
 def ptxas_resources(log: str) -> dict[str, int]:

@@ -77,8 +77,6 @@ def _check_tiles(rungs: Sequence[str], tiles: Mapping[str, Any]) -> None:
 def check_trace(rung: str, program: Program, trace: Any) -> None:
     """Raises RuleError if no launch of the program has a block of this number."""
     check_whole("trace", trace)
-    blocks = [
-        step.grid[0] * step.grid[1] * step.grid[2] for step in program.steps if isinstance(step, Launch)
-    ]
+    blocks = [step.grid[0] * step.grid[1] * step.grid[2] for step in program.steps if isinstance(step, Launch)]
     if blocks and trace >= max(blocks):
         raise RuleError(f"{rung}: the block to trace is one of 0 .. {max(blocks) - 1}, got {trace}")

@@ -101,10 +101,7 @@ def compare(
     verified: list[_Candidate] = []
     try:
         for i, c in enumerate(candidates):
-            progress(
-                0.1 + 0.3 * i / len(candidates),
-                VERIFYING.format(kernel=c.rung.title_on(settings.engine_name())),
-            )
+            progress(0.1 + 0.3 * i / len(candidates), VERIFYING.format(kernel=c.rung.title_on(settings.engine_name())))
             if outputs := _open(machine, c, arrays, trace, refused):
                 verified.append(c)
                 expected = rung_reference(c.rung, shape, c.tiles, arrays, reference)
@@ -123,12 +120,7 @@ def compare(
     ]
 
 
-def _result(
-    c: _Candidate,
-    engine: str,
-    shape: Any,
-    measurement: Measurement | None,
-) -> Result:
+def _result(c: _Candidate, engine: str, shape: Any, measurement: Measurement | None) -> Result:
     return Result(
         rung=c.rung.name,
         engine=engine,
@@ -196,9 +188,7 @@ def _built(ladder: Ladder, rungs: Sequence[str], shape: Any, tiles: Mapping[str,
     known = {t for rung in chosen for t in rung.tiles} | {rung.name for rung in chosen}
     for tile in tiles:
         if tile not in known:
-            raise RuleError(
-                f"no tile size {tile!r} in {', '.join(rungs)}; there are: {', '.join(sorted(known))}"
-            )
+            raise RuleError(f"no tile size {tile!r} in {', '.join(rungs)}; there are: {', '.join(sorted(known))}")
     candidates = []
     for rung in chosen:
         of_rung = {t: v for t, v in tiles.items() if t in rung.tiles} | dict(tiles.get(rung.name, {}))
@@ -209,9 +199,7 @@ def _built(ladder: Ladder, rungs: Sequence[str], shape: Any, tiles: Mapping[str,
     return candidates
 
 
-def _runnable(
-    engine: str, shape: Any, candidates: Sequence[_Candidate], refused: Refused | None
-) -> list[_Candidate]:
+def _runnable(engine: str, shape: Any, candidates: Sequence[_Candidate], refused: Refused | None) -> list[_Candidate]:
     """Returns the candidates that this machine can run; `refused` gets the others. RefusedError without `refused`."""
     runnable = []
     for c in candidates:
@@ -254,9 +242,7 @@ def check_memory(engine: str, shape: Any, programs: Sequence[Program]) -> None:
             )
 
 
-def _fitting(
-    engine: str, shape: Any, candidates: Sequence[_Candidate], refused: Refused
-) -> Sequence[_Candidate]:
+def _fitting(engine: str, shape: Any, candidates: Sequence[_Candidate], refused: Refused) -> Sequence[_Candidate]:
     """Returns the candidates that fit in memory together: the largest are left out until the others do. All of them if not
     even the smallest fits. `refused` gets those left out."""
     fitting = sorted(candidates, key=lambda c: c.program.nbytes())
@@ -321,9 +307,7 @@ def _reference(
 
 
 @lru_cache(maxsize=1)  # a sweep over tiles or modes needs the same one many times
-def _seeded_reference(
-    ladder_name: str, shape: Any, buffers: tuple[Buffer, ...], outputs: tuple[str, ...], seed: int
-):
+def _seeded_reference(ladder_name: str, shape: Any, buffers: tuple[Buffer, ...], outputs: tuple[str, ...], seed: int):
     ladder = LADDERS[ladder_name]
     arrays = _checked_inputs(ladder, shape, buffers, {}, seed)
     return arrays, by_output(ladder.reference(shape, **arrays), outputs)
@@ -344,19 +328,13 @@ def _checked_inputs(
     arrays |= {b.name: values.checked(b, inputs[b.name]) for b in buffers if b.name in inputs}
     derived = ladder.derive(shape, arrays) if ladder.derive else {}
     return arrays | {
-        b.name: values.checked(b, derived[b.name])
-        for b in buffers
-        if b.name in derived and b.name not in inputs
+        b.name: values.checked(b, derived[b.name]) for b in buffers if b.name in derived and b.name not in inputs
     }
 
 
 # -- running ---------------------------------------------------------------------------------------
 def _open(
-    machine: Engine,
-    c: _Candidate,
-    arrays: Mapping[str, np.ndarray],
-    trace: int | None,
-    refused: Refused | None,
+    machine: Engine, c: _Candidate, arrays: Mapping[str, np.ndarray], trace: int | None, refused: Refused | None
 ) -> dict[str, np.ndarray]:
     """Opens the session of a candidate and returns its outputs. None of them if this machine cannot run it: `refused` gets
     its name and the reason. A program that fails leaves no session open."""

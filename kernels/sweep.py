@@ -68,9 +68,7 @@ class Sweep:
             for key, preset in ladder.presets.items():
                 if self.presets and key not in self.presets:
                     continue
-                batches = (
-                    self.batches if isinstance(preset.shape, ConvShape) else ()
-                )  # elsewhere N is no batch
+                batches = self.batches if isinstance(preset.shape, ConvShape) else ()  # elsewhere N is no batch
                 for shape in (preset.shape, *(preset.shape.with_(N=n) for n in batches)):
                     if shape in seen:
                         continue
@@ -166,10 +164,7 @@ def by_rules(rung: Rung, shape: Any, tiles: Tiles, engine: str) -> bool:
 
 
 def candidates(
-    rungs: Iterable[Rung],
-    shape: Any,
-    engine: str,
-    runs: Callable[[Rung, Any, Tiles, str], bool] = availability.runs,
+    rungs: Iterable[Rung], shape: Any, engine: str, runs: Callable[[Rung, Any, Tiles, str], bool] = availability.runs
 ) -> Iterator[tuple[list[str], dict[str, int]]]:
     """Yields every rung at its tile sizes for the shape, together; then its other sets, one at a time, as what they change.
     A rung that the engine does not run, or that cannot run the shape, is left out. So are sets that an engine computes in
@@ -183,9 +178,7 @@ def candidates(
             yield [rung.name], {name: v for name, v in tiles.items() if v != usual[name]}
 
 
-def record(
-    out: Path, sweep: Sweep, made_at: str, clock: Callable[[], float] = time.monotonic
-) -> Iterator[Progress]:
+def record(out: Path, sweep: Sweep, made_at: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
     """Measures what `out` does not contain yet, writes each row to it as a line of JSON and yields each.
 
     A comparison that `out` contains whole, of this device and of the kernels in the tree, is not measured again, so an
@@ -267,9 +260,7 @@ def missing(card: Card, sweep: Sweep) -> Missing:
     found, total = Counter(), 0
     for group in replace(sweep, runs=by_rules).groups():
         for rung in group.rungs:
-            if unsupported.recorded(rung, group.shape, card) or (
-                is_here and group.refusal(sweep.engine, rung)
-            ):
+            if unsupported.recorded(rung, group.shape, card) or (is_here and group.refusal(sweep.engine, rung)):
                 continue
             total += 1
             found[rung] += group.key(rung, card.device) not in current
@@ -301,9 +292,14 @@ def _measured(
 
     try:
         results = compare(
-            rungs, group.shape, engine=sweep.engine, tiles={r: group.tiles_of(r) for r in rungs}, mode=group.mode,
-            budget=group.budget(sweep.budget), refused=refused,
-        )  # fmt: skip
+            rungs,
+            group.shape,
+            engine=sweep.engine,
+            tiles={r: group.tiles_of(r) for r in rungs},
+            mode=group.mode,
+            budget=group.budget(sweep.budget),
+            refused=refused,
+        )
     except (RuleError, VerificationError) as e:  # too large for this machine's memory, or wrong
         yield None, _Note(f"left out {group}: {e}", len(rungs))
         return
@@ -351,5 +347,4 @@ def _tidied(out: Path, keeps: Callable[[dict[str, Any]], bool] = is_current) -> 
 
 
 def _key(row: dict[str, Any]) -> tuple:
-    return (row["rung"], canonical(row["shape"]), canonical(row["tiles"]), row["mode"], row["device"],
-            digest_of(row))  # fmt: skip
+    return (row["rung"], canonical(row["shape"]), canonical(row["tiles"]), row["mode"], row["device"], digest_of(row))

@@ -88,11 +88,14 @@ def tiling(params: Params) -> Scene:
 FIRST = Card("conv/im2col.py", im2col)
 CARDS = (
     Card("memory/page.py", threads, {}, 2),
-    Card(
-        "gemm/page.py", tiling, {"M": "16", "N": "16", "K": "16", "BM": "8", "BN": "8", "BK": "8"}, 5
-    ),
+    Card("gemm/page.py", tiling, {"M": "16", "N": "16", "K": "16", "BM": "8", "BN": "8", "BK": "8"}, 5),
     Card("hopper/page.py", hopper_address.card, {}, 10),
-    Card("conv/direct.py", direct, {"picture": "numbers", "dilation_h": "2", "dilation_w": "2", "pad_h": "1", "pad_w": "1"}, 7),
+    Card(
+        "conv/direct.py",
+        direct,
+        {"picture": "numbers", "dilation_h": "2", "dilation_w": "2", "pad_h": "1", "pad_w": "1"},
+        7,
+    ),
     Card("conv/im2col.py", im2col, {"picture": "numbers"}, 14),
     Card("conv/winograd/page.py", winograd_address.card, {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"}, 56),
     Card("conv/fft/page.py", fft, {"picture": "numbers"}, 29),
@@ -108,5 +111,5 @@ CARDS = (
     Card("offload/page.py", offload_address.card, {"n": "512", "copies": "pinned"}, 3),
     Card("collectives/page.py", collectives_address.card, {"elements": "8"}, 3),
     Card("parallel/page.py", parallel_address.card, {"network": "lenet5", "gpus": "2", "batch": "4096"}, 12),
-)  # fmt: skip
+)
 BY_PAGE = {card.page: card for card in CARDS}

@@ -36,7 +36,9 @@ streamlit_event, streamlit_flush = AppSession._on_scriptrunner_event, AppSession
 streamlit_forward = ScriptRunner._enqueue_forward_msg
 streamlit_wake, streamlit_theme = Runtime._enqueued_some_message, app_session._populate_theme_msg
 uvicorn_send = WebSocketsSansIOProtocol.send
-MAX_WAITING = 50  # of `Together` that a connection has not sent: the browser does not read. Streamlit's limit is 500 messages
+MAX_WAITING = (
+    50  # of `Together` that a connection has not sent: the browser does not read. Streamlit's limit is 500 messages
+)
 BINARY = 0x82  # the first byte of a whole binary message on a WebSocket
 
 
@@ -134,8 +136,7 @@ def _send_together(info: ActiveSessionInfo, messages: list[ForwardMsg]) -> None:
         raise SessionClientDisconnectedError
     client._send_queue.put_nowait(Together(map(serialize_forward_msg, messages)))
     info.script_run_count += sum(
-        message.WhichOneof("type") == "script_finished"
-        and message.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY
+        message.WhichOneof("type") == "script_finished" and message.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY
         for message in messages
     )
 

@@ -12,9 +12,7 @@ from pages.parts import card_choice
 from pages.parts.address import LANGUAGE as PARAM
 
 _KEY = "_language"
-_thread = (
-    local()
-)  # a thread that runs pages runs those of one session: its language is known after the first look
+_thread = local()  # a thread that runs pages runs those of one session: its language is known after the first look
 
 
 def of_reader() -> str:

@@ -24,9 +24,7 @@ class Work:
         if self.place.startswith("https://"):
             return self.place
         return (
-            f"https://doi.org/{self.place}"
-            if self.place.startswith("10.")
-            else f"https://arxiv.org/abs/{self.place}"
+            f"https://doi.org/{self.place}" if self.place.startswith("10.") else f"https://arxiv.org/abs/{self.place}"
         )
 
 
@@ -34,28 +32,17 @@ CUDA_GUIDE = Work(
     "NVIDIA", "CUDA C++ Programming Guide", 2007, "https://docs.nvidia.com/cuda/cuda-c-programming-guide/"
 )
 CUDNN = Work("Chetlur et al.", "cuDNN: Efficient Primitives for Deep Learning", 2014, "1410.0759")
-ARITHMETIC = Work(
-    "Dumoulin, Visin", "A guide to convolution arithmetic for deep learning", 2016, "1603.07285"
-)
+ARITHMETIC = Work("Dumoulin, Visin", "A guide to convolution arithmetic for deep learning", 2016, "1603.07285")
 SUBLINEAR_MEMORY = Work("Chen et al.", "Training Deep Nets with Sublinear Memory Cost", 2016, "1604.06174")
 FLASH_ATTENTION = Work(
-    "Dao et al.",
-    "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness",
-    2022,
-    "2205.14135",
+    "Dao et al.", "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness", 2022, "2205.14135"
 )
 FLASH_ATTENTION_2 = Work(
-    "Dao",
-    "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning",
-    2023,
-    "2307.08691",
+    "Dao", "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023, "2307.08691"
 )
 MIXED_PRECISION = Work("Micikevicius et al.", "Mixed Precision Training", 2017, "1710.03740")
 BACK_PROPAGATION = Work(
-    "Rumelhart, Hinton, Williams",
-    "Learning representations by back-propagating errors",
-    1986,
-    "10.1038/323533a0",
+    "Rumelhart, Hinton, Williams", "Learning representations by back-propagating errors", 1986, "10.1038/323533a0"
 )
 READING: Mapping[str, tuple[Work, ...]] = {  # by the lesson's path
     "threads": (

@@ -19,9 +19,7 @@ def keep_unsent_messages() -> None:
 
 
 def _clear(
-    queue: ForwardMsgQueue,
-    retain_lifecycle_msgs: bool = False,
-    fragment_ids_this_run: list[str] | None = None,
+    queue: ForwardMsgQueue, retain_lifecycle_msgs: bool = False, fragment_ids_this_run: list[str] | None = None
 ) -> None:
     if fragment_ids_this_run is None:
         streamlit_clear(queue, retain_lifecycle_msgs)

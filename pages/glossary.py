@@ -11,15 +11,7 @@ from pages.parts.address import CHAPTER, STORY, VIEW
 from pages.parts.glossary import GROUPS, PARAM, TERMS, Term
 from pages.parts.text import heading, idea, note
 
-CELLS = {
-    "r": "read",
-    "w": "write",
-    "i": "input",
-    "f": "filter",
-    "o": "output",
-    "s": "workspace",
-    "-": "other",
-}
+CELLS = {"r": "read", "w": "write", "i": "input", "f": "filter", "o": "output", "s": "workspace", "-": "other"}
 
 
 def picture(rows: str) -> str:
@@ -53,6 +45,4 @@ if key in TERMS:
     st.html(f'<dl class="kt-terms kt-term">{entry(TERMS[key])}</dl>')
 elif key:
     note(tr("There is no term {term} here.", term=f"“{key[:20]}”"))
-st.html(
-    f'<div class="kt-glossary">{"".join(group(tr(title), terms) for title, terms in GROUPS.items())}</div>'
-)
+st.html(f'<div class="kt-glossary">{"".join(group(tr(title), terms) for title, terms in GROUPS.items())}</div>')

@@ -26,9 +26,7 @@ from visuals import stage, units
 from visuals.conv.im2col.story import IM2COL
 
 PROMISE = mark("Watch a CUDA kernel, then measure it.")
-IDEA = mark(
-    "GPU kernels, explained by running them. The picture shows the CUDA kernel that is checked and timed."
-)
+IDEA = mark("GPU kernels, explained by running them. The picture shows the CUDA kernel that is checked and timed.")
 SHAPE = conv_address.read(FIRST.params)[0].shape
 ENGINES = {
     "cuda": mark("times the CUDA kernels"),
@@ -40,12 +38,14 @@ REAL = gemm_address.at_shape(gemm_address.ADDRESS.read({})[0], GEMM_PRESETS["squ
 WAYS = (
     (
         mark("I teach"),
+        ((mark("A chapter for the projector"), "gemm/page.py", {"view": "story", "chapter": "1", "present": "1"}),),
         (
-            (mark("A chapter for the projector"), "gemm/page.py", {"view": "story", "chapter": "1", "present": "1"}),
-        ),
-        (
-            mark("On the projector the arrow keys step the picture, then turn the chapter. G shows the answer of a question."),
-            mark("Add present=1 to the URL of any chapter. Under the picture, “link” copies it as a slide or an iframe."),
+            mark(
+                "On the projector the arrow keys step the picture, then turn the chapter. G shows the answer of a question."
+            ),
+            mark(
+                "Add present=1 to the URL of any chapter. Under the picture, “link” copies it as a slide or an iframe."
+            ),
             mark("The folder docs/deck has an example talk."),
         ),
     ),
@@ -66,7 +66,7 @@ WAYS = (
         ),
         (),
     ),
-)  # fmt: skip
+)
 # Kernels on the card of a lesson without a picture, by the lesson; of any other the fastest ones.
 RACES = {"implicit": ("conv/im2col-gemm", "conv/implicit-gemm")}
 RACERS = 3
@@ -167,9 +167,7 @@ def _machine() -> str:
 
 
 def _hero() -> None:
-    st.html(
-        f'<div class="kt-home"><h1 class="kt-title">{tr(PROMISE)}</h1><p class="kt-idea">{tr(IDEA)}</p></div>'
-    )
+    st.html(f'<div class="kt-home"><h1 class="kt-title">{tr(PROMISE)}</h1><p class="kt-idea">{tr(IDEA)}</p></div>')
     with st.container(key="hero", horizontal=True):
         with st.container(key="hero_stage"):
             _play(height=HEIGHT, param=None)
@@ -202,12 +200,7 @@ def _lesson(n: int, row: Lesson) -> None:
     with st.container(key=f"lesson_{n}"):
         if card := BY_PAGE.get(row.page):
             stage.mount(
-                card.build_scene(),
-                key=f"preview_{n}",
-                step=card.step,
-                height=CARD_HEIGHT,
-                param=None,
-                still=True,
+                card.build_scene(), key=f"preview_{n}", step=card.step, height=CARD_HEIGHT, param=None, still=True
             )
         else:
             st.html(f'<div class="kt-race">{race(row.path, language())}</div>')

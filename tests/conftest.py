@@ -25,11 +25,7 @@ from tests.helpers.postgres import PostgreSQL
 
 # Packages that only tests import, with the words in a test file that import them. A machine with a GPU may lack them:
 # it cannot collect such a file, and none of these files needs a GPU.
-PACKAGES = {
-    "playwright": "playwright.sync_api",
-    "babel": "tests.helpers.untranslated",
-    "textstat": "textstat",
-}
+PACKAGES = {"playwright": "playwright.sync_api", "babel": "tests.helpers.untranslated", "textstat": "textstat"}
 MISSING = [words for package, words in PACKAGES.items() if not importlib.util.find_spec(package)]
 
 pytest_plugins = [] if PACKAGES["playwright"] in MISSING else ["tests.helpers.browser"]
@@ -40,10 +36,7 @@ gc.set_threshold(200_000, 20, 100)
 
 # On a busy machine an example takes any time. What never ends is ended by pytest's timeout.
 hypothesis.settings.register_profile(
-    "busy",
-    hypothesis.settings(),
-    deadline=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    "busy", hypothesis.settings(), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("busy")
 

@@ -12,14 +12,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FORBIDDEN = {
-    "kernels": {"streamlit", "plotly", "visuals", "pages"},
-    "visuals": {"pages"},
-}
+FORBIDDEN = {"kernels": {"streamlit", "plotly", "visuals", "pages"}, "visuals": {"pages"}}
 TOPICS = {
-    "attention", "collectives", "conv", "cross_entropy", "elementwise", "embedding", "fusion", "gemm", "heads", "linear", "memory", "norm",
-    "optimizer", "pooling", "softmax",
-}  # fmt: skip
+    "attention",
+    "collectives",
+    "conv",
+    "cross_entropy",
+    "elementwise",
+    "embedding",
+    "fusion",
+    "gemm",
+    "heads",
+    "linear",
+    "memory",
+    "norm",
+    "optimizer",
+    "pooling",
+    "softmax",
+}
 # Attention's loops for the processor call GEMM's; a chain of blocks contains convolutions.
 BETWEEN_TOPICS = {("kernels", "attention", "gemm"), ("kernels", "fusion", "conv")}
 
@@ -117,9 +127,7 @@ def test_topics_do_not_import_each_other():
     ],
 )
 def test_lower_modules_do_not_import_higher_ones(below, above):
-    topics = (
-        tuple(f"{below.partition('.')[0]}.{topic}" for topic in TOPICS) if below != "kernels.records" else ()
-    )
+    topics = tuple(f"{below.partition('.')[0]}.{topic}" for topic in TOPICS) if below != "kernels.records" else ()
     for name, others in graph().items():
         if name.startswith(below):
             assert not [target for target in others if target.startswith((*above, *topics))], name
@@ -130,9 +138,7 @@ def test_lower_modules_do_not_import_higher_ones(below, above):
 def test_layers_import_in_one_direction(layer):
     for name, path in modules().items():
         if name.startswith(layer):
-            assert not FORBIDDEN[layer] & {module.partition(".")[0] for module in imported(parsed(path))}, (
-                path
-            )
+            assert not FORBIDDEN[layer] & {module.partition(".")[0] for module in imported(parsed(path))}, path
 
 
 def test_visuals_import_streamlit_only_in_stage():
@@ -147,15 +153,11 @@ def test_importing_kernels_imports_no_large_package():
         "'alembic', 'psycopg', 'sqlite3'} & set(sys.modules);"
         "sys.exit(', '.join(heavy) or 0)"
     )
-    process = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
 
 
 def test_listing_engines_imports_no_cupy():
     code = "import sys; from kernels import engines; engines.available(); sys.exit('cupy' in sys.modules)"
-    process = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr

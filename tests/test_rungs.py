@@ -42,7 +42,15 @@ from visuals.softmax.plan import STEP_FUNCTIONS
 
 COUNTERS = Path(__file__).parent / "fixtures" / "hardware_counters_h200.json"
 SCENES = (  # the names of the rungs that a stage shows, a line for each source of them
-    ("conv/direct", "conv/im2col-gemm", "conv/im2col-cublas", "conv/fft", "conv/winograd-2x2", "conv/winograd-4x4", NONFUSED),
+    (
+        "conv/direct",
+        "conv/im2col-gemm",
+        "conv/im2col-cublas",
+        "conv/fft",
+        "conv/winograd-2x2",
+        "conv/winograd-4x4",
+        NONFUSED,
+    ),
     IMPLICIT_RUNGS,
     BACKWARD_SCENES,
     TRANSPOSE_SCENES,
@@ -65,7 +73,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     EMBEDDING_STEPS,
     HEADS_SCENES,
     INSTRUCTION_SCENES,
-)  # fmt: skip
+)
 SHOWN = {name for names in SCENES for name in names}
 HALVES = ("fp16", "bf16")
 RUNGS = [(ladder, rung) for ladder in LADDERS.values() for rung in ladder.rungs]
@@ -103,11 +111,7 @@ def test_its_units_are_those_of_its_kernels(ladder, rung):
     if "__dp4a" in code:
         assert rung.units == INT8
     if rung.units != UNITS[0] and not rung.library:
-        used = (
-            r"\bfma\.rn\.f16x2"
-            if rung.units == FP16
-            else r"\bmma\.sync|\bwgmma\.mma_async|\bwmma\s*::|__dp4a"
-        )
+        used = r"\bfma\.rn\.f16x2" if rung.units == FP16 else r"\bmma\.sync|\bwgmma\.mma_async|\bwmma\s*::|__dp4a"
         assert re.search(used, code), "no kernel of it uses these units"
 
 
@@ -194,9 +198,7 @@ def test_no_computation_has_two_names_on_the_processor(ladder, preset):
 @every_rung
 def test_no_step_on_the_processor_is_named_after_a_gpu(ladder, rung):
     if "cpu" in rung.engines and "cuda" in ladder.engines:
-        shape = next(
-            p.shape for p in ladder.presets.values() if not any(rung.rules(p.shape, rung.default_tiles))
-        )
+        shape = next(p.shape for p in ladder.presets.values() if not any(rung.rules(p.shape, rung.default_tiles)))
         steps = [step.name_on_cpu for step in rung.build(shape, rung.default_tiles).steps]
         assert not re.search(GPU_WORDS, " ".join(steps))
 
@@ -204,9 +206,7 @@ def test_no_step_on_the_processor_is_named_after_a_gpu(ladder, rung):
 @every_rung
 def test_the_cpu_engine_names_the_rule_of_a_rung_that_it_does_not_run(ladder, rung):
     if rung.not_on_cpu:
-        shape = next(
-            p.shape for p in ladder.presets.values() if not any(rung.rules(p.shape, rung.default_tiles))
-        )
+        shape = next(p.shape for p in ladder.presets.values() if not any(rung.rules(p.shape, rung.default_tiles)))
         with pytest.raises(RuleError, match="measures nothing under a wrong name") as error:
             run(rung.name, shape, engine="cpu")
         assert rung.not_on_cpu in str(error.value)

@@ -93,9 +93,19 @@ def days(rows: Iterable[Mapping]) -> str:
 
 
 MONTHS = (
-    mark("Jan"), mark("Feb"), mark("Mar"), mark("Apr"), mark("May"), mark("Jun"), mark("Jul"), mark("Aug"), mark("Sep"),
-    mark("Oct"), mark("Nov"), mark("Dec"),
-)  # fmt: skip
+    mark("Jan"),
+    mark("Feb"),
+    mark("Mar"),
+    mark("Apr"),
+    mark("May"),
+    mark("Jun"),
+    mark("Jul"),
+    mark("Aug"),
+    mark("Sep"),
+    mark("Oct"),
+    mark("Nov"),
+    mark("Dec"),
+)
 
 
 def day(date: str) -> str:
@@ -216,9 +226,7 @@ def clock_note(titled: Iterable[tuple[str, Mapping]]) -> str:
         for (before, after), titles in drops.items()
     ]
     if parts:
-        sentences.append(
-            tr("Steps were timed last, at the lower clock, so they are slower than in the whole run.")
-        )
+        sentences.append(tr("Steps were timed last, at the lower clock, so they are slower than in the whole run."))
     return " ".join(sentences)
 
 

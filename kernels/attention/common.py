@@ -67,9 +67,12 @@ def common_rules(s: AttentionShape, ahead: int = 1, dtypes: Sequence[str] = ("fp
 def plain_rules(s: AttentionShape) -> Iterator[str]:
     """Yields a rule for each field that is not that of plain self-attention."""
     rules = {
-        "M": "M == N", "kv_heads": "kv_heads == H", "window": "window == 0 (none)", "softcap": "softcap == 0 (none)",
+        "M": "M == N",
+        "kv_heads": "kv_heads == H",
+        "window": "window == 0 (none)",
+        "softcap": "softcap == 0 (none)",
         "mask": "mask == none",
-    }  # fmt: skip
+    }
     for name, value in s.variants.items():
         yield broken(rules[name], f"{value:g}" if isinstance(value, float) else value)
 

@@ -139,9 +139,7 @@ def flash_balanced(br: int, bc: int):
     """Returns the same with one more argument, as 19_flash_balanced.cu and 20_flash_persistent.cu: the number of heads."""
     computed = flash_mma(br, bc)
 
-    def compute(
-        Q: np.ndarray, K: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, scale, causal, heads
-    ) -> None:
+    def compute(Q: np.ndarray, K: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, scale, causal, heads) -> None:
         computed(Q, K, V, O, N, d, scale, causal)
 
     return compute

@@ -22,21 +22,11 @@ from kernels.model.program import WORKSPACE, Buffer, HostLoop, Program, Tiles
 from kernels.model.rules import dtype_rules
 from kernels.model.rung import Cost, Ladder, Rung
 
-BLOCKS = (
-    64,
-    8,
-    16,
-    32,
-    128,
-    256,
-)  # kernels/attention/cpu_loops.py has scratch for the largest of these and of SIDES
+BLOCKS = (64, 8, 16, 32, 128, 256)  # kernels/attention/cpu_loops.py has scratch for the largest of these and of SIDES
 SIDES = (32, 4, 8, 16, 64, 128)
 MAX_MACS, MAX_MACS_SLOW, MAX_MACS_LIBRARY = 2**34, 2**32, 2**35  # each takes about five seconds a run at most
 MAX_MACS_BY_RUNG = {"naive": MAX_MACS_SLOW, "blas": MAX_MACS_LIBRARY}
-CHOICES: dict[str, dict[str, tuple[int, ...]]] = {
-    "blocked": {"BLOCK": BLOCKS},
-    "flash": {"Br": SIDES, "Bc": SIDES},
-}
+CHOICES: dict[str, dict[str, tuple[int, ...]]] = {"blocked": {"BLOCK": BLOCKS}, "flash": {"Br": SIDES, "Bc": SIDES}}
 
 
 # -- programs -------------------------------------------------------------------------------------------
@@ -58,8 +48,7 @@ def _build(name: str, s: AttentionShape, tiles: Tiles) -> Program:
     args = ("Q", "K", "V", "O", np.float32(s.factor), np.int64(s.causal), *sides, *(b.name for b in scratch))
     cpu_function, prepare = partial(_run, name, tiles["THREADS"]), partial(_prepare, name)
     return Program(
-        (*common.buffers(s), *scratch),
-        (HostLoop(name, "attention/cpu_loops.py", args, cpu_function, prepare),),
+        (*common.buffers(s), *scratch), (HostLoop(name, "attention/cpu_loops.py", args, cpu_function, prepare),)
     )
 
 
@@ -122,9 +111,17 @@ def _rung(name: str, title: str, idea: str, library: str = "") -> Rung:
 
     tiles = CHOICES.get(name, {}) | {"THREADS": THREADS}
     return Rung(
-        f"attention-loops/{name}", title, idea, bound(_build), bound(cost), bound(_rules), TOLERANCE, tiles, library,
+        f"attention-loops/{name}",
+        title,
+        idea,
+        bound(_build),
+        bound(cost),
+        bound(_rules),
+        TOLERANCE,
+        tiles,
+        library,
         no_scene=mark("the loops on the processor are timed, but they have no animation"),
-    )  # fmt: skip
+    )
 
 
 LADDER = Ladder(

@@ -83,10 +83,7 @@ def _footprints(nodes: tuple[Loop | ArrayAccess, ...], sizes: Sizes, cache: Cach
     footprints: dict[str, tuple[float, int]] = {}
     for access, extents in _accesses(nodes, sizes):
         lines, transfers = footprints.get(access.array, (0, 1))
-        footprints[access.array] = (
-            max(lines, access.lines(extents, cache)),
-            max(transfers, 1 + access.written),
-        )
+        footprints[access.array] = (max(lines, access.lines(extents, cache)), max(transfers, 1 + access.written))
     return list(footprints.values())
 
 

@@ -72,13 +72,7 @@ def shared(s: AttentionShape, tiles: Tiles, queries: int = 1) -> int:
 
 
 def _launch(
-    s: AttentionShape,
-    source: str,
-    grid: tuple[int, ...],
-    tiles: Tiles,
-    producers: int,
-    *others: Arg,
-    queries: int = 1,
+    s: AttentionShape, source: str, grid: tuple[int, ...], tiles: Tiles, producers: int, *others: Arg, queries: int = 1
 ) -> Program:
     """Returns a launch with a warpgroup for each WM queries and one for each producer, and `queries` tiles of Q.
 
@@ -89,9 +83,7 @@ def _launch(
     defines |= {"DP": padded(s), "BF16": int(s.dtype == "bf16")}
     cpu_function = (cpu.flash_balanced if others else cpu.flash_mma)(tiles["Br"], tiles["Bc"])
     args = (*arguments(s, tiles), *others)
-    step = launch(
-        f"attention/{source}", grid, threads, args, cpu_function, defines, shared(s, tiles, queries)
-    )
+    step = launch(f"attention/{source}", grid, threads, args, cpu_function, defines, shared(s, tiles, queries))
     return Program(common.buffers(s), (step,))
 
 
@@ -156,9 +148,20 @@ PERSISTENT = {"Br": (256, 192, 128), "Bc": (64, 80, 128), "STAGES": (4, 2, 3), "
 
 def _rung(name: str, title: str, idea: str, build, tiles, *sets: Tiles, rules=rules) -> Rung:
     return Rung(
-        f"attention/{name}", title, idea, build, common.cost, rules, common.TOLERANCE, tiles, sets=sets,
-        units=TENSOR_CORES, capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA,
-    )  # fmt: skip
+        f"attention/{name}",
+        title,
+        idea,
+        build,
+        common.cost,
+        rules,
+        common.TOLERANCE,
+        tiles,
+        sets=sets,
+        units=TENSOR_CORES,
+        capability=hopper,
+        last_capability=HOPPER,
+        not_on_cpu=NO_WGMMA,
+    )
 
 
 RUNGS: tuple[Rung, ...] = (
@@ -184,9 +187,7 @@ RUNGS: tuple[Rung, ...] = (
     _rung(
         "wgmma-ping-pong",
         mark("consumers in ping-pong"),
-        mark(
-            "Named barriers give the consumers turns: one multiplies while the other computes exponentials."
-        ),
+        mark("Named barriers give the consumers turns: one multiplies while the other computes exponentials."),
         builder("17_flash_ping_pong.cu"),
         CONSUMERS,
         {"Br": 192, "Bc": 128, "STAGES": 2},
@@ -194,9 +195,7 @@ RUNGS: tuple[Rung, ...] = (
     _rung(
         "wgmma-overlap",
         mark("softmax during products"),
-        mark(
-            "A consumer computes the softmax of a tile while its product of the tile before with V still runs."
-        ),
+        mark("A consumer computes the softmax of a tile while its product of the tile before with V still runs."),
         builder("18_flash_overlap.cu"),
         CONSUMERS,
         {"Br": 192, "Bc": 128, "STAGES": 2},

@@ -49,9 +49,7 @@ def build_naive(s: AttentionShape, tiles: Tiles) -> Program:
     return unfused(
         s,
         launch("attention/01_scores.cu", (down, down, s.heads), (side, side), for_scores, cpu.scores, tiles),
-        launch(
-            "attention/01_values.cu", (across, down, s.heads), (side, side), for_values, cpu.values, tiles
-        ),
+        launch("attention/01_values.cu", (across, down, s.heads), (side, side), for_values, cpu.values, tiles),
     )
 
 
@@ -63,9 +61,7 @@ def build_blocked(s: AttentionShape, tiles: Tiles) -> Program:
     return unfused(
         s,
         launch("attention/02_scores_tiled.cu", (down, down, s.heads), side * side, for_scores, scores, tiles),
-        launch(
-            "attention/02_values_tiled.cu", (across, down, s.heads), side * side, for_values, values, tiles
-        ),
+        launch("attention/02_values_tiled.cu", (across, down, s.heads), side * side, for_values, values, tiles),
     )
 
 
@@ -74,11 +70,7 @@ def build_cublas(s: AttentionShape, tiles: Tiles) -> Program:
     return unfused(
         s,
         LibraryCall(
-            "cublas_scores",
-            ("Q", "K", "S", N, d, np.float32(s.factor)),
-            cpu.library_scores,
-            cublas.scores,
-            "scores",
+            "cublas_scores", ("Q", "K", "S", N, d, np.float32(s.factor)), cpu.library_scores, cublas.scores, "scores"
         ),
         LibraryCall("cublas_values", ("P", "V", "O", N, d), cpu.library_values, cublas.values, "values"),
     )
@@ -110,13 +102,7 @@ def build_flash(s: AttentionShape, tiles: Tiles) -> Program:
     defines = dict(tiles) | {"DP": flash_padded(s, tiles)}
     cpu_function, grid = cpu.flash(Br, Bc), (ceil(s.N, Br), s.heads)
     step = launch(
-        "attention/04_flash.cu",
-        grid,
-        Br * Bc,
-        parts.arguments(s),
-        cpu_function,
-        defines,
-        flash_shared(s, tiles),
+        "attention/04_flash.cu", grid, Br * Bc, parts.arguments(s), cpu_function, defines, flash_shared(s, tiles)
     )
     return Program(parts.buffers(s), (step,))
 
@@ -125,9 +111,7 @@ def build_registers(s: AttentionShape, tiles: Tiles) -> Program:
     Br, Bc = tiles["Br"], tiles["Bc"]
     cpu_function, grid, threads = cpu.flash(Br, Bc), (ceil(s.N, Br), s.heads), registers.threads(s, tiles)
     defines, shared = registers.defines(s, tiles), registers.shared(s, tiles)
-    step = launch(
-        "attention/05_flash_registers.cu", grid, threads, parts.arguments(s), cpu_function, defines, shared
-    )
+    step = launch("attention/05_flash_registers.cu", grid, threads, parts.arguments(s), cpu_function, defines, shared)
     return Program(parts.buffers(s), (step,))
 
 
@@ -221,8 +205,7 @@ RUNGS = (
         "flash-registers",
         mark("flash attention, register tiles"),
         mark(
-            "As flash attention, with both products in register tiles that cp.async fills. The multiply-adds "
-            "limit it."
+            "As flash attention, with both products in register tiles that cp.async fills. The multiply-adds limit it."
         ),
         build_registers,
         registers_rules,
@@ -261,15 +244,7 @@ LADDER = Ladder(
     reference=reference,
     revealing=revealing.inputs,
     presets=ATTENTION_PRESETS,
-    rungs=(
-        *RUNGS,
-        *tensor_cores.RUNGS,
-        *hopper.RUNGS,
-        *variants.RUNGS,
-        *decode.RUNGS,
-        CUBLAS,
-        *library.RUNGS,
-    ),
+    rungs=(*RUNGS, *tensor_cores.RUNGS, *hopper.RUNGS, *variants.RUNGS, *decode.RUNGS, CUBLAS, *library.RUNGS),
     swept=("attention-16", "attention-2048"),
     later_fields=VARIANTS,
 )

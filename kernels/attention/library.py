@@ -23,17 +23,23 @@ from kernels.model.rung import TENSOR_CORES, Cost, Rung
 
 IDEAS = {  # backend: (suffix of the rung's name, its title, description from PyTorch's documentation)
     "EFFICIENT_ATTENTION": (
-        "library", mark("PyTorch (memory-efficient)"),
-        mark("Memory-efficient attention: nothing N x N is stored. An FP32 product is three TF32 products on tensor cores."),
+        "library",
+        mark("PyTorch (memory-efficient)"),
+        mark(
+            "Memory-efficient attention: nothing N x N is stored. An FP32 product is three TF32 products on tensor cores."
+        ),
     ),
     "FLASH_ATTENTION": (
-        "library-flash", mark("PyTorch (flash)"), mark("FlashAttention-2 in PyTorch, for 16-bit types only."),
+        "library-flash",
+        mark("PyTorch (flash)"),
+        mark("FlashAttention-2 in PyTorch, for 16-bit types only."),
     ),
     "CUDNN_ATTENTION": (
-        "library-cudnn", mark("PyTorch (cuDNN)"),
+        "library-cudnn",
+        mark("PyTorch (cuDNN)"),
         mark("cuDNN's fused attention, called by PyTorch, for 16-bit types only."),
     ),
-}  # fmt: skip
+}
 
 
 REFUSALS = ("No available kernel", "no kernel found to launch")

@@ -14,9 +14,7 @@ from kernels.model.references import on_gpu
 TOLERANCE = 5e-6  # allowed error of a rung, as a fraction of the scale: a hundred times the errors measured
 CHUNK = 2**19  # scores at a time: they are never all in memory at once
 GPU_CHUNK = 2**24  # on a GPU: 1 GB
-FLUSHED = (
-    2.0**-100
-)  # of |v|: weights below 2^-126 of the largest may become 0; that, divided by any tolerance
+FLUSHED = 2.0**-100  # of |v|: weights below 2^-126 of the largest may become 0; that, divided by any tolerance
 # The rounding of a score and its bias, relative to the bias: four times that of float32.
 ADDED = 2.0**-22 / TOLERANCE
 ABSORBED = 2.0**26  # so many times as large as a score, a bias plus the score is the bias in float32
@@ -81,9 +79,7 @@ def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray
     queries, keys, shared = range(s.N)[block], k.shape[1], head * len(k) // s.heads
     # The keys after these are hidden from all these queries.
     visible = queries.stop if s.causal and not s.variants else keys
-    q, k, v = (
-        asarray(x.astype(np.float64)) for x in (q[head, block], k[shared, :visible], v[shared, :visible])
-    )
+    q, k, v = (asarray(x.astype(np.float64)) for x in (q[head, block], k[shared, :visible], v[shared, :visible]))
     cap = float(np.float32(s.variants.get("softcap", 0)))
     bias = asarray(mask[block].astype(np.float64)) if s.variants.get("mask") == "bias" else None
     unseen = _hidden(s, queries, keys, None if mask is None else mask[block])

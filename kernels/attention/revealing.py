@@ -29,6 +29,4 @@ def inputs(s: SelfAttentionShape, random: Mapping[str, np.ndarray]) -> Mapping[s
         q += np.float32((np.log(count) + 2) / (s.factor * length)) * directions[number % count]
     if cap := getattr(s, "softcap", 0):
         q[number % 2 == 0] *= np.float32(max(1, cap / (2 * abs(s.factor) * s.d**0.5)))
-    return {
-        name: x.reshape(random[name].shape).astype(random[name].dtype) for name, x in (("Q", q), ("K", k))
-    }
+    return {name: x.reshape(random[name].shape).astype(random[name].dtype) for name, x in (("Q", q), ("K", k))}

@@ -127,9 +127,7 @@ def _flash_variants(s: AttentionShape, tiles: Tiles) -> int:
     first, last = begin // tiles["Bc"] * tiles["Bc"], -(-end // tiles["Bc"]) * tiles["Bc"]
     keys = int(np.where(end > first, np.minimum(last, s.keys) - first, 0).sum())
     first_copy = (
-        int(np.where(end > first, 0, np.minimum(s.keys - first, tiles["Bc"])).sum())
-        if s.dtype == "fp32"
-        else 0
+        int(np.where(end > first, 0, np.minimum(s.keys - first, tiles["Bc"])).sum()) if s.dtype == "fp32" else 0
     )
     elements = s.heads * s.d * (2 * keys + first_copy + 2 * s.N)
     return ELEMENT_BYTES[s.dtype] * elements + _mask(s)

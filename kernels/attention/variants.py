@@ -18,15 +18,7 @@ from kernels.model.dtypes import ELEMENT_BYTES, INPUT_DTYPE
 from kernels.model.launch import WARP, ampere, ampere_for, ceil, launch, rung_factory
 from kernels.model.launch import hopper as hopper_gpus
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Buffer, Program, Tiles
-from kernels.model.rules import (
-    MAX_GRID_YZ,
-    MAX_SHARED,
-    broken,
-    dtype_rules,
-    index_rules,
-    max_rules,
-    shared_rules,
-)
+from kernels.model.rules import MAX_GRID_YZ, MAX_SHARED, broken, dtype_rules, index_rules, max_rules, shared_rules
 from kernels.model.rung import HOPPER, TENSOR_CORES
 
 LANES = 8  # that share a key in kernels/attention/cuda/32_decode_parts.cu
@@ -38,12 +30,7 @@ def buffers(s: AttentionShape) -> tuple[Buffer, ...]:
     """Returns the buffers of Q, K, V, the mask if there is one, and O."""
     dtype = INPUT_DTYPE[s.dtype]
     kv = (Buffer(name, INPUT, s.kv_shape, dtype) for name in "KV")
-    return (
-        Buffer("Q", INPUT, s.qkv_shape, dtype),
-        *kv,
-        *mask_buffers(s),
-        Buffer("O", OUTPUT, s.qkv_shape, dtype),
-    )
+    return (Buffer("Q", INPUT, s.qkv_shape, dtype), *kv, *mask_buffers(s), Buffer("O", OUTPUT, s.qkv_shape, dtype))
 
 
 def mask_buffers(s: AttentionShape) -> tuple[Buffer, ...]:
@@ -98,10 +85,7 @@ def build_mma(s: AttentionShape, tiles: Tiles) -> Program:
 def wgmma_tiles(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
     """Returns the tiles of two consumers if three have too few registers: at d > 64, or with the loads of a mask."""
     if s.mask != "none" or s.d > hopper.BOX:
-        two = {
-            "Br": 2 * hopper.WM,
-            "Bc": hopper.BOX if s.mask != "none" and s.d > hopper.BOX else tiles["Bc"],
-        }
+        two = {"Br": 2 * hopper.WM, "Bc": hopper.BOX if s.mask != "none" and s.d > hopper.BOX else tiles["Bc"]}
         return dict(tiles) | two
     return dict(tiles)
 
@@ -109,9 +93,11 @@ def wgmma_tiles(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
 def build_wgmma(s: AttentionShape, tiles: Tiles) -> Program:
     tiles = wgmma_tiles(s, tiles)
     maps = (
-        hopper.map_of("Q", s, tiles["Br"]), hopper.map_of("K", s, tiles["Bc"], s.keys, s.B * s.groups),
-        hopper.map_of("V", s, tiles["Bc"], s.keys, s.B * s.groups), *inputs(s)[3:],
-    )  # fmt: skip
+        hopper.map_of("Q", s, tiles["Br"]),
+        hopper.map_of("K", s, tiles["Bc"], s.keys, s.B * s.groups),
+        hopper.map_of("V", s, tiles["Bc"], s.keys, s.B * s.groups),
+        *inputs(s)[3:],
+    )
     step = launch(
         "attention/34_flash_wgmma_variants.cu",
         (ceil(s.N, tiles["Br"]), s.heads),
@@ -156,8 +142,10 @@ def part_buffers(s: AttentionShape, tiles: Tiles) -> tuple[Buffer, ...]:
     """Returns the buffers of m and l [B, H, N, parts] and o [B, H, N, parts, d] of each part, float32."""
     shape = (s.B, s.H, s.N, parts(s, tiles))
     return (
-        Buffer("part_m", WORKSPACE, shape), Buffer("part_l", WORKSPACE, shape), Buffer("part_o", WORKSPACE, (*shape, s.d)),
-    )  # fmt: skip
+        Buffer("part_m", WORKSPACE, shape),
+        Buffer("part_l", WORKSPACE, shape),
+        Buffer("part_o", WORKSPACE, (*shape, s.d)),
+    )
 
 
 def build_decode(s: AttentionShape, tiles: Tiles) -> Program:

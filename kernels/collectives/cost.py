@@ -214,8 +214,7 @@ def _two_regimes(points: Sequence[Point]) -> Regimes:
         parts = points[:cut], points[cut:]
         found = [_best(part, (1.0,)) for part in parts]
         squares = sum(
-            float(np.sum(_Points(part).residuals(_logs(link)) ** 2))
-            for part, link in zip(parts, found, strict=True)
+            float(np.sum(_Points(part).residuals(_logs(link)) ** 2)) for part, link in zip(parts, found, strict=True)
         )
         edge = float(np.sqrt(_longest(points[cut - 1]) * _longest(points[cut])))
         if squares < least and _longest(points[cut - 1]) < _longest(points[cut]):

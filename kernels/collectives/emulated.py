@@ -48,27 +48,32 @@ class Ranks:
         }
 
     def run(
-        self, blocks: int | None = None, threads: int | None = None, seed: int | None = None, missing: int = 0,
+        self,
+        blocks: int | None = None,
+        threads: int | None = None,
+        seed: int | None = None,
+        missing: int = 0,
         **constants: int,
-    ) -> Emulated:  # fmt: skip
+    ) -> Emulated:
         """Returns what a run leaves. `blocks`, `threads`, `constants`: instead of the kernel's own. `seed`: shuffles the warps of all GPUs. `missing`: how many
         of the last ranks launch nothing. CollectiveError if a rank waited longer than its patience."""
         kernel, ranks, n = self.kernel, self.ranks, self.elements
         links = Links(self.memory, self._owner, ranks)
         args = [kernel.arguments(r, ranks, n, self._addresses, self.patience) for r in range(ranks - missing)]
         launch_ranks(
-            precompiled.ptx(kernel.source, kernel.defines(ranks, n, **constants)), kernel.entry,
-            (blocks or kernel.blocks(ranks, n), 1, 1), (threads or kernel.threads, 1, 1), args, self.memory, links,
+            precompiled.ptx(kernel.source, kernel.defines(ranks, n, **constants)),
+            kernel.entry,
+            (blocks or kernel.blocks(ranks, n), 1, 1),
+            (threads or kernel.threads, 1, 1),
+            args,
+            self.memory,
+            links,
             options=Options(count=False, order="forward" if seed is None else seed),
-        )  # fmt: skip
+        )
         for rank in range(ranks):
             if block := int(self.memory.array(_name(ERROR, rank))[0]):
                 raise CollectiveError(
-                    tr(
-                        "rank {rank} waited in vain for another GPU (block {block})",
-                        rank=rank,
-                        block=block - 1,
-                    )
+                    tr("rank {rank} waited in vain for another GPU (block {block})", rank=rank, block=block - 1)
                 )
         results = tuple(self.memory.array(_name(OUT, rank)) for rank in range(ranks))
         data = [_name(name, rank) for name in (IN, OUT) for rank in range(ranks)]

@@ -12,14 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.collectives.schedules import Round, Schedule, block, bounds
-from kernels.collectives.shape import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    ALL_TO_ALL,
-    BROADCAST,
-    REDUCE_SCATTER,
-    CollectiveShape,
-)
+from kernels.collectives.shape import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE_SCATTER, CollectiveShape
 from kernels.i18n import tr
 from kernels.model.program import RuleError
 
@@ -53,11 +46,7 @@ def states(schedule: Schedule, arrays: Sequence[np.ndarray]) -> Iterator[list[np
     s = schedule.shape
     if len(now) != s.ranks or any(a.shape != (s.elements,) for a in now):
         raise RuleError(
-            tr(
-                "each of {ranks} ranks needs an array of {elements} elements",
-                ranks=s.ranks,
-                elements=s.elements,
-            )
+            tr("each of {ranks} ranks needs an array of {elements} elements", ranks=s.ranks, elements=s.elements)
         )
     yield [a.copy() for a in now]
     for moves in schedule.rounds:
@@ -119,10 +108,14 @@ def verify(shape: CollectiveShape, arrays: Sequence[np.ndarray], results: Sequen
             raise CollectiveError(
                 tr(
                     "{kind}, {algorithm}: element {at} of rank {rank} is {got}, not {expected}",
-                    kind=shape.kind, algorithm=shape.algorithm, at=part.begin + at, rank=part.rank,
-                    got=f"{got[at]:.9g}", expected=f"{part.values[at]:.9g}",
+                    kind=shape.kind,
+                    algorithm=shape.algorithm,
+                    at=part.begin + at,
+                    rank=part.rank,
+                    got=f"{got[at]:.9g}",
+                    expected=f"{part.values[at]:.9g}",
                 )
-            )  # fmt: skip
+            )
         if part.tolerance.any():
             worst = max(worst, float(np.max(error / np.maximum(part.tolerance, np.finfo(np.float64).tiny))))
     if shape.kind == ALL_REDUCE:

@@ -36,9 +36,7 @@ class Gpus:
         self.devices = devices or Devices(ranks)
         self.ranks, self.capacity = ranks, capacity
         sizes = peer_kernels.buffers(ranks, capacity)
-        self._whole = {
-            name: [self.devices.empty(rank, *sizes[name]) for rank in range(ranks)] for name in (IN, OUT)
-        }
+        self._whole = {name: [self.devices.empty(rank, *sizes[name]) for rank in range(ranks)] for name in (IN, OUT)}
         self._flags: dict[str, dict[str, list[Any]]] = {}  # of each algorithm: their counts of runs differ
         self._kernels: dict[Any, list[Any]] = {}
         self._nccl: Nccl | None = None
@@ -119,8 +117,7 @@ class Gpus:
         if algorithm not in self._flags:
             sizes = peer_kernels.buffers(self.ranks, self.capacity)
             self._flags[algorithm] = {
-                name: [self.devices.empty(rank, *sizes[name]) for rank in range(self.ranks)]
-                for name in (FLAGS, ERROR)
+                name: [self.devices.empty(rank, *sizes[name]) for rank in range(self.ranks)] for name in (FLAGS, ERROR)
             }
             self.reset(algorithm)
         return {
@@ -144,9 +141,7 @@ class Gpus:
                 block = int(word.get(stream=stream)[0])
             if block:
                 self.reset(algorithm)
-                rule = tr(
-                    "rank {rank} waited in vain for another GPU (block {block})", rank=rank, block=block - 1
-                )
+                rule = tr("rank {rank} waited in vain for another GPU (block {block})", rank=rank, block=block - 1)
                 raise CollectiveError(rule)
 
     # -- NCCL --------------------------------------------------------------------------------------
@@ -217,13 +212,7 @@ def samples(
 
 
 def measure(
-    gpus: Gpus,
-    kind: str,
-    algorithm: str,
-    elements: int,
-    launch: str = LAUNCH,
-    count: int = SAMPLES,
-    **settings: int,
+    gpus: Gpus, kind: str, algorithm: str, elements: int, launch: str = LAUNCH, count: int = SAMPLES, **settings: int
 ) -> dict[str, Any]:
     """Returns a row of a collective's time: verified at this length first. RuleError or CollectiveError say what is
     wrong. `launch`: LAUNCH; for our kernels also one of the other ways."""
@@ -248,15 +237,21 @@ def _launched(gpus: Gpus, queue: Callable[[int], None], launch: str) -> tuple[Ru
     }[launch]()
 
 
-def row(
-    kind: str, algorithm: str, ranks: int, elements: int, launch: str, found: Sequence[float]
-) -> dict[str, Any]:
+def row(kind: str, algorithm: str, ranks: int, elements: int, launch: str, found: Sequence[float]) -> dict[str, Any]:
     """Returns a row of samples in seconds: median, p20 and p80 in ms, n, bytes of each rank, bus bandwidth in bytes/s."""
     ms = 1e3 * np.asarray(found)
     median, p20, p80 = (float(np.percentile(ms, q)) for q in (50, 20, 80))
     nbytes = ITEM * elements
     return {
-        "kind": kind, "algorithm": algorithm, "ranks": ranks, "elements": elements, "bytes": nbytes, "launch": launch,
-        "median_ms": round(median, 6), "p20_ms": round(p20, 6), "p80_ms": round(p80, 6), "n": len(ms),
+        "kind": kind,
+        "algorithm": algorithm,
+        "ranks": ranks,
+        "elements": elements,
+        "bytes": nbytes,
+        "launch": launch,
+        "median_ms": round(median, 6),
+        "p20_ms": round(p20, 6),
+        "p80_ms": round(p80, 6),
+        "n": len(ms),
         "bus_bytes_per_s": round(nbytes * cost.bus_factor(kind, ranks) / (median / 1e3)),
-    }  # fmt: skip
+    }

@@ -72,9 +72,7 @@ class PeerKernel:
 
     def defines(self, ranks: int, elements: int, **constants: int) -> tuple[tuple[str, int], ...]:
         """Returns the defines at a number of ranks and a length, sorted. `constants` replaces some of its own."""
-        return tuple(
-            sorted({"RANKS": ranks, "VEC": vec(ranks, elements), **self.constants, **constants}.items())
-        )
+        return tuple(sorted({"RANKS": ranks, "VEC": vec(ranks, elements), **self.constants, **constants}.items()))
 
     def blocks(self, ranks: int, elements: int, most: int | None = None) -> int:
         """Returns the blocks on each GPU: enough for the length, at most `most`, by default the kernel's own."""

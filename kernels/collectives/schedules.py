@@ -146,9 +146,7 @@ def _one_shot(s: CollectiveShape) -> Iterator[Round]:
     """Every rank reads the arrays of all ranks and adds them in the order of the ranks."""
     whole = 0, s.elements
     if s.ranks > 1:
-        yield tuple(
-            _move(source, rank, whole, source > 0) for rank in range(s.ranks) for source in range(s.ranks)
-        )
+        yield tuple(_move(source, rank, whole, source > 0) for rank in range(s.ranks) for source in range(s.ranks))
 
 
 def _two_shot(s: CollectiveShape) -> Iterator[Round]:
@@ -161,9 +159,7 @@ def _two_shot(s: CollectiveShape) -> Iterator[Round]:
 def _direct_reduce_scatter(s: CollectiveShape) -> Iterator[Round]:
     if s.ranks > 1:
         yield tuple(
-            _move(source, rank, chunk(s, rank), source > 0)
-            for rank in range(s.ranks)
-            for source in range(s.ranks)
+            _move(source, rank, chunk(s, rank), source > 0) for rank in range(s.ranks) for source in range(s.ranks)
         )
 
 
@@ -211,9 +207,7 @@ def _naive_broadcast(s: CollectiveShape) -> Iterator[Round]:
 def _chain_broadcast(s: CollectiveShape) -> Iterator[Round]:
     """The array travels along the ranks chunk by chunk, so that all links are busy at once."""
     for n in range(2 * s.ranks - 2):
-        yield tuple(
-            _move(r, r + 1, chunk(s, n - r), False) for r in range(s.ranks - 1) if 0 <= n - r < s.ranks
-        )
+        yield tuple(_move(r, r + 1, chunk(s, n - r), False) for r in range(s.ranks - 1) if 0 <= n - r < s.ranks)
 
 
 def _exchange(s: CollectiveShape, rank: int, peer: int) -> Move:

@@ -54,6 +54,8 @@ def check(kind: str, algorithm: str) -> None:
         raise ShapeError(
             tr(
                 "{kind} has the algorithms {known}, got {got}",
-                kind=kind, known=", ".join(ALGORITHMS[kind]), got=algorithm,
+                kind=kind,
+                known=", ".join(ALGORITHMS[kind]),
+                got=algorithm,
             )
-        )  # fmt: skip
+        )

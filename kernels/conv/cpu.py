@@ -71,9 +71,7 @@ def direct_tiled(filters: int, tile: int, chunk: int):
     The sums are computed from `chunk` maps at a time.
     """
 
-    def compute(
-        x: np.ndarray, w: np.ndarray, b: np.ndarray, y: np.ndarray, s: np.void, layer: np.void
-    ) -> None:
+    def compute(x: np.ndarray, w: np.ndarray, b: np.ndarray, y: np.ndarray, s: np.void, layer: np.void) -> None:
         view = windows(x, s)  # [N, C, P, Q, R, S]
         maps, per_group = w.shape[1], len(w) // int(layer["groups"])
         for first in range(0, len(w), per_group):
@@ -99,9 +97,7 @@ def implicit_gemm(bm: int, bn: int, bk: int):
     when it is needed.
     """
 
-    def compute(
-        x: np.ndarray, w: np.ndarray, b: np.ndarray, y: np.ndarray, s: np.void, layer: np.void, *_
-    ) -> None:
+    def compute(x: np.ndarray, w: np.ndarray, b: np.ndarray, y: np.ndarray, s: np.void, layer: np.void, *_) -> None:
         view = windows(x, s)
         groups = int(layer["groups"])
         maps, per_group = w.shape[1], len(w) // groups

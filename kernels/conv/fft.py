@@ -24,9 +24,7 @@ from kernels.model.program import WORKSPACE, Buffer, LibraryCall, Program, Tiles
 from kernels.model.rules import MAX_GRID_YZ, broken, index_rules
 from kernels.model.rung import Cost, Rung
 
-CUT_STRUCT = np.dtype(
-    [(name, np.int32) for name in ("rows", "columns", "step_h", "step_w", "down", "across")]
-)
+CUT_STRUCT = np.dtype([(name, np.int32) for name in ("rows", "columns", "step_h", "step_w", "down", "across")])
 BLOCK = 256
 FREQUENCIES, FILTERS = 8, 32  # per block of kernels/conv/cuda/10_fft_multiply.cu
 WHOLE = 0
@@ -76,15 +74,10 @@ def workspace(s: ConvShape, cut_struct: np.void) -> tuple[Buffer, ...]:
     cuFFT reports its own workspace when it makes a plan.
     """
     rows, columns, down, across = (int(cut_struct[name]) for name in ("rows", "columns", "down", "across"))
-    arrays = {
-        "x": (s.N, down, across, s.C),
-        "w": (s.K, s.C),
-        "y": (s.N, down, across, s.K),
-    }
+    arrays = {"x": (s.N, down, across, s.C), "w": (s.K, s.C), "y": (s.N, down, across, s.K)}
     real = [Buffer(f"{n}_padded", WORKSPACE, (*leading, rows, columns)) for n, leading in arrays.items()]
     spectra = [
-        Buffer(f"{n}_spectra", WORKSPACE, (*leading, rows, columns // 2 + 1, 2))
-        for n, leading in arrays.items()
+        Buffer(f"{n}_spectra", WORKSPACE, (*leading, rows, columns // 2 + 1, 2)) for n, leading in arrays.items()
     ]
     return (*real, *spectra)
 
@@ -135,9 +128,13 @@ def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
         if count > MAX_GRID_YZ:
             yield broken(f"{name} <= {MAX_GRID_YZ} (grid.y)", count)
     counts = {
-        "C*rows*columns": s.C * area, "K*P*Q": s.K * s.PQ, f"{transforms_name}*C": images * s.C,
-        f"{transforms_name}*K": images * s.K, "K*C": s.K * s.C, "R*S": s.R * s.S,
-    }  # fmt: skip
+        "C*rows*columns": s.C * area,
+        "K*P*Q": s.K * s.PQ,
+        f"{transforms_name}*C": images * s.C,
+        f"{transforms_name}*K": images * s.K,
+        "K*C": s.K * s.C,
+        "R*S": s.R * s.S,
+    }
     yield from index_rules(counts, BLOCK)
     needed = sum(b.nbytes for b in workspace(s, cut_struct))
     if needed > MAX_WORKSPACE:

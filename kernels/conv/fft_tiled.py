@@ -129,9 +129,7 @@ def tiles_per_block(size: int) -> int:
 
 def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from common.ungrouped_rules(s)
-    yield from shared_rules(
-        "8*STAGES*BK*(BM + BN)", 8 * tiles["STAGES"] * tiles["BK"] * (tiles["BM"] + tiles["BN"])
-    )
+    yield from shared_rules("8*STAGES*BK*(BM + BN)", 8 * tiles["STAGES"] * tiles["BK"] * (tiles["BM"] + tiles["BN"]))
     size = tiles["FFT_TILE"] or SIZES[-1]
     sides = (("dilation_h*(R-1)+1", s.span_h), ("dilation_w*(S-1)+1", s.span_w))
     too_large = [broken(f"{name} <= FFT_TILE ({size})", span) for name, span in sides if span > size]
@@ -145,17 +143,25 @@ def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
         if extent > MAX_GRID_YZ:
             yield broken(f"{name} <= {MAX_GRID_YZ} (grid.y)", extent)
     names = {
-        "K*P*Q": s.K * s.PQ, "H*W": s.H * s.W, "C*K": s.C * round_up_to_4(s.K),
-        "C*N*down*across": s.C * row, "K*N*down*across": s.K * row, "N*down*across": row + tiles["BN"], "R*S": s.R * s.S, "C*R*S": s.CRS,
-        "H + FFT_TILE": s.H + s.pad_h + size, "W + FFT_TILE": s.W + s.pad_w + size,
-    }  # fmt: skip
+        "K*P*Q": s.K * s.PQ,
+        "H*W": s.H * s.W,
+        "C*K": s.C * round_up_to_4(s.K),
+        "C*N*down*across": s.C * row,
+        "K*N*down*across": s.K * row,
+        "N*down*across": row + tiles["BN"],
+        "R*S": s.R * s.S,
+        "C*R*S": s.CRS,
+        "H + FFT_TILE": s.H + s.pad_h + size,
+        "W + FFT_TILE": s.W + s.pad_w + size,
+    }
     yield from index_rules(names, 64)
     needed = 8 * frequencies(size) * (s.C * round_up_to_4(s.K) + (s.C + s.K) * row)
     if needed > fft.MAX_WORKSPACE:
         yield tr(
             "the workspace must not exceed {limit} bytes, got {needed}",
-            limit=decimal(f"{fft.MAX_WORKSPACE:,}"), needed=decimal(f"{needed:,}"),
-        )  # fmt: skip
+            limit=decimal(f"{fft.MAX_WORKSPACE:,}"),
+            needed=decimal(f"{needed:,}"),
+        )
 
 
 def cost(s: ConvShape, program: Program) -> Cost:
@@ -184,13 +190,11 @@ RUNG = Rung(
     tolerance=fft.TOLERANCE,
     family="fft",
     short_title=mark("FFT tiles"),
-    tiles={
-        "FFT_TILE": (CHOSEN, *SIZES), "BM": (128, 64), "BN": (32, 64), "BK": (8, 16), "STAGES": (3, 2, 4),
-    },
+    tiles={"FFT_TILE": (CHOSEN, *SIZES), "BM": (128, 64), "BN": (32, 64), "BK": (8, 16), "STAGES": (3, 2, 4)},
     sets=({"FFT_TILE": 8}, {"FFT_TILE": 16}, {"FFT_TILE": 32}),
     scale=fft.scale,
     capability=ampere,
     cpu_title=mark("FFT in tiles (NumPy)"),
     cpu_tiles=("FFT_TILE",),
     no_scene=mark("the scene of the FFT shows the same transforms and products; only their places in memory differ"),
-)  # fmt: skip
+)

@@ -58,9 +58,7 @@ def product(U: np.ndarray, V: np.ndarray, Z: np.ndarray, K, C, row, frequencies,
         z[:, 0], z[:, 1] = sums.real, sums.imag
 
 
-def outputs(
-    Z: np.ndarray, b: np.ndarray, y: np.ndarray, s: np.void, cut: np.void, layer: np.void, parts
-) -> None:
+def outputs(Z: np.ndarray, b: np.ndarray, y: np.ndarray, s: np.void, cut: np.void, layer: np.void, parts) -> None:
     """Compute y [N, K, P, Q] from the sum of Z [parts, frequencies, 2, K, fours(tiles)]."""
     N, K, P, Q = y.shape
     size, down, across = (int(cut[name]) for name in ("rows", "down", "across"))

@@ -160,10 +160,15 @@ IMPLICIT_TILES = {
 IMPLICIT_SETS = tuple(
     dict(zip(IMPLICIT_TILES, sizes, strict=True))
     for sizes in (
-        (64, 64, 16, 8, 4, 3), (64, 64, 16, 8, 8, 3), (64, 128, 16, 8, 8, 3), (128, 128, 16, 8, 8, 3),
-        (64, 32, 16, 4, 4, 3), (32, 64, 16, 4, 4, 3), (32, 32, 16, 4, 4, 4),
+        (64, 64, 16, 8, 4, 3),
+        (64, 64, 16, 8, 8, 3),
+        (64, 128, 16, 8, 8, 3),
+        (128, 128, 16, 8, 8, 3),
+        (64, 32, 16, 4, 4, 3),
+        (32, 64, 16, 4, 4, 3),
+        (32, 32, 16, 4, 4, 4),
     )
-)  # fmt: skip
+)
 # TILE, TK, TP, CHUNK: for small maps, and for one map per filter (depthwise).
 DIRECT_SETS = tuple(
     dict(zip(DIRECT_TILES, sizes, strict=True))
@@ -175,8 +180,7 @@ RUNGS: tuple[Rung, ...] = (
         name="conv/direct-tiled",
         title=mark("direct, tiled"),
         idea=mark(
-            "A patch of the input and the filters' taps are in shared memory. Each thread computes several "
-            "outputs."
+            "A patch of the input and the filters' taps are in shared memory. Each thread computes several outputs."
         ),
         build=build_direct_tiled,
         cost=common.cost,
@@ -193,9 +197,7 @@ RUNGS: tuple[Rung, ...] = (
     Rung(
         name="conv/implicit-gemm-plain",
         title=mark("implicit GEMM, plain divisions"),
-        idea=mark(
-            "The data matrix is built tile by tile in shared memory. Its indices are split with / and %."
-        ),
+        idea=mark("The data matrix is built tile by tile in shared memory. Its indices are split with / and %."),
         build=build_implicit_plain,
         cost=common.cost,
         rules=implicit_rules,
@@ -210,9 +212,7 @@ RUNGS: tuple[Rung, ...] = (
     Rung(
         name="conv/implicit-gemm",
         title=mark("implicit GEMM"),
-        idea=mark(
-            "As with plain divisions, but each division by a known constant becomes a multiply and a shift."
-        ),
+        idea=mark("As with plain divisions, but each division by a known constant becomes a multiply and a shift."),
         build=build_implicit,
         cost=common.cost,
         rules=implicit_rules,

@@ -82,8 +82,7 @@ BASIC_RUNGS: tuple[Rung, ...] = (
         name="conv/direct",
         title=mark("direct"),
         idea=mark(
-            "One thread per output pixel adds the products of its window. This is the definition, without "
-            "workspace."
+            "One thread per output pixel adds the products of its window. This is the definition, without workspace."
         ),
         build=build_direct,
         cost=cost,
@@ -139,20 +138,6 @@ LADDER = Ladder(
     parse=parse_conv,
     reference=reference.conv,
     presets=CONV_PRESETS | CONV_LAYER_PRESETS,
-    rungs=(
-        DIRECT,
-        DIRECT_TILED,
-        *COLUMNS,
-        *IMPLICIT,
-        *winograd.RUNGS,
-        *fft.RUNGS,
-        fft_tiled.RUNG,
-        *library.RUNGS,
-    ),
-    swept=(
-        "toy",
-        "resnet50-conv1-n32",
-        *(f"resnet50-res{stage}-3x3-n32" for stage in (2, 3, 4, 5)),
-        "vgg-conv1_2",
-    ),
+    rungs=(DIRECT, DIRECT_TILED, *COLUMNS, *IMPLICIT, *winograd.RUNGS, *fft.RUNGS, fft_tiled.RUNG, *library.RUNGS),
+    swept=("toy", "resnet50-conv1-n32", *(f"resnet50-res{stage}-3x3-n32" for stage in (2, 3, 4, 5)), "vgg-conv1_2"),
 )

@@ -21,10 +21,7 @@ IDEAS = {  # algorithm: (its title in a narrow cell, what it does by its name an
         mark("cuDNN precomp"),
         mark("As IMPLICIT_GEMM, but the positions of the elements are computed first, in a small workspace."),
     ),
-    "GEMM": (
-        mark("cuDNN GEMM"),
-        mark("im2col inside the library: the data matrix is stored, then multiplied."),
-    ),
+    "GEMM": (mark("cuDNN GEMM"), mark("im2col inside the library: the data matrix is stored, then multiplied.")),
     "DIRECT": (mark("cuDNN direct"), mark("The definition, without a matrix product.")),
     "FFT": (mark("cuDNN FFT"), mark("Products of the spectra of whole images.")),
     "FFT_TILING": (

@@ -30,12 +30,7 @@ def _resnet_conv1(batch: int) -> Preset:
 CONV_PRESETS: dict[str, Preset] = {
     preset.key: preset
     for preset in (
-        Preset(
-            "toy",
-            mark("Toy 8×8"),
-            ConvShape(1, 1, 8, 8, 2, 3, 3),
-            mark("small enough to follow every number"),
-        ),
+        Preset("toy", mark("Toy 8×8"), ConvShape(1, 1, 8, 8, 2, 3, 3), mark("small enough to follow every number")),
         Preset(
             "cudnn-paper",
             mark("cuDNN paper"),
@@ -84,17 +79,21 @@ CONV_LAYER_PRESETS: dict[str, Preset] = {
     preset.key: preset
     for preset in (
         Preset(
-            "vgg-conv1_1", mark("VGG conv1_1 + bias + ReLU"), ConvShape(1, 3, 224, 224, 64, 3, 3, pad=1, bias=1, relu=1),
+            "vgg-conv1_1",
+            mark("VGG conv1_1 + bias + ReLU"),
+            ConvShape(1, 3, 224, 224, 64, 3, 3, pad=1, bias=1, relu=1),
             mark("VGG-16 (arXiv 1409.1556), conv1_1 with its bias and ReLU"),
         ),
         Preset(
-            "resnext50-res2-grouped-n32", mark("ResNeXt-50 res2, 32 groups, N=32"),
+            "resnext50-res2-grouped-n32",
+            mark("ResNeXt-50 res2, 32 groups, N=32"),
             ConvShape(32, 128, 56, 56, 128, 3, 3, pad=1, groups=32),
             mark("ResNeXt-50 32x4d (arXiv 1611.05431), stage conv2, the grouped 3x3 layer, batch 32"),
         ),
         *(
             Preset(
-                f"mobilenet-depthwise-n{batch}", mark("MobileNet depthwise, N={batch}"),
+                f"mobilenet-depthwise-n{batch}",
+                mark("MobileNet depthwise, N={batch}"),
                 ConvShape(batch, 512, 14, 14, 512, 3, 3, pad=1, groups=512, bias=1, relu=1),
                 mark(
                     "MobileNet (arXiv 1704.04861), the 3x3 depthwise layer of 512 maps 14 x 14, with batch normalisation "
@@ -105,7 +104,7 @@ CONV_LAYER_PRESETS: dict[str, Preset] = {
             for batch in (1, 32)
         ),
     )
-}  # fmt: skip
+}
 
 
 # Padding that differs at the two ends of an axis, and 1-D layers (H = R = 1). A sweep records them if it names their group
@@ -114,37 +113,51 @@ CONV_PADDING: dict[str, Preset] = {
     preset.key: preset
     for preset in (
         Preset(
-            "signal", mark("1-D, 64 samples"), ConvShape(1, 1, 1, 64, 2, 1, 5),
+            "signal",
+            mark("1-D, 64 samples"),
+            ConvShape(1, 1, 1, 64, 2, 1, 5),
             mark("a 1-D convolution has one row: 64 samples, filters of 5 taps"),
         ),
         Preset(
-            "signal-causal", mark("1-D, causal"), ConvShape(1, 1, 1, 64, 2, 1, 5, pad=(0, 4), extra=(0, -4)),
+            "signal-causal",
+            mark("1-D, causal"),
+            ConvShape(1, 1, 1, 64, 2, 1, 5, pad=(0, 4), extra=(0, -4)),
             mark("causal: all zeros are before the samples, so output q reads no sample after q"),
         ),
         Preset(
-            "signal-causal-dilated", mark("1-D, causal, dilation 4"),
+            "signal-causal-dilated",
+            mark("1-D, causal, dilation 4"),
             ConvShape(1, 1, 1, 64, 2, 1, 3, pad=(0, 8), extra=(0, -8), dilation=(1, 4)),
             mark("causal with dilation 4: output q reads the samples q, q - 4 and q - 8"),
         ),
         Preset(
-            "toy-same-stride2", mark("Toy 8×8, zeros after"), ConvShape(1, 1, 8, 8, 2, 3, 3, stride=2, extra=1),
+            "toy-same-stride2",
+            mark("Toy 8×8, zeros after"),
+            ConvShape(1, 1, 8, 8, 2, 3, 3, stride=2, extra=1),
             mark("TensorFlow's padding SAME at stride 2: no zeros before the input, one row and one column after it"),
         ),
         Preset(
-            "toy-causal-rows", mark("Toy 8×8, zeros above"), ConvShape(1, 1, 8, 8, 2, 3, 3, pad=(2, 1), extra=(-2, 0)),
+            "toy-causal-rows",
+            mark("Toy 8×8, zeros above"),
+            ConvShape(1, 1, 8, 8, 2, 3, 3, pad=(2, 1), extra=(-2, 0)),
             mark("causal in its rows: all zeros of a column are above, so output row p reads no row below p"),
         ),
         Preset(
-            "mobilenet-conv1-same-n32", mark("MobileNet conv1, zeros after"),
+            "mobilenet-conv1-same-n32",
+            mark("MobileNet conv1, zeros after"),
             ConvShape(32, 3, 224, 224, 32, 3, 3, stride=2, extra=1),
-            mark("MobileNet (arXiv 1704.04861), the first layer with TensorFlow's padding SAME: zeros only after, batch 32"),
+            mark(
+                "MobileNet (arXiv 1704.04861), the first layer with TensorFlow's padding SAME: zeros only after, batch 32"
+            ),
         ),
         Preset(
-            "causal-c64-n32", mark("1-D, causal, 64 maps"), ConvShape(32, 64, 1, 512, 64, 1, 7, pad=(0, 6), extra=(0, -6)),
+            "causal-c64-n32",
+            mark("1-D, causal, 64 maps"),
+            ConvShape(32, 64, 1, 512, 64, 1, 7, pad=(0, 6), extra=(0, -6)),
             mark("a causal layer over 512 samples: 64 maps, 7 taps, batch 32"),
         ),
     )
-}  # fmt: skip
+}
 
 
 def _grid(channels: int, size: int, taps: int) -> Preset:
@@ -164,4 +177,4 @@ CONV_GRID: dict[str, Preset] = {
         *(_grid(channels, size, 3) for channels in (16, 32, 64, 128, 256, 512) for size in (7, 14, 28, 56, 112)),
         *(_grid(64, size, taps) for taps in (1, 5, 7, 9, 11) for size in (14, 28, 56)),
     )
-}  # fmt: skip
+}

@@ -31,9 +31,7 @@ def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray, xp: Any = np) -> np.ndarr
         for r in range(s.R):
             for t in range(s.S):
                 h, v = r * s.dilation_h, t * s.dilation_w
-                window_pixels = padded[
-                    :, h : h + (s.P - 1) * s.u + 1 : s.u, v : v + (s.Q - 1) * s.v + 1 : s.v
-                ]
+                window_pixels = padded[:, h : h + (s.P - 1) * s.u + 1 : s.u, v : v + (s.Q - 1) * s.v + 1 : s.v]
                 y[n] += taps[r, t] @ window_pixels.reshape(s.groups, s.maps, s.PQ)
 
     if xp is np:
@@ -44,9 +42,7 @@ def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray, xp: Any = np) -> np.ndarr
     return y.reshape(s.y_shape)
 
 
-def conv(
-    s: ConvShape, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def conv(s: ConvShape, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Returns (reference, error scale), both float64 [N,K,P,Q]: the convolution, with bias and ReLU if the shape has them.
 
     The scale is the same sum of absolute values, before ReLU.

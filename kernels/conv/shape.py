@@ -68,9 +68,7 @@ class ConvShape(Shape):
             object.__setattr__(self, name, integer(name, value, 1))
         for names, (shared, single, min_value) in values.items():
             for name, default, axis_value in zip(names, shared, single, strict=True):
-                object.__setattr__(
-                    self, name, integer(name, default if axis_value is None else axis_value, min_value)
-                )
+                object.__setattr__(self, name, integer(name, default if axis_value is None else axis_value, min_value))
         object.__setattr__(self, "mode", one_of("mode", mode, MODES))
         object.__setattr__(self, "groups", integer("groups", groups, 1))
         for name, value in (("bias", bias), ("relu", relu)):
@@ -78,11 +76,7 @@ class ConvShape(Shape):
         for name, count in (("C", self.C), ("K", self.K)):
             if count % self.groups:
                 raise ShapeError(
-                    tr(
-                        "{name} must be a multiple of groups, got {got}",
-                        name=name,
-                        got=f"{count} % {self.groups}",
-                    )
+                    tr("{name} must be a multiple of groups, got {got}", name=name, got=f"{count} % {self.groups}")
                 )
         set_extra(self, pair("extra", extra), (extra_h, extra_w))
         self._check_fit("R", self.span_h, padded_text("H", "h", self.extra_h), self.padded_h)
@@ -102,12 +96,7 @@ class ConvShape(Shape):
             )
         if padded > INT_MAX:
             raise ShapeError(
-                tr(
-                    "{formula} must stay below {limit}, got {count}",
-                    formula=formula,
-                    limit="2^31",
-                    count=padded,
-                )
+                tr("{formula} must stay below {limit}, got {count}", formula=formula, limit="2^31", count=padded)
             )
 
     # -- derived extents ---------------------------------------------------------------------

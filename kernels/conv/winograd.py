@@ -19,9 +19,7 @@ from kernels.model.rung import Cost, Rung
 FUSED_TILES = 32  # output tiles per block, as in 08_winograd_fused.cu
 WARPS = {2: 8, 4: 12}  # divide the positions evenly, and divide evenly among an SM's four schedulers
 SMS = 132  # of an H200: the parts are made for a GPU of about that size
-PART_OVERHEAD = (
-    40  # what a part costs besides its channels, in channels: storing the sums, adding them once more
-)
+PART_OVERHEAD = 40  # what a part costs besides its channels, in channels: storing the sums, adding them once more
 MAX_PARTS, MIN_TERMS = 4, 64
 FILTER_BLOCK = (32, 8)  # filters x channels, as in 07_winograd_filter.cu
 
@@ -59,10 +57,13 @@ def build_fused(m: int):
         defines = {"M": m, "BK": bk, "BC": bc, "WARPS": warps}
         fused = launch(
             "conv/08_winograd_fused.cu",
-            (ceil(tiles_of(s, m), FUSED_TILES), ceil(s.K, bk)), WARP * warps,
-            ("x", "U", "y", struct(s)), winograd_cpu.fused(m, bc), defines,
+            (ceil(tiles_of(s, m), FUSED_TILES), ceil(s.K, bk)),
+            WARP * warps,
+            ("x", "U", "y", struct(s)),
+            winograd_cpu.fused(m, bc),
+            defines,
             shared=8 * positions(m) * bc * (bk + FUSED_TILES),
-        )  # fmt: skip
+        )
         return Program((*common.buffers(s), U), (transform, fused, *common.finish(s)))
 
     return build
@@ -137,9 +138,7 @@ def shape_rules(s: ConvShape, m: int) -> Iterator[str]:
     if s.stride != (1, 1):
         yield tr("stride must be 1 in both axes (the tiles overlap only then), got {u} and {v}", u=s.u, v=s.v)
     if s.dilation != (1, 1):
-        yield tr(
-            "dilation must be 1 in both axes, got {down} and {across}", down=s.dilation_h, across=s.dilation_w
-        )
+        yield tr("dilation must be 1 in both axes, got {down} and {across}", down=s.dilation_h, across=s.dilation_w)
     yield from common.ungrouped_rules(s)
     yield from common.finish_rules(s)
     if ceil(s.C, FILTER_BLOCK[1]) > MAX_GRID_YZ:
@@ -176,9 +175,7 @@ def flops(s: ConvShape, m: int, input_transforms: int = 1) -> int:
     The input is transformed `input_transforms` times. `s.flops` are the effective FLOPs, those of direct convolution.
     """
     t, tiles = winograd_matrices.derive(m, R), tiles_of(s, m)
-    flops_of = {
-        name: winograd_matrices.operations_2d(X).flops for name, X in (("AT", t.AT), ("G", t.G), ("BT", t.BT))
-    }
+    flops_of = {name: winograd_matrices.operations_2d(X).flops for name, X in (("AT", t.AT), ("G", t.G), ("BT", t.BT))}
     return (
         2 * positions(m) * tiles * s.K * s.C
         + flops_of["G"] * s.K * s.C
@@ -208,9 +205,7 @@ def scale(m: int | None = None) -> Callable[[ConvShape, Tiles, Mapping[str, np.n
     return error_scale
 
 
-NONFUSED_TILES = {
-    "M": (4, 2, 6), "BLOCK": (128, 256), "BM": (64, 128), "BN": (64, 128), "BK": (16,), "STAGES": (3, 2),
-}  # fmt: skip
+NONFUSED_TILES = {"M": (4, 2, 6), "BLOCK": (128, 256), "BM": (64, 128), "BN": (64, 128), "BK": (16,), "STAGES": (3, 2)}
 
 RUNGS = (
     Rung(
@@ -271,4 +266,4 @@ RUNGS = (
         cpu_title=mark("Winograd in steps"),
         cpu_tiles=("M",),
     ),
-)  # fmt: skip
+)

@@ -103,9 +103,7 @@ def fused(m: int, channels: int):
         AT, _, BT = winograd_matrices.derive(m, R).arrays(x.dtype)
         _, K, P, Q = y.shape
         for image, out in zip(x, y, strict=True):
-            tiles = input_tiles(image[None], m, (s["pad_h"], s["pad_w"]), (P, Q))[
-                0
-            ]  # [C, down, across, T, T]
+            tiles = input_tiles(image[None], m, (s["pad_h"], s["pad_w"]), (P, Q))[0]  # [C, down, across, T, T]
             down, across = tiles.shape[1:3]
             z = 0
             for c in range(0, len(image), channels):

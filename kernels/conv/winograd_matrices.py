@@ -80,10 +80,7 @@ def derive(m: int, r: int, points: tuple[Fraction, ...] = POINTS) -> Transforms:
         AT=tuple(zip(*columns, strict=True)),
         G=(*(tuple(p / abs(N) for p in _powers(x, r)) for x, N in zip(a, scales, strict=True)), _infinity(r)),
         BT=(
-            *(
-                tuple(sign * c for c in _coefficients(rest, n))
-                for sign, rest in zip(signs, others, strict=True)
-            ),
+            *(tuple(sign * c for c in _coefficients(rest, n)) for sign, rest in zip(signs, others, strict=True)),
             _coefficients(a, n),
         ),
     )

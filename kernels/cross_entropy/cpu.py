@@ -58,9 +58,8 @@ def split_rows(x: np.ndarray, part_m: np.ndarray, part_l: np.ndarray, N) -> None
 
 
 def merge_parts(
-    x: np.ndarray, labels: np.ndarray, part_m: np.ndarray, part_l: np.ndarray, loss: np.ndarray, lse: np.ndarray,
-    M, N,
-) -> None:  # fmt: skip
+    x: np.ndarray, labels: np.ndarray, part_m: np.ndarray, part_l: np.ndarray, loss: np.ndarray, lse: np.ndarray, M, N
+) -> None:
     m = part_m.max(axis=1)
     _finish(x, labels, loss, lse, m, (part_l * np.exp(part_m - m[:, None])).sum(axis=1))
 
@@ -85,18 +84,14 @@ def _finish(x: np.ndarray, labels: np.ndarray, loss: np.ndarray, lse: np.ndarray
 
 
 # -- gradient ------------------------------------------------------------------------------------------
-def gradient(
-    x: np.ndarray, labels: np.ndarray, lse: np.ndarray, g: np.ndarray, dx: np.ndarray, M, N
-) -> None:  # fmt: skip
+def gradient(x: np.ndarray, labels: np.ndarray, lse: np.ndarray, g: np.ndarray, dx: np.ndarray, M, N) -> None:
     """Write the gradient, each operation over all rows before the next."""
     np.exp(np.subtract(x, lse[:, None], out=dx), out=dx)
     dx[np.arange(len(labels)), labels] -= 1
     dx *= g[:, None]
 
 
-def gradient_rows(
-    x: np.ndarray, labels: np.ndarray, lse: np.ndarray, g: np.ndarray, dx: np.ndarray, N
-) -> None:  # fmt: skip
+def gradient_rows(x: np.ndarray, labels: np.ndarray, lse: np.ndarray, g: np.ndarray, dx: np.ndarray, N) -> None:
     """Write the gradient a few rows at a time: they stay in a cache between the operations."""
     for rows in _few_rows(x):
         gradient(x[rows], labels[rows], lse[rows], g[rows], dx[rows], None, N)
@@ -104,14 +99,12 @@ def gradient_rows(
 
 def gradient_pieces(
     x: np.ndarray, labels: np.ndarray, lse: np.ndarray, g: np.ndarray, dx: np.ndarray, N, pieces
-) -> None:  # fmt: skip
+) -> None:
     """Write the gradient a few rows at a time. The blocks of a GPU take pieces of a row."""
     gradient_rows(x, labels, lse, g, dx, N)
 
 
-def fused_step(
-    x: np.ndarray, labels: np.ndarray, g: np.ndarray, loss: np.ndarray, dx: np.ndarray, N
-) -> None:  # fmt: skip
+def fused_step(x: np.ndarray, labels: np.ndarray, g: np.ndarray, loss: np.ndarray, dx: np.ndarray, N) -> None:
     """Compute the loss, then the gradient, of a few rows at a time."""
     for rows in _few_rows(x):
         lse = np.empty_like(g[rows])

@@ -63,9 +63,7 @@ def _rows(source: str, names: tuple[str, ...], cpu_function: Callable[..., None]
 
     def step(s: CrossEntropyShape, tiles: Tiles, shared: int = 0) -> Launch:
         args = *names, np.int32(s.N)
-        return launch(
-            f"cross_entropy/{source}.cu", (s.M,), tiles["BLOCK"], args, cpu_function, tiles, shared, cpu_name
-        )
+        return launch(f"cross_entropy/{source}.cu", (s.M,), tiles["BLOCK"], args, cpu_function, tiles, shared, cpu_name)
 
     return step
 
@@ -84,14 +82,22 @@ def build_unfused(s: CrossEntropyShape, tiles: Tiles) -> Program:
     steps = (
         softmax_rows(s, tiles),
         launch(
-            "cross_entropy/02_logarithm.cu", (ceil(s.elements, block),), block,
-            ("p", "log_p", np.int64(s.elements)), cpu.logarithm, tiles,
+            "cross_entropy/02_logarithm.cu",
+            (ceil(s.elements, block),),
+            block,
+            ("p", "log_p", np.int64(s.elements)),
+            cpu.logarithm,
+            tiles,
         ),
         launch(
-            "cross_entropy/03_pick.cu", (ceil(s.M, block),), block,
-            ("log_p", "labels", "loss", np.int32(s.M), np.int32(s.N)), cpu.pick, tiles,
+            "cross_entropy/03_pick.cu",
+            (ceil(s.M, block),),
+            block,
+            ("log_p", "labels", "loss", np.int32(s.M), np.int32(s.N)),
+            cpu.pick,
+            tiles,
         ),
-    )  # fmt: skip
+    )
     return Program(forward_buffers(s, *matrices), steps)
 
 
@@ -108,24 +114,29 @@ def build_split(s: CrossEntropyShape, tiles: Tiles) -> Program:
     parts = tuple(Buffer(name, WORKSPACE, (s.M, splits)) for name in ("part_m", "part_l"))
     steps = (
         launch(
-            "cross_entropy/06_split_rows.cu", (s.M * splits,), block, ("x", "part_m", "part_l", np.int32(s.N)),
-            cpu.split_rows, tiles,
+            "cross_entropy/06_split_rows.cu",
+            (s.M * splits,),
+            block,
+            ("x", "part_m", "part_l", np.int32(s.N)),
+            cpu.split_rows,
+            tiles,
         ),
         launch(
-            "cross_entropy/07_merge_parts.cu", (ceil(s.M, block),), block,
-            ("x", "labels", "part_m", "part_l", "loss", "lse", np.int32(s.M), np.int32(s.N)), cpu.merge_parts,
+            "cross_entropy/07_merge_parts.cu",
+            (ceil(s.M, block),),
+            block,
+            ("x", "labels", "part_m", "part_l", "loss", "lse", np.int32(s.M), np.int32(s.N)),
+            cpu.merge_parts,
             {"BLOCK": block, "SPLITS": splits},
         ),
-    )  # fmt: skip
+    )
     return Program(forward_buffers(s, *parts), steps)
 
 
 def build_elements(s: BackwardShape, tiles: Tiles) -> Program:
     block = tiles["BLOCK"]
     args = "x", "labels", "lse", "g", "dx", np.int32(s.M), np.int32(s.N)
-    step = launch(
-        "cross_entropy/08_gradient.cu", (ceil(s.elements, block),), block, args, cpu.gradient, tiles
-    )
+    step = launch("cross_entropy/08_gradient.cu", (ceil(s.elements, block),), block, args, cpu.gradient, tiles)
     return Program(backward_buffers(s), (step,))
 
 
@@ -142,9 +153,14 @@ def build_pieces(s: BackwardShape, tiles: Tiles) -> Program:
     pieces = pieces_of(s, tiles)
     args = "x", "labels", "lse", "g", "dx", np.int32(s.N), np.int32(pieces)
     step = launch(
-        "cross_entropy/12_gradient_pieces.cu", (s.M * pieces,), tiles["BLOCK"], args, cpu.gradient_pieces, tiles,
+        "cross_entropy/12_gradient_pieces.cu",
+        (s.M * pieces,),
+        tiles["BLOCK"],
+        args,
+        cpu.gradient_pieces,
+        tiles,
         cpu_name="gradient_rows",
-    )  # fmt: skip
+    )
     return Program(backward_buffers(s), (step,))
 
 
@@ -170,10 +186,14 @@ def floats_of_a_thread(s: StepShape, tiles: Tiles) -> int:
 def build_cluster(s: StepShape, tiles: Tiles) -> Program:
     """Returns a launch of a cluster for each row."""
     step = launch(
-        "cross_entropy/13_cluster_step.cu", (s.M * tiles["CLUSTER"],), tiles["BLOCK"],
-        ("x", "labels", "g", "loss", "dx", np.int32(s.N)), cpu.fused_step, {**tiles, "PER": floats_of_a_thread(s, tiles)},
+        "cross_entropy/13_cluster_step.cu",
+        (s.M * tiles["CLUSTER"],),
+        tiles["BLOCK"],
+        ("x", "labels", "g", "loss", "dx", np.int32(s.N)),
+        cpu.fused_step,
+        {**tiles, "PER": floats_of_a_thread(s, tiles)},
         cpu_name="fused_step",
-    )  # fmt: skip
+    )
     return Program(step_buffers(s), (step,))
 
 
@@ -253,9 +273,7 @@ def library_cost(s: CrossEntropyShape, program: Program) -> Cost:
 
 # -- rungs ---------------------------------------------------------------------------------------------
 def _rung(ladder: str, name: str, title: str, idea: str, build, cost, rules, tiles, *sets, **facts) -> Rung:
-    return Rung(
-        f"{ladder}/{name}", title, idea, build, cost, rules, TOLERANCE, tiles, sets=sets or None, **facts
-    )
+    return Rung(f"{ladder}/{name}", title, idea, build, cost, rules, TOLERANCE, tiles, sets=sets or None, **facts)
 
 
 def _library(ladder: str, title: str, idea: str, buffers, bind) -> Rung:
@@ -327,9 +345,7 @@ FORWARD_RUNGS = (
         FORWARD,
         "split",
         mark("several blocks per row"),
-        mark(
-            "Each block reads a part of a row. A second launch merges the parts. Few long rows use all SMs."
-        ),
+        mark("Each block reads a part of a row. A second launch merges the parts. Few long rows use all SMs."),
         build_split,
         _cost(1, 4),
         split_rules,
@@ -383,7 +399,7 @@ BACKWARD_RUNGS = (
         {"LOADS": 1},
         not_on_cpu=mark("the order of blocks is a matter of a GPU; without it these are a few rows at a time"),
     ),
-)  # fmt: skip
+)
 STEP_RUNGS = (
     _rung(
         STEP,
@@ -423,9 +439,7 @@ STEP_RUNGS = (
         {"BLOCK": 512},
         {"BLOCK": 256},
         {"LOADS": 2},
-        not_on_cpu=mark(
-            "a processor has no shared memory; without it this is loss and gradient, a few rows at a time"
-        ),
+        not_on_cpu=mark("a processor has no shared memory; without it this is loss and gradient, a few rows at a time"),
     ),
     _rung(
         STEP,

@@ -33,9 +33,7 @@ def forward(s: CrossEntropyShape, x: np.ndarray, labels: np.ndarray) -> dict[str
     return {"loss": (loss, loss_scale), "lse": (lse, lse_scale)}
 
 
-def backward(
-    s: BackwardShape, x: np.ndarray, labels: np.ndarray, lse: np.ndarray, g: np.ndarray
-) -> Reference:
+def backward(s: BackwardShape, x: np.ndarray, labels: np.ndarray, lse: np.ndarray, g: np.ndarray) -> Reference:
     """Returns (dx, scale), float64 [M, N]: (exp(x - lse) - onehot(labels)) * g.
 
     x - lse is rounded by 2^-24 of the larger of the two, which is a relative error of the exponential."""
@@ -89,9 +87,14 @@ def _log_sum(x: np.ndarray, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _store(
-    dx: np.ndarray, scale: np.ndarray, rows: slice, p: np.ndarray, p_scale: np.ndarray, labels: np.ndarray,
+    dx: np.ndarray,
+    scale: np.ndarray,
+    rows: slice,
+    p: np.ndarray,
+    p_scale: np.ndarray,
+    labels: np.ndarray,
     g: np.ndarray,
-) -> None:  # fmt: skip
+) -> None:
     """Write (p - onehot) g and its error scale to some rows of dx and of scale."""
     at, own_g = (np.arange(len(p)), labels[rows]), g[rows, None].astype(np.float64)
     p[at] -= 1

@@ -60,11 +60,7 @@ FINAL_COLUMNS = 8  # of the launch that adds up the sums of the parts
 PARTS = 1056  # blocks that one launch of sums has about: 8 for each of 132 SMs
 CHANNELS = np.dtype(
     [("C", "i4"), ("inner", "i4")]
-    + [
-        (f"{name}_{by}", kind)
-        for by in ("C", "inner")
-        for name, kind in (("multiplier", "u4"), ("shift", "i4"))
-    ]
+    + [(f"{name}_{by}", kind) for by in ("C", "inner") for name, kind in (("multiplier", "u4"), ("shift", "i4"))]
 )  # Channels in cuda/channels.cuh
 SAME_ON_CPU = mark(
     "a processor’s loads have no such width in NumPy; without it this is the rung with one thread per element"
@@ -132,9 +128,17 @@ def _torch(ladder: str, title: str, idea: str, buffers, bind, rule=no_rules, tol
         return Program(found, (LibraryCall(f"torch_{ladder.replace('-', '_')}", args, None, bind),))
 
     return Rung(
-        f"{ladder}/library", title, idea, build, library_cost, rule, tolerance, library="PyTorch",
-        find_library=lambda: torch_library.find(), engines=("cuda",),
-    )  # fmt: skip
+        f"{ladder}/library",
+        title,
+        idea,
+        build,
+        library_cost,
+        rule,
+        tolerance,
+        library="PyTorch",
+        find_library=lambda: torch_library.find(),
+        engines=("cuda",),
+    )
 
 
 # -- ReLU ------------------------------------------------------------------------------------------
@@ -148,11 +152,7 @@ def relu_buffers(s: ReluShape) -> tuple[Buffer, ...]:
     return Buffer("x", INPUT, s.maps), Buffer("y", model.OUTPUT, s.maps), *mask
 
 
-_RELU = {
-    OUTPUT: ("01_relu", cpu.relu),
-    BYTES: ("02_relu_bytes", cpu.relu_bytes),
-    BITS: ("03_relu_bits", cpu.relu_bits),
-}
+_RELU = {OUTPUT: ("01_relu", cpu.relu), BYTES: ("02_relu_bytes", cpu.relu_bytes), BITS: ("03_relu_bits", cpu.relu_bits)}
 
 
 def build_relu(s: ReluShape, tiles: Tiles) -> Program:
@@ -180,18 +180,35 @@ RELU = Ladder(
             "scalar",
             mark("one thread per element"),
             mark("Each thread computes one element. A mask of bits is packed by 32 lanes in one instruction."),
-            build_relu, rules, BLOCKS, SMALL, cpu_title=mark("ReLU"),
+            build_relu,
+            rules,
+            BLOCKS,
+            SMALL,
+            cpu_title=mark("ReLU"),
         ),
         RELU_RUNG(
             "float4",
             mark("float4, several per thread"),
             mark("A thread loads several float4 (16 bytes) before it uses the first."),
-            build_relu_float4, rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
+            build_relu_float4,
+            rules,
+            WIDE,
+            WIDE_SMALL,
+            not_on_cpu=SAME_ON_CPU,
         ),
-        RELU_RUNG("one-float4", ONE_TITLE, ONE_IDEA, _single(build_relu_float4), rules, ONE, SMALL, not_on_cpu=SAME_ON_CPU),
-        _torch("relu", mark("PyTorch ReLU"), mark("torch.clamp_min(x, 0), which torch.relu calls."), relu_buffers, library.Relu, only_y),
+        RELU_RUNG(
+            "one-float4", ONE_TITLE, ONE_IDEA, _single(build_relu_float4), rules, ONE, SMALL, not_on_cpu=SAME_ON_CPU
+        ),
+        _torch(
+            "relu",
+            mark("PyTorch ReLU"),
+            mark("torch.clamp_min(x, 0), which torch.relu calls."),
+            relu_buffers,
+            library.Relu,
+            only_y,
+        ),
     ),
-)  # fmt: skip
+)
 
 
 def relu_backward_buffers(s: ReluShape) -> tuple[Buffer, ...]:
@@ -216,10 +233,7 @@ def build_relu_backward(s: ReluShape, tiles: Tiles) -> Program:
 
 
 def build_relu_backward_float4(s: ReluShape, tiles: Tiles) -> Program:
-    buffers, function = (
-        relu_backward_buffers(s),
-        cpu.relu_backward_bits if s.keep == BITS else cpu.relu_backward,
-    )
+    buffers, function = (relu_backward_buffers(s), cpu.relu_backward_bits if s.keep == BITS else cpu.relu_backward)
     names = tuple(b.name for b in buffers)
     step = _wide("07_relu_backward_float4", s, tiles, names, function, KEEP=KEPT.index(s.keep))
     return Program(buffers, (step,))
@@ -239,25 +253,42 @@ RELU_BACKWARD = Ladder(
             "scalar",
             mark("one thread per element"),
             mark("dx = dy where x was positive. Of a mask of bits, all lanes of a warp read one word."),
-            build_relu_backward, rules, BLOCKS, SMALL, cpu_title=mark("gradient of ReLU"),
+            build_relu_backward,
+            rules,
+            BLOCKS,
+            SMALL,
+            cpu_title=mark("gradient of ReLU"),
         ),
         RELU_BACKWARD_RUNG(
             "float4",
             mark("float4, several per thread"),
             mark("A thread loads several float4 of dy, and what was kept of them, before it uses the first."),
-            build_relu_backward_float4, rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
+            build_relu_backward_float4,
+            rules,
+            WIDE,
+            WIDE_SMALL,
+            not_on_cpu=SAME_ON_CPU,
         ),
         RELU_BACKWARD_RUNG(
-            "one-float4", ONE_TITLE, ONE_IDEA, _single(build_relu_backward_float4), rules, ONE, SMALL,
+            "one-float4",
+            ONE_TITLE,
+            ONE_IDEA,
+            _single(build_relu_backward_float4),
+            rules,
+            ONE,
+            SMALL,
             not_on_cpu=SAME_ON_CPU,
         ),
         _torch(
-            "relu-backward", mark("PyTorch’s gradient of ReLU"),
+            "relu-backward",
+            mark("PyTorch’s gradient of ReLU"),
             mark("threshold_backward, which PyTorch’s autograd calls. It reads y."),
-            relu_backward_buffers, library.ReluBackward, only_y,
+            relu_backward_buffers,
+            library.ReluBackward,
+            only_y,
         ),
     ),
-)  # fmt: skip
+)
 
 
 # -- GELU ------------------------------------------------------------------------------------------
@@ -293,24 +324,42 @@ GELU = Ladder(
             "scalar",
             mark("one thread per element"),
             mark("Each thread computes one element: an erf or a tanh, and a product."),
-            _gelu("19_gelu", _scalar, gelu_buffers, cpu.Gelu), rules, BLOCKS, SMALL, cpu_title=mark("GELU, a few elements at a time"),
+            _gelu("19_gelu", _scalar, gelu_buffers, cpu.Gelu),
+            rules,
+            BLOCKS,
+            SMALL,
+            cpu_title=mark("GELU, a few elements at a time"),
         ),
         GELU_RUNG(
             "float4",
             mark("float4, several per thread"),
             mark("A thread loads several float4 (16 bytes) before it uses the first."),
-            _gelu("20_gelu_float4", _wide, gelu_buffers, cpu.Gelu), rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
+            _gelu("20_gelu_float4", _wide, gelu_buffers, cpu.Gelu),
+            rules,
+            WIDE,
+            WIDE_SMALL,
+            not_on_cpu=SAME_ON_CPU,
         ),
         GELU_RUNG(
-            "one-float4", ONE_TITLE, ONE_IDEA, _single(_gelu("20_gelu_float4", _wide, gelu_buffers, cpu.Gelu)), rules, ONE,
-            SMALL, not_on_cpu=SAME_ON_CPU,
+            "one-float4",
+            ONE_TITLE,
+            ONE_IDEA,
+            _single(_gelu("20_gelu_float4", _wide, gelu_buffers, cpu.Gelu)),
+            rules,
+            ONE,
+            SMALL,
+            not_on_cpu=SAME_ON_CPU,
         ),
         _torch(
-            "gelu", mark("PyTorch GELU"), mark("torch.nn.functional.gelu: exact, or approximated by tanh."),
-            gelu_buffers, library.Gelu, tolerance=GELU_TOLERANCE,
+            "gelu",
+            mark("PyTorch GELU"),
+            mark("torch.nn.functional.gelu: exact, or approximated by tanh."),
+            gelu_buffers,
+            library.Gelu,
+            tolerance=GELU_TOLERANCE,
         ),
     ),
-)  # fmt: skip
+)
 
 GELU_BACKWARD_RUNG = rung_factory("gelu-backward", cost, GELU_TOLERANCE)
 GELU_BACKWARD = Ladder(
@@ -326,36 +375,49 @@ GELU_BACKWARD = Ladder(
             "scalar",
             mark("one thread per element"),
             mark("dx = dy times the slope of GELU at x. The slope is computed again from x."),
-            _gelu("21_gelu_backward", _scalar, gelu_backward_buffers, cpu.GeluBackward), rules, BLOCKS, SMALL,
+            _gelu("21_gelu_backward", _scalar, gelu_backward_buffers, cpu.GeluBackward),
+            rules,
+            BLOCKS,
+            SMALL,
             cpu_title=mark("gradient of GELU, a few elements at a time"),
         ),
         GELU_BACKWARD_RUNG(
             "float4",
             mark("float4, several per thread"),
             mark("A thread loads several float4 of dy and of x before it uses the first."),
-            _gelu("22_gelu_backward_float4", _wide, gelu_backward_buffers, cpu.GeluBackward), rules, WIDE, WIDE_SMALL,
+            _gelu("22_gelu_backward_float4", _wide, gelu_backward_buffers, cpu.GeluBackward),
+            rules,
+            WIDE,
+            WIDE_SMALL,
             not_on_cpu=SAME_ON_CPU,
         ),
         GELU_BACKWARD_RUNG(
-            "one-float4", ONE_TITLE, ONE_IDEA,
-            _single(_gelu("22_gelu_backward_float4", _wide, gelu_backward_buffers, cpu.GeluBackward)), rules, ONE, SMALL,
+            "one-float4",
+            ONE_TITLE,
+            ONE_IDEA,
+            _single(_gelu("22_gelu_backward_float4", _wide, gelu_backward_buffers, cpu.GeluBackward)),
+            rules,
+            ONE,
+            SMALL,
             not_on_cpu=SAME_ON_CPU,
         ),
         _torch(
-            "gelu-backward", mark("PyTorch’s gradient of GELU"), mark("gelu_backward, which PyTorch’s autograd calls. It reads x."),
-            gelu_backward_buffers, library.GeluBackward, tolerance=GELU_TOLERANCE,
+            "gelu-backward",
+            mark("PyTorch’s gradient of GELU"),
+            mark("gelu_backward, which PyTorch’s autograd calls. It reads x."),
+            gelu_backward_buffers,
+            library.GeluBackward,
+            tolerance=GELU_TOLERANCE,
         ),
     ),
-)  # fmt: skip
+)
 
 
 # -- bias ------------------------------------------------------------------------------------------
 def struct(C: int, inner: int) -> np.generic:
     """Returns the kernels' argument on the channels of a tensor [outer, C, inner]."""
     by_C, by_inner = magic(C), magic(inner)
-    return np.array((C, inner, by_C.multiplier, by_C.shift, by_inner.multiplier, by_inner.shift), CHANNELS)[
-        ()
-    ]
+    return np.array((C, inner, by_C.multiplier, by_C.shift, by_inner.multiplier, by_inner.shift), CHANNELS)[()]
 
 
 def bias_buffers(s: BiasShape) -> tuple[Buffer, ...]:
@@ -385,17 +447,33 @@ BIAS = Ladder(
             "scalar",
             mark("one thread per element"),
             mark("Each thread finds the channel of its element by multiplications instead of divisions."),
-            build_bias, rules, BLOCKS, SMALL, cpu_title=mark("bias"),
+            build_bias,
+            rules,
+            BLOCKS,
+            SMALL,
+            cpu_title=mark("bias"),
         ),
         BIAS_RUNG(
             "float4",
             mark("float4, several per thread"),
-            mark("A thread loads several float4 (16 bytes) before it uses the first. Each element has its own channel."),
-            build_bias_float4, rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
+            mark(
+                "A thread loads several float4 (16 bytes) before it uses the first. Each element has its own channel."
+            ),
+            build_bias_float4,
+            rules,
+            WIDE,
+            WIDE_SMALL,
+            not_on_cpu=SAME_ON_CPU,
         ),
-        _torch("bias", mark("PyTorch addition"), mark("torch.add with b broadcast over the maps."), bias_buffers, library.Bias),
+        _torch(
+            "bias",
+            mark("PyTorch addition"),
+            mark("torch.add with b broadcast over the maps."),
+            bias_buffers,
+            library.Bias,
+        ),
     ),
-)  # fmt: skip
+)
 
 
 def bias_backward_buffers(s: BiasShape) -> tuple[Buffer, ...]:
@@ -418,9 +496,7 @@ def part_of(s: BiasShape, tiles: Tiles) -> int:
     return turn * ceil(ceil(s.per_channel, parts), turn)
 
 
-def _sums(
-    source, names, s, tiles, function, columns: int, inner: int, count: int, part: int, label: str = ""
-):
+def _sums(source, names, s, tiles, function, columns: int, inner: int, count: int, part: int, label: str = ""):
     args = *names, struct(s.C, inner), *(np.int32(v) for v in (columns, count, part))
     grid = ceil(s.C, columns), ceil(count, part)
     defines = {name: tiles[name] for name in SUMS}
@@ -438,7 +514,7 @@ def build_block(s: BiasShape, tiles: Tiles) -> Program:
     columns, part = columns_of(s, tiles["BLOCK"]), part_of(s, tiles)
     step = _sums(
         "11_bias_backward_block", ("dy", "db"), s, tiles, cpu.bias_backward_block, columns, s.inner, s.per_channel, part
-    )  # fmt: skip
+    )
     return Program(bias_backward_buffers(s), (zero("db", s.C), step))
 
 
@@ -534,9 +610,7 @@ def build_residual(s: MapsShape, tiles: Tiles) -> Program:
 
 
 def build_residual_float4(s: MapsShape, tiles: Tiles) -> Program:
-    return Program(
-        residual_buffers(s), (_wide("15_residual_float4", s, tiles, ("a", "b", "y"), cpu.residual),)
-    )
+    return Program(residual_buffers(s), (_wide("15_residual_float4", s, tiles, ("a", "b", "y"), cpu.residual),))
 
 
 RESIDUAL_RUNG = rung_factory("residual", cost, TOLERANCE)
@@ -552,23 +626,41 @@ RESIDUAL = Ladder(
             "two-launches",
             mark("addition, then ReLU"),
             mark("Two launches. The sum is written to memory and read again."),
-            build_add_relu, rules, BLOCKS, SMALL, cpu_title=mark("addition, then ReLU"),
+            build_add_relu,
+            rules,
+            BLOCKS,
+            SMALL,
+            cpu_title=mark("addition, then ReLU"),
         ),
         RESIDUAL_RUNG(
             "scalar",
             mark("one thread per element"),
             mark("One launch. The sum stays in a register until ReLU is applied to it."),
-            build_residual, rules, BLOCKS, SMALL, cpu_title=mark("addition and ReLU, a few elements at a time"),
+            build_residual,
+            rules,
+            BLOCKS,
+            SMALL,
+            cpu_title=mark("addition and ReLU, a few elements at a time"),
         ),
         RESIDUAL_RUNG(
             "float4",
             mark("float4, several per thread"),
             mark("A thread loads several float4 of a and b before it adds the first."),
-            build_residual_float4, rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
+            build_residual_float4,
+            rules,
+            WIDE,
+            WIDE_SMALL,
+            not_on_cpu=SAME_ON_CPU,
         ),
-        _torch("residual", mark("PyTorch, eager"), mark("torch.add, then clamp_min in place: two launches."), residual_buffers, library.Residual),
+        _torch(
+            "residual",
+            mark("PyTorch, eager"),
+            mark("torch.add, then clamp_min in place: two launches."),
+            residual_buffers,
+            library.Residual,
+        ),
     ),
-)  # fmt: skip
+)
 
 
 def residual_backward_buffers(s: MapsShape) -> tuple[Buffer, ...]:
@@ -620,25 +712,40 @@ RESIDUAL_BACKWARD = Ladder(
             "two-launches",
             mark("gradient of ReLU, then its addition"),
             mark("Two launches. The second reads da again and adds it to db."),
-            build_mask_accumulate, rules, BLOCKS, SMALL, cpu_title=mark("gradient of ReLU, then its addition"),
+            build_mask_accumulate,
+            rules,
+            BLOCKS,
+            SMALL,
+            cpu_title=mark("gradient of ReLU, then its addition"),
         ),
         RESIDUAL_BACKWARD_RUNG(
             "scalar",
             mark("one thread per element"),
             mark("One launch. The gradient stays in a register: it is written to da and added to db."),
-            build_residual_backward, rules, BLOCKS, SMALL, cpu_title=mark("both gradients, a few elements at a time"),
+            build_residual_backward,
+            rules,
+            BLOCKS,
+            SMALL,
+            cpu_title=mark("both gradients, a few elements at a time"),
         ),
         RESIDUAL_BACKWARD_RUNG(
             "float4",
             mark("float4, several per thread"),
             mark("A thread loads several float4 of dy, y and db before it uses the first."),
-            build_residual_backward_float4, rules, WIDE, WIDE_SMALL, not_on_cpu=SAME_ON_CPU,
+            build_residual_backward_float4,
+            rules,
+            WIDE,
+            WIDE_SMALL,
+            not_on_cpu=SAME_ON_CPU,
         ),
         _torch(
-            "residual-backward", mark("PyTorch, eager"), mark("threshold_backward, then add in place: two launches."),
-            residual_backward_buffers, library.ResidualBackward,
+            "residual-backward",
+            mark("PyTorch, eager"),
+            mark("threshold_backward, then add in place: two launches."),
+            residual_backward_buffers,
+            library.ResidualBackward,
         ),
     ),
-)  # fmt: skip
+)
 
 LADDERS = (RELU, RELU_BACKWARD, GELU, GELU_BACKWARD, BIAS, BIAS_BACKWARD, RESIDUAL, RESIDUAL_BACKWARD)

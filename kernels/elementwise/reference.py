@@ -104,9 +104,7 @@ def residual(s: ResidualShape, a: np.ndarray, b: np.ndarray) -> Reference:
     return np.maximum(a + b, 0), np.abs(a) + np.abs(b)
 
 
-def residual_backward(
-    s: ResidualBackwardShape, dy: np.ndarray, y: np.ndarray, db: np.ndarray
-) -> dict[str, Reference]:
+def residual_backward(s: ResidualBackwardShape, dy: np.ndarray, y: np.ndarray, db: np.ndarray) -> dict[str, Reference]:
     gradient = np.where(y > 0, dy.astype(np.float64), 0)
     total = db + gradient
     return {"da": (gradient, np.abs(gradient)), "db": (total, np.abs(db) + np.abs(gradient))}

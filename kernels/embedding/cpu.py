@@ -68,9 +68,7 @@ def place(size: int) -> Callable[..., None]:
 
 
 # -- sums ------------------------------------------------------------------------------------------------
-def sum_tokens(
-    dy: np.ndarray, order: np.ndarray, first: np.ndarray, totals: np.ndarray, dtable: np.ndarray, d
-) -> None:
+def sum_tokens(dy: np.ndarray, order: np.ndarray, first: np.ndarray, totals: np.ndarray, dtable: np.ndarray, d) -> None:
     """Write the sum of each token's rows. A token that does not occur gets zeros."""
     found = np.flatnonzero(totals)
     dtable[...] = 0
@@ -82,9 +80,16 @@ def sum_runs(size: int) -> Callable[..., None]:
     whole token, else to the row of parts where the run begins."""
 
     def sum_runs(
-        tokens: np.ndarray, dy: np.ndarray, order: np.ndarray, first: np.ndarray, totals: np.ndarray, parts: np.ndarray,
-        dtable: np.ndarray, M, d,
-    ) -> None:  # fmt: skip
+        tokens: np.ndarray,
+        dy: np.ndarray,
+        order: np.ndarray,
+        first: np.ndarray,
+        totals: np.ndarray,
+        parts: np.ndarray,
+        dtable: np.ndarray,
+        M,
+        d,
+    ) -> None:
         token, position = tokens[order], np.arange(len(order))
         starts = np.flatnonzero(np.diff(token, prepend=-1).astype(bool) | (position % size == 0))
         lengths = np.diff(starts, append=len(order))

@@ -53,9 +53,7 @@ def build_elements(s: EmbeddingShape, tiles: Tiles) -> Program:
 
 def build_rows(s: EmbeddingShape, tiles: Tiles) -> Program:
     warps, args = tiles["WARPS"], ("tokens", "table", "y", np.int32(s.M), np.int32(s.d))
-    step = launch(
-        "embedding/02_embedding_rows.cu", (ceil(s.M, warps),), 32 * warps, args, cpu.embedding_rows, tiles
-    )
+    step = launch("embedding/02_embedding_rows.cu", (ceil(s.M, warps),), 32 * warps, args, cpu.embedding_rows, tiles)
     return Program(forward_buffers(s), (step,))
 
 
@@ -75,13 +73,21 @@ def build_sorted(s: EmbeddingBackwardShape, tiles: Tiles) -> Program:
 def build_runs(s: EmbeddingBackwardShape, tiles: Tiles) -> Program:
     defines, M, d = {"BLOCK": tiles["BLOCK"], "ROWS": tiles["ROWS"]}, np.int32(s.M), np.int32(s.d)
     runs = launch(
-        "embedding/10_sum_runs.cu", (ceil(s.M, tiles["ROWS"]),), tiles["BLOCK"],
-        ("tokens", "dy", "order", "first", "totals", "parts", "dtable", M, d), cpu.sum_runs(tiles["ROWS"]), defines,
-    )  # fmt: skip
+        "embedding/10_sum_runs.cu",
+        (ceil(s.M, tiles["ROWS"]),),
+        tiles["BLOCK"],
+        ("tokens", "dy", "order", "first", "totals", "parts", "dtable", M, d),
+        cpu.sum_runs(tiles["ROWS"]),
+        defines,
+    )
     join = launch(
-        "embedding/11_join_runs.cu", (s.V,), tiles["BLOCK"], ("parts", "first", "totals", "dtable", d),
-        cpu.join_runs(tiles["ROWS"]), defines,
-    )  # fmt: skip
+        "embedding/11_join_runs.cu",
+        (s.V,),
+        tiles["BLOCK"],
+        ("parts", "first", "totals", "dtable", d),
+        cpu.join_runs(tiles["ROWS"]),
+        defines,
+    )
     buffers = backward_buffers(s, *_sort_buffers(s, tiles), Buffer("parts", WORKSPACE, (s.M, s.d)))
     return Program(buffers, (*_sort(s, tiles), runs, join))
 
@@ -89,8 +95,13 @@ def build_runs(s: EmbeddingBackwardShape, tiles: Tiles) -> Program:
 def _sort_buffers(s: EmbeddingBackwardShape, tiles: Tiles) -> tuple[Buffer, ...]:
     of_chunks = ceil(s.M, tiles["CHUNK"]), s.V
     shapes = {
-        "ranks": (s.M,), "counts": of_chunks, "earlier": of_chunks, "totals": (s.V,), "first": (s.V,), "order": (s.M,),
-    }  # fmt: skip
+        "ranks": (s.M,),
+        "counts": of_chunks,
+        "earlier": of_chunks,
+        "totals": (s.V,),
+        "first": (s.V,),
+        "order": (s.M,),
+    }
     return tuple(Buffer(name, WORKSPACE, shape, "int32") for name, shape in shapes.items())
 
 
@@ -101,25 +112,41 @@ def _sort(s: EmbeddingBackwardShape, tiles: Tiles) -> tuple[Launch, ...]:
     of_chunk, of_block = {"CHUNK": chunk}, {"BLOCK": block}
     return (
         launch(
-            "embedding/04_clear.cu", (ceil(chunks * s.V, block),), block, ("counts", np.int64(chunks * s.V)),
-            cpu.clear, of_block,
+            "embedding/04_clear.cu",
+            (ceil(chunks * s.V, block),),
+            block,
+            ("counts", np.int64(chunks * s.V)),
+            cpu.clear,
+            of_block,
         ),
         launch(
-            "embedding/05_rank_tokens.cu", (chunks,), chunk, ("tokens", "ranks", "counts", M, V),
-            cpu.rank_tokens(chunk), of_chunk,
+            "embedding/05_rank_tokens.cu",
+            (chunks,),
+            chunk,
+            ("tokens", "ranks", "counts", M, V),
+            cpu.rank_tokens(chunk),
+            of_chunk,
         ),
         launch(
-            "embedding/06_chunk_totals.cu", (ceil(s.V, block),), block,
-            ("counts", "earlier", "totals", np.int32(chunks), V), cpu.chunk_totals, of_block,
+            "embedding/06_chunk_totals.cu",
+            (ceil(s.V, block),),
+            block,
+            ("counts", "earlier", "totals", np.int32(chunks), V),
+            cpu.chunk_totals,
+            of_block,
         ),
         launch(
             "embedding/07_first_positions.cu", (1,), SCAN["BLOCK"], ("totals", "first", V), cpu.first_positions, SCAN
         ),
         launch(
-            "embedding/08_place.cu", (chunks,), chunk, ("tokens", "ranks", "earlier", "first", "order", M, V),
-            cpu.place(chunk), of_chunk,
+            "embedding/08_place.cu",
+            (chunks,),
+            chunk,
+            ("tokens", "ranks", "earlier", "first", "order", M, V),
+            cpu.place(chunk),
+            of_chunk,
         ),
-    )  # fmt: skip
+    )
 
 
 def _build_library(ladder: str, buffers, bind):
@@ -189,9 +216,17 @@ def library_cost(s: EmbeddingShape, program: Program) -> Cost:
 # -- rungs ---------------------------------------------------------------------------------------------
 def _library(ladder: str, title: str, idea: str, buffers, bind, tolerance: float) -> Rung:
     return Rung(
-        f"{ladder}/library", title, idea, _build_library(ladder, buffers, bind), library_cost, library_rules,
-        tolerance, library="PyTorch", find_library=lambda: torch_library.find(), engines=("cuda",),
-    )  # fmt: skip
+        f"{ladder}/library",
+        title,
+        idea,
+        _build_library(ladder, buffers, bind),
+        library_cost,
+        library_rules,
+        tolerance,
+        library="PyTorch",
+        find_library=lambda: torch_library.find(),
+        engines=("cuda",),
+    )
 
 
 FORWARD_RUNGS = (
@@ -268,7 +303,7 @@ BACKWARD_RUNGS = (
         cpu_title=mark("sorted by token, summed in equal parts"),
         cpu_tiles=("CHUNK", "ROWS"),
     ),
-)  # fmt: skip
+)
 FORWARD_LIBRARY = _library(
     FORWARD,
     mark("PyTorch embedding"),

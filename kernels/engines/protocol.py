@@ -14,11 +14,7 @@ from kernels.machine.timing import Budget
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Program
 from kernels.model.result import Memory
 
-ALLOCATED = {
-    INPUT: "inputs",
-    OUTPUT: "output",
-    WORKSPACE: "workspace",
-}  # the stages before the first step, by role
+ALLOCATED = {INPUT: "inputs", OUTPUT: "output", WORKSPACE: "workspace"}  # the stages before the first step, by role
 COPIED = ("h2d_pageable", "d2h_pageable", "h2d_pinned", "d2h_pinned")  # between host and device
 AHEAD = "ahead"
 RESOLUTION = 16 * 2**10  # bytes: what is traced beyond the buffers counts from here on
@@ -63,11 +59,7 @@ class Engine(Protocol):
     def open(self, program: Program, inputs: dict[str, np.ndarray], trace: int | None) -> Session: ...
 
     def sample(
-        self,
-        sessions: Sequence[Session],
-        mode: str,
-        budget: Budget,
-        progress: Callable[[float], None],
+        self, sessions: Sequence[Session], mode: str, budget: Budget, progress: Callable[[float], None]
     ) -> list[Timed]: ...
 
     def allocate_by_need(

@@ -32,8 +32,12 @@ PER_MAP = ("bias", "bn")  # blocks with parameters for each map
 # {c} its map; other names are the block's variables.
 FETCH = {
     "bias": {"map_bias": "{b}[{c}]"},
-    "bn": {"map_mean": "{mean}[{c}]", "map_gain": "{gamma}[{c}] * rsqrtf({var}[{c}] + {eps})", "map_beta": "{beta}[{c}]"},
-}  # fmt: skip
+    "bn": {
+        "map_mean": "{mean}[{c}]",
+        "map_gain": "{gamma}[{c}] * rsqrtf({var}[{c}] + {eps})",
+        "map_beta": "{beta}[{c}]",
+    },
+}
 APPLY = {
     "bias": "{v} += {map_bias};",
     "bn": "{v} = ({v} - {map_mean}) * {map_gain} + {map_beta};",
@@ -119,9 +123,7 @@ def text(source: str) -> str:
     group = parse_source(source)
     by_core = {"": _elementwise, "conv": _product if group.is_product else _conv, "gap": _gap}
     write = by_core.get(group.core, _pool)
-    body = "\n".join(
-        f"  {line}" if line and not line.startswith("#") else line for line in write(Names(group))
-    )
+    body = "\n".join(f"  {line}" if line and not line.startswith("#") else line for line in write(Names(group)))
     header = "conv_product.cuh" if group.is_product else "fusion.cuh"
     return f'{_opening(group)}\n\n#include "{header}"\n\n{_signature(group)}\n{body}\n}}\n'
 
@@ -194,23 +196,15 @@ def _opening(group: Group) -> str:
         grid = "ceil(N*K*P*Q / block), block BLOCK."
     elif core == "gap":
         idea = "a warp per map adds its values. Neighbouring lanes load neighbouring values. Then the lanes exchange their sums."
-        idea += (
-            f" Before a value is added, {prologue} {_is(group.prologue)} applied to it." if prologue else ""
-        )
-        idea += (
-            f" Before the mean is stored, {epilogue} {_is(group.epilogue)} applied to it." if epilogue else ""
-        )
+        idea += f" Before a value is added, {prologue} {_is(group.prologue)} applied to it." if prologue else ""
+        idea += f" Before the mean is stored, {epilogue} {_is(group.epilogue)} applied to it." if epilogue else ""
         limit = "HBM. The maps are read once, and almost nothing is written."
         grid = "ceil(N*C / warps of a block), block BLOCK."
     else:
         word = "largest" if core == "maxpool" else "mean"
         idea = f"one thread per output value computes the {word} of the R x R values under its window."
         idea += f" First it applies {prologue} to each of them. {_NEVER_STORED}" if prologue else ""
-        idea += (
-            f" Before the result is stored, {epilogue} {_is(group.epilogue)} applied to it."
-            if epilogue
-            else ""
-        )
+        idea += f" Before the result is stored, {epilogue} {_is(group.epilogue)} applied to it." if epilogue else ""
         limit = "HBM. If windows overlap, the caches hold the values that are read again."
         limit += f" For these, {prologue} {_is(group.prologue)} computed again." if prologue else ""
         grid = "ceil(N*C*P*Q / block), block BLOCK."
@@ -225,8 +219,7 @@ def _opening(group: Group) -> str:
         f"Launch: grid {grid}",
     )
     return "\n".join(
-        textwrap.fill(line, WIDTH - 2, initial_indent="// ", subsequent_indent="// ", break_on_hyphens=False)
-        or "//"
+        textwrap.fill(line, WIDTH - 2, initial_indent="// ", subsequent_indent="// ", break_on_hyphens=False) or "//"
         for line in lines
     )
 
@@ -236,9 +229,7 @@ def _product_opening(group: Group, epilogue: str) -> tuple[str, str, str]:
     idea = "the convolution is one matrix product: filters times windows. A block makes the tiles of the windows in shared memory. Each value there is used for many sums."
     if epilogue:
         idea += f" While the sums are in registers, {epilogue} {_is(group.epilogue)} applied to them. {_NEVER_STORED}"
-    limit = (
-        "the multiply-adds, and copies of four bytes. Each copy computes an address and tests the borders."
-    )
+    limit = "the multiply-adds, and copies of four bytes. Each copy computes an address and tests the borders."
     grid = "(ceil(N*P*Q / BN), ceil(K / BM)), block (BM / TM) * (BN / TN), dynamic shared memory for STAGES tiles. BM, BN, BK, TM, TN and STAGES are defines."
     return idea, limit, grid
 
@@ -275,9 +266,7 @@ def _signature(group: Group) -> str:
     eps = "".join(f", float {names['eps']}" for names in named(["eps"] for k in group.kinds if k == "bn"))
     entry = "_".join(group.kinds)
     struct = "ConvMaps" if group.is_product else "Maps"
-    scalars = textwrap.fill(
-        f"{struct} shape{eps}) {{", WIDTH, initial_indent="    ", subsequent_indent="    "
-    )
+    scalars = textwrap.fill(f"{struct} shape{eps}) {{", WIDTH, initial_indent="    ", subsequent_indent="    ")
     head = [f'extern "C" __global__ void {entry}(']
     if group.is_product:
         head = ['extern "C" __global__ void', f"__launch_bounds__(THREADS, RESIDENT) {entry}("]
@@ -299,7 +288,7 @@ def _elementwise(names: Names) -> list[str]:
         "      int c = map_of(i + j, shape);",
         *(f"      {line}" for line in names.fetch(all_blocks, "c", declare=False)),
         "    }",
-    ]  # fmt: skip
+    ]
     return [
         "int count = output_count(shape);",
         "int stride = 4 * gridDim.x * blockDim.x;",
@@ -366,7 +355,12 @@ def _conv(names: Names) -> list[str]:
 def _product(names: Names) -> list[str]:
     epilogue, by_block = names.group.epilogue, names.by_block
     adds = [by_block[n] for n in epilogue if names.group.kinds[n] == "add"]
-    apply = ["#pragma unroll", "for (int j = 0; j < 4; ++j) {", *(f"  {line}" for line in names.apply(epilogue, "v[j]")), "}"]  # fmt: skip
+    apply = [
+        "#pragma unroll",
+        "for (int j = 0; j < 4; ++j) {",
+        *(f"  {line}" for line in names.apply(epilogue, "v[j]")),
+        "}",
+    ]
     four = [
         "float* v = sum[row] + four;",
         "int pixel = pixel_of_column(four);",

@@ -129,11 +129,7 @@ def plan(s: ChainShape, blocks: Sequence[ComputedBlock], groups: Sequence[Group]
 def source(group: Group) -> str:
     """Returns the source of a group's kernel."""
     first, *others = group.kinds
-    return (
-        group.source
-        if others or group.is_product
-        else f"fusion/{HAND_WRITTEN.index(first) + 1:02}_{first}.cu"
-    )
+    return group.source if others or group.is_product else f"fusion/{HAND_WRITTEN.index(first) + 1:02}_{first}.cu"
 
 
 def _part(group: Group, members: Sequence[ComputedBlock], from_: str, to: str, tiles: Tiles) -> Part:
@@ -175,9 +171,7 @@ def maps(stages: Sequence[Stage]) -> np.void:
     """Returns `Maps` of kernels/fusion/cuda/fusion.cuh for blocks that share a kernel."""
     before, after = stages[0].before, stages[-1].after
     core = next((stage.block for stage in stages if not stage.block.pointwise), stages[0].block)
-    divisor = (
-        v for m in map(magic, (after[3], after[2] * after[3], after[1])) for v in (m.multiplier, m.shift)
-    )
+    divisor = (v for m in map(magic, (after[3], after[2] * after[3], after[1])) for v in (m.multiplier, m.shift))
     return np.array((*before, *after[1:], core.R, core.stride, core.pad, *divisor), MAPS_STRUCT)[()]
 
 
@@ -210,9 +204,7 @@ def cost_of(plan: Callable[[ChainShape, Tiles], Plan]) -> Callable[[ChainShape, 
 
     def cost(s: ChainShape, program: Program) -> Cost:
         parts = plan(s, {"BLOCK": 256, "FOURS": 1}).parts  # tiles change neither
-        return Cost(
-            sum(part.flops for part in parts), sum(part.bytes for part in parts), program.nbytes(WORKSPACE)
-        )
+        return Cost(sum(part.flops for part in parts), sum(part.bytes for part in parts), program.nbytes(WORKSPACE))
 
     return cost
 

@@ -22,9 +22,7 @@ Piece = tuple[int, slice]  # image, maps
 def group(kinds: Sequence[str]) -> Callable[..., None]:
     """Returns the NumPy function for the kernel of a group of blocks (kernels.fusion.codegen.Group) or of one block."""
     fused_group = Group(0, tuple(kinds))
-    core = {"": _elementwise, "conv": _conv, "maxpool": _pool, "avgpool": _pool, "gap": _gap}[
-        fused_group.core
-    ]
+    core = {"": _elementwise, "conv": _conv, "maxpool": _pool, "avgpool": _pool, "gap": _gap}[fused_group.core]
 
     def compute(x: np.ndarray, *rest) -> None:
         *tensors, y, s = (a for a in rest if not (np.ndim(a) == 0 and a.dtype == np.float32))
@@ -32,13 +30,10 @@ def group(kinds: Sequence[str]) -> Callable[..., None]:
         arrays = iter(tensors)
         tensors_of = [[next(arrays) for _ in TENSORS.get(kind, ())] for kind in fused_group.kinds]
         tensors_of = [
-            [*t, next(eps)] if kind == "bn" else t
-            for kind, t in zip(fused_group.kinds, tensors_of, strict=True)
+            [*t, next(eps)] if kind == "bn" else t for kind, t in zip(fused_group.kinds, tensors_of, strict=True)
         ]
         blocks = list(zip(fused_group.kinds, tensors_of, strict=True))
-        prologue, epilogue = (
-            [blocks[n] for n in part] for part in (fused_group.prologue, fused_group.epilogue)
-        )
+        prologue, epilogue = ([blocks[n] for n in part] for part in (fused_group.prologue, fused_group.epilogue))
         core_tensors = tensors_of[fused_group.kinds.index(fused_group.core)] if fused_group.core else ()
         with np.errstate(over="ignore", invalid="ignore"):
             core(fused_group.core, prologue, core_tensors, epilogue, x, y, s)
@@ -86,9 +81,7 @@ def pieces(maps: np.ndarray) -> Iterator[Piece]:
     """Yields the pieces of maps [N, C, H, W]. A piece has about PIECE floats and at least one map."""
     N, C, H, W = maps.shape
     maps_per_piece = max(1, PIECE // (H * W))
-    yield from (
-        (n, slice(c, min(c + maps_per_piece, C))) for n in range(N) for c in range(0, C, maps_per_piece)
-    )
+    yield from ((n, slice(c, min(c + maps_per_piece, C))) for n in range(N) for c in range(0, C, maps_per_piece))
 
 
 # -- functions that compute a piece -------------------------------------------------------------------------------------------

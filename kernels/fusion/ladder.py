@@ -95,9 +95,16 @@ def _fold(blocks: list[ComputedBlock], w: Buffer, b: Buffer, tiles: Tiles) -> Pa
     (weights,) = conv.tensors
     K, count = b.shape[0], w.nbytes // 4
     args = (
-        weights, bias[0].tensors[0] if bias else weights, *bn.tensors, b.name, w.name,
-        np.int32(K), np.int32(count // K), np.int32(len(bias)), np.float32(bn.stage.block.eps),
-    )  # fmt: skip
+        weights,
+        bias[0].tensors[0] if bias else weights,
+        *bn.tensors,
+        b.name,
+        w.name,
+        np.int32(K),
+        np.int32(count // K),
+        np.int32(len(bias)),
+        np.float32(bn.stage.block.eps),
+    )
     step = launch("fusion/09_fold.cu", (ceil(count, tiles["BLOCK"]),), tiles["BLOCK"], args, cpu.fold)
     numbers = tuple(at for block in blocks for at in block.blocks)
     return Part(step, numbers, w.nbytes + (4 + len(bias)) * b.nbytes, w.nbytes + b.nbytes, count + 6 * K)
@@ -137,13 +144,9 @@ def _rung(name: str, title: str, idea: str, rules, tiles=TILES, *sets: Tiles, **
 
     def cost(s: ChainShape, program: Program) -> Cost:
         """Returns the FLOPs and, if caches are perfect, the bytes of the launches, and the bytes of the maps between."""
-        launches = plan(
-            s, {tile: choices[0] for tile, choices in tiles.items()}
-        ).parts  # tiles change none of it
+        launches = plan(s, {tile: choices[0] for tile, choices in tiles.items()}).parts  # tiles change none of it
         return Cost(
-            sum(part.flops for part in launches),
-            sum(part.bytes for part in launches),
-            program.nbytes(WORKSPACE),
+            sum(part.flops for part in launches), sum(part.bytes for part in launches), program.nbytes(WORKSPACE)
         )
 
     def build(s: ChainShape, tiles: Tiles) -> Program:

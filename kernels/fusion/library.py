@@ -36,9 +36,7 @@ RUNGS = (
     Rung(
         name=NAME,
         title=mark("PyTorch, eager"),
-        idea=mark(
-            "PyTorch's own functions, one call per block. cuDNN computes convolutions in FP32 (TF32 off)."
-        ),
+        idea=mark("PyTorch's own functions, one call per block. cuDNN computes convolutions in FP32 (TF32 off)."),
         build=build,
         cost=cost,
         rules=common.rules,

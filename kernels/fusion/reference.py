@@ -135,6 +135,12 @@ def _gap(stage: Stage, v: np.ndarray, e: np.ndarray) -> Pair:
 
 
 RULES: dict[str, Callable[..., Pair]] = {
-    "conv": _conv, "bias": _bias, "bn": _bn, "relu": _relu, "add": _add,
-    "maxpool": _maxpool, "avgpool": _avgpool, "gap": _gap,
-}  # fmt: skip
+    "conv": _conv,
+    "bias": _bias,
+    "bn": _bn,
+    "relu": _relu,
+    "add": _add,
+    "maxpool": _maxpool,
+    "avgpool": _avgpool,
+    "gap": _gap,
+}

@@ -127,9 +127,7 @@ def _block(n: int, block_text: str) -> Block:
             if not defaults:
                 raise ShapeError(tr("{block} takes nothing; got {part}", block=where, part=repr(part)))
             allowed = ", ".join(defaults)
-            raise ShapeError(
-                tr("{block} takes {names}; got {part}", block=where, names=allowed, part=repr(part))
-            )
+            raise ShapeError(tr("{block} takes {names}; got {part}", block=where, names=allowed, part=repr(part)))
         if name in values:
             raise ShapeError(tr("{block}: {name} is given twice", block=where, name=name))
         values[name] = _number(where, name, value)
@@ -165,14 +163,10 @@ def _checked(where: str, b: Block) -> Block:
             raise ShapeError(tr("{block}: R must be odd if no pad is given, got {R}", block=where, R=b.R))
         return replace(b, pad=b.R // 2)
     if b.kind == "conv" and b.pad >= b.R:
-        raise ShapeError(
-            tr("{block}: {rule}, got {got}", block=where, rule="pad < R", got=f"{b.pad} >= {b.R}")
-        )
+        raise ShapeError(tr("{block}: {rule}, got {got}", block=where, rule="pad < R", got=f"{b.pad} >= {b.R}"))
     if b.kind in ("maxpool", "avgpool"):
         if 2 * b.pad > b.R:
-            raise ShapeError(
-                tr("{block}: {rule}, got {got}", block=where, rule="2*pad <= R", got=f"2*{b.pad} > {b.R}")
-            )
+            raise ShapeError(tr("{block}: {rule}, got {got}", block=where, rule="2*pad <= R", got=f"2*{b.pad} > {b.R}"))
         return replace(b, stride=b.stride or b.R)
     return b
 

@@ -49,9 +49,7 @@ def one_launch(
     return Program(buffers(s), (step,))
 
 
-def one_call(
-    s: GemmShape, routine: str = "cublas_gemm", cpu_function=cpu.library, bind=cublas.gemm
-) -> Program:
+def one_call(s: GemmShape, routine: str = "cublas_gemm", cpu_function=cpu.library, bind=cublas.gemm) -> Program:
     """Returns a program that is one call of cuBLAS.
 
     cuBLAS adds to C in place. If beta is not 0, a separate step copies C0 to C first.
@@ -71,9 +69,7 @@ def cost(s: GemmShape, program: Program) -> Cost:
     return Cost(s.flops, s.bytes + 2 * workspace, workspace)
 
 
-def extent_rules(
-    s: GemmShape, bm: int, bn: int, bk: int = 1, rows: str = "BM", names=("M", "N", "K")
-) -> Iterator[str]:
+def extent_rules(s: GemmShape, bm: int, bn: int, bk: int = 1, rows: str = "BM", names=("M", "N", "K")) -> Iterator[str]:
     """Yields the rules on M, N and K: blocks of bm rows along grid.y, and tile indices below 2^31.
 
     A tile may extend beyond the matrix, so its indices may be larger than the matrix. `names` are those of the rows, the

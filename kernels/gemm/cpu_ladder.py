@@ -56,9 +56,7 @@ def _rules(name: str, s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from machine_rules(tiles)
     yield from dtype_rules(s, "fp32")
     if s.alpha != 1 or s.beta != 0:
-        yield tr(
-            "alpha must be 1 and beta 0, got {alpha} and {beta}", alpha=f"{s.alpha:g}", beta=f"{s.beta:g}"
-        )
+        yield tr("alpha must be 1 and beta 0, got {alpha} and {beta}", alpha=f"{s.alpha:g}", beta=f"{s.beta:g}")
     slow = name == "naive" or tiles.get("BLOCK", SHORT_BLOCK) < SHORT_BLOCK
     max_macs = MAX_MACS_LIBRARY if name == "blas" else MAX_MACS_SLOW if slow else MAX_MACS
     if s.macs > max_macs:
@@ -89,10 +87,17 @@ def _rung(name: str, title: str, idea: str, library: str = "") -> Rung:
 
     tiles = {"BLOCK": BLOCKS} if name == "blocked" else {}
     return Rung(
-        f"loops/{name}", title, idea, bound(_build), bound(cost), bound(_rules), TOLERANCE,
-        tiles | {"THREADS": THREADS}, library,
+        f"loops/{name}",
+        title,
+        idea,
+        bound(_build),
+        bound(cost),
+        bound(_rules),
+        TOLERANCE,
+        tiles | {"THREADS": THREADS},
+        library,
         no_scene=mark("the loops on the processor are timed, but they have no animation"),
-    )  # fmt: skip
+    )
 
 
 def _is_supported(s: GemmShape) -> bool:
@@ -107,14 +112,29 @@ LADDER = Ladder(
     presets={key: preset for key, preset in GEMM_PRESETS.items() if _is_supported(preset.shape)},
     engines=("cpu",),
     rungs=(
-        _rung("naive", mark("naive"), mark(
-            "Each element of C is a row of A times a column of B. The elements of a column are not contiguous."
-        )),
-        _rung("reordered", mark("reordered"), mark("The inner loops are exchanged. Every read is contiguous, and vector instructions add.")),
-        _rung("blocked", mark("blocked"), mark(
-            "Square blocks of A and B are copied to contiguous memory. Each value is used BLOCK times before the "
-            "next blocks are copied."
-        )),
-        _rung("blas", mark("NumPy BLAS"), mark("The library, with tiles for every cache and for the registers."), "NumPy BLAS"),
+        _rung(
+            "naive",
+            mark("naive"),
+            mark("Each element of C is a row of A times a column of B. The elements of a column are not contiguous."),
+        ),
+        _rung(
+            "reordered",
+            mark("reordered"),
+            mark("The inner loops are exchanged. Every read is contiguous, and vector instructions add."),
+        ),
+        _rung(
+            "blocked",
+            mark("blocked"),
+            mark(
+                "Square blocks of A and B are copied to contiguous memory. Each value is used BLOCK times before the "
+                "next blocks are copied."
+            ),
+        ),
+        _rung(
+            "blas",
+            mark("NumPy BLAS"),
+            mark("The library, with tiles for every cache and for the registers."),
+            "NumPy BLAS",
+        ),
     ),
-)  # fmt: skip
+)

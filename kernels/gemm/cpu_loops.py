@@ -74,9 +74,7 @@ def blocked(A, B, C, As, Bs, Cs):
             for row in range(rows):
                 for k in range(deep):
                     factor = a[row, k]
-                    for col in range(
-                        BLOCK
-                    ):  # beyond cols too: never read, and a fixed length compiles better
+                    for col in range(BLOCK):  # beyond cols too: never read, and a fixed length compiles better
                         c[row, col] += factor * b[k, col]
         C[row0 : row0 + rows, col0 : col0 + cols] = c[:rows, :cols]
 

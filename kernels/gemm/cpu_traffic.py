@@ -53,11 +53,7 @@ def traffic(order: str, s: GemmShape, line_bytes: int, cache_bytes: int, block: 
     cache = Cache(cache_bytes / line_bytes, line_bytes // FLOAT)
     if order == "blocked":
         return line_bytes * _blocked(s, block, cache)
-    A, B, C = (
-        ArrayAccess("row", "k", s.K),
-        ArrayAccess("k", "col", s.N),
-        ArrayAccess("row", "col", s.N, transfers=2),
-    )
+    A, B, C = (ArrayAccess("row", "k", s.K), ArrayAccess("k", "col", s.N), ArrayAccess("row", "col", s.N, transfers=2))
     nest = {"naive": ("row", "col", "k"), "reordered": ("row", "k", "col")}[order]
     return line_bytes * _nest(nest, {"row": s.M, "col": s.N, "k": s.K}, {}, (A, B, C), cache)
 
@@ -90,20 +86,14 @@ def _nest(
     fits = (d for d in range(len(order)) if sum(lines_touched(d)) + resident <= cache.lines)
     outer = max(next(fits, len(order)) - 1, 0)
     iterations = prod(extents[loop] / step[loop] for loop in order[:outer])
-    return iterations * sum(
-        a.transfers * lines for a, lines in zip(arrays, lines_touched(outer), strict=True)
-    )
+    return iterations * sum(a.transfers * lines for a, lines in zip(arrays, lines_touched(outer), strict=True))
 
 
 def _blocked(s: GemmShape, block: int, cache: Cache) -> float:
     """Returns the lines moved: A and B are copied to As and Bs, multiplied into Cs, and Cs is copied to C."""
     extents = {"row": s.M, "col": s.N, "k": s.K}
     rows, cols, depth = (min(block, extents[loop]) for loop in ("row", "col", "k"))
-    A, B, C = (
-        ArrayAccess("row", "k", s.K),
-        ArrayAccess("k", "col", s.N),
-        ArrayAccess("row", "col", s.N, transfers=2),
-    )
+    A, B, C = (ArrayAccess("row", "k", s.K), ArrayAccess("k", "col", s.N), ArrayAccess("row", "col", s.N, transfers=2))
     As, Bs, Cs = (cache.footprint(*size, block) for size in ((rows, depth), (depth, block), (rows, block)))
     squares = As + Bs + Cs
     read = cache.footprint(rows, depth, s.K) + cache.footprint(depth, cols, s.N)

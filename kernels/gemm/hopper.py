@@ -67,9 +67,7 @@ def _launch(
 ) -> Program:
     _, _, c0, _, *rest = common.arguments(s)
     args = (map_a(s, tiles["BM"]), map_b(s), c0, c, *rest)
-    defines = {name: value for name, value in tiles.items() if name != "BLOCKS"} | {
-        "BF16": int(s.dtype == "bf16")
-    }
+    defines = {name: value for name, value in tiles.items() if name != "BLOCKS"} | {"BF16": int(s.dtype == "bf16")}
     cpu_function = tiled(tiles["BM"], tiles["BN"], BK)
     step = launch(f"gemm/{source}", grid, threads, args, cpu_function, defines, shared, "blocked_product")
     return Program(common.buffers(s), (step,))
@@ -145,12 +143,8 @@ RING = "STAGES*(128*(BM+BN) + 16)"
 NO_WGMMA = mark("NumPy has no tensor cores; without them this is a blocked product in FP32")
 # Defaults are the fastest measured at 4096, on an H100, and of consumers that take turns on an H200.
 TALL = {"BM": (256, 128), "BN": (128, 256, 64), "STAGES": (4, 3)}
-PERSISTENT = {
-    "BM": (128, 256), "BN": (256, 128, 64), "STAGES": (4, 3), "GROUP": (8, 4, 16), "BLOCKS": (128, 132),
-}  # fmt: skip
-TURNS = {
-    "BM": (128, 64), "BN": (128, 64, 256), "STAGES": (6, 8, 12, 4), "GROUP": (8, 4, 16), "BLOCKS": (128, 132),
-}  # fmt: skip
+PERSISTENT = {"BM": (128, 256), "BN": (256, 128, 64), "STAGES": (4, 3), "GROUP": (8, 4, 16), "BLOCKS": (128, 132)}
+TURNS = {"BM": (128, 64), "BN": (128, 64, 256), "STAGES": (6, 8, 12, 4), "GROUP": (8, 4, 16), "BLOCKS": (128, 132)}
 # For few tiles: more blocks have work, and deeper rings hide the time of the first copies.
 SMALL_TURNS = {"BM": 64, "STAGES": 8, "BLOCKS": 132}
 # Tiles of 128 x 128, two for each multiprocessor. Measured: 48, 144 and 192, and 1,024, where the small ones lose.
@@ -165,9 +159,21 @@ def faster_turns(s: GemmShape) -> Tiles:
 
 def _rung(name: str, title: str, idea: str, build, check, tiles, *sets: Tiles, faster=None) -> Rung:
     return Rung(
-        f"gemm/{name}", title, idea, build, common.cost, check, TOLERANCE, tiles, sets=sets, faster=faster,
-        units=TENSOR_CORES, capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA,
-    )  # fmt: skip
+        f"gemm/{name}",
+        title,
+        idea,
+        build,
+        common.cost,
+        check,
+        TOLERANCE,
+        tiles,
+        sets=sets,
+        faster=faster,
+        units=TENSOR_CORES,
+        capability=hopper,
+        last_capability=HOPPER,
+        not_on_cpu=NO_WGMMA,
+    )
 
 
 RUNGS: tuple[Rung, ...] = (
@@ -221,9 +227,7 @@ RUNGS: tuple[Rung, ...] = (
     _rung(
         "wgmma-cluster",
         mark("clusters with multicast"),
-        mark(
-            "Two blocks form a cluster. Each loads half of the tile of B that both need, and the copy goes to both."
-        ),
+        mark("Two blocks form a cluster. Each loads half of the tile of B that both need, and the copy goes to both."),
         build_cluster,
         rules(f"{RING} + 32768", stored_bytes, 2),
         PAIRED,

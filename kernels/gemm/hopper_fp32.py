@@ -121,7 +121,7 @@ def transposed_ring(tolerance: float) -> Rung:
         last_capability=HOPPER,
         not_on_cpu=mark("a processor has no copy engine; without it this is the blocked product"),
         no_scene=mark("no scene shows a producer that changes tiles on their way; the lesson Hopper shows a ring"),
-    )  # fmt: skip
+    )
 
 
 def tf32x3_rung(tolerance: float) -> Rung:
@@ -129,7 +129,9 @@ def tf32x3_rung(tolerance: float) -> Rung:
     return Rung(
         "gemm/tf32x3",
         mark("3xTF32 on wgmma"),
-        mark("Another algorithm: each factor is a sum of two TF32 numbers. Tensor cores add three of their four products."),
+        mark(
+            "Another algorithm: each factor is a sum of two TF32 numbers. Tensor cores add three of their four products."
+        ),
         build_tf32x3,
         common.cost,
         rules(FORMULA.format(extra="BN", stage="BM + 2*BN"), split_bytes),
@@ -141,4 +143,4 @@ def tf32x3_rung(tolerance: float) -> Rung:
         last_capability=HOPPER,
         not_on_cpu=mark("NumPy has no tensor cores; without them this is three products in FP32"),
         no_scene=mark("no scene shows a factor that is split in two; the lesson Hopper shows wgmma and its ring"),
-    )  # fmt: skip
+    )

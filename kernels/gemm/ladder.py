@@ -129,9 +129,7 @@ def warp_tile_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from multiple_rules(tiles, ("BM", "WM"), ("BN", "WN"), ("WM", "TM"), ("WN", "TN"))
     if WM * WN != 32 * TM * TN:
         yield tr(
-            "WM*WN == 32*TM*TN (32 lanes per warp), got {left} and {right}",
-            left=f"{WM}*{WN}",
-            right=f"32*{TM}*{TN}",
+            "WM*WN == 32*TM*TN (32 lanes per warp), got {left} and {right}", left=f"{WM}*{WN}", right=f"32*{TM}*{TN}"
         )
     elif WM // TM % 2:
         yield tr("WM/TM % 2 == 0 (lanes in pairs), got {got}", got=f"{WM}/{TM}")
@@ -154,9 +152,15 @@ MIDDLE = {"BM": 64, "BN": 64, "BK": 16, "TM": 4, "TN": 4}
 
 
 WARP_TILES = {
-    "BM": (128, 64, 32, 256), "BN": (256, 128, 64, 32), "BK": (16, 8, 32), "WM": (64, 32), "WN": (64, 32, 16),
-    "TM": (8, 4), "TN": (16, 8, 4), "STAGES": (3, 2, 4),
-}  # fmt: skip
+    "BM": (128, 64, 32, 256),
+    "BN": (256, 128, 64, 32),
+    "BK": (16, 8, 32),
+    "WM": (64, 32),
+    "WN": (64, 32, 16),
+    "TM": (8, 4),
+    "TN": (16, 8, 4),
+    "STAGES": (3, 2, 4),
+}
 SMALL_WARPS = SMALL | {"WM": 32, "WN": 16, "STAGES": 2}
 
 
@@ -185,9 +189,7 @@ FP32_RUNGS = (
     fp32_rung(
         "shared-tile",
         mark("shared-memory tile"),
-        mark(
-            "A block loads tiles of A and B into shared memory once. Its threads use each value many times."
-        ),
+        mark("A block loads tiles of A and B into shared memory once. Its threads use each value many times."),
         tiled("03_shared_tile.cu"),
         scalar_rules,
         {"BM": (32, 16, 8), "BN": (32, 16, 8), "BK": (32, 16, 8)},
@@ -208,9 +210,7 @@ FP32_RUNGS = (
     fp32_rung(
         "register-tile-2d",
         mark("register tile, 2-D"),
-        mark(
-            "Each thread keeps TM x TN sums. It reads TM + TN floats of shared memory for TM * TN multiply-adds."
-        ),
+        mark("Each thread keeps TM x TN sums. It reads TM + TN floats of shared memory for TM * TN multiply-adds."),
         tiled("05_register_tile_2d.cu"),
         scalar_rules,
         SQUARE,
@@ -232,9 +232,7 @@ FP32_RUNGS = (
         SMALL,
         MIDDLE,
         {"BK": 16},
-        not_on_cpu=mark(
-            "NumPy has no loads of four numbers per thread; without them this is the blocked product"
-        ),
+        not_on_cpu=mark("NumPy has no loads of four numbers per thread; without them this is the blocked product"),
     ),
     fp32_rung(
         "bank-free",
@@ -254,9 +252,7 @@ FP32_RUNGS = (
     fp32_rung(
         "double-buffer",
         mark("double buffer"),
-        mark(
-            "cp.async loads the next tiles while the current tiles are multiplied. There is one barrier per step."
-        ),
+        mark("cp.async loads the next tiles while the current tiles are multiplied. There is one barrier per step."),
         tiled("08_double_buffer.cu", stages_bytes),
         async_rules,
         SQUARE | {"STAGES": (3, 2, 4)},
@@ -304,9 +300,7 @@ FP32_RUNGS = (
         WARP_TILES | {"GROUP": (8, 4, 16)},
         SMALL_WARPS | {"GROUP": 4},
         capability=ampere,
-        not_on_cpu=mark(
-            "a processor has no blocks that run together; without them this is the blocked product"
-        ),
+        not_on_cpu=mark("a processor has no blocks that run together; without them this is the blocked product"),
     ),
 )
 
@@ -314,8 +308,7 @@ CUBLAS = Rung(
     name="gemm/cublas",
     title=mark("cuBLAS FP32"),
     idea=mark(
-        "The vendor's library, FP32 throughout (TF32 off). It adds in place: if beta is not 0, C0 is copied "
-        "first."
+        "The vendor's library, FP32 throughout (TF32 off). It adds in place: if beta is not 0, C0 is copied first."
     ),
     build=build_cublas,
     cost=common.cost,

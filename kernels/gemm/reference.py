@@ -7,9 +7,7 @@ import numpy as np
 from kernels.gemm.shape import GemmShape
 
 
-def gemm(
-    s: GemmShape, A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def gemm(s: GemmShape, A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Returns (reference, error scale), both float64 [M, N]: alpha A B + beta C0, and the same of absolute values.
 
     alpha and beta are rounded to float32, as for a kernel. For int8 nothing is rounded: every product and

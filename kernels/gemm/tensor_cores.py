@@ -156,9 +156,7 @@ def wmma_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
 
 def mma_sync_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from _warp_rules(s, tiles)
-    yield from multiple_rules(
-        tiles, ("BK", 2 * MMA_K)
-    )  # two sets of fragments alternate: an even number of steps
+    yield from multiple_rules(tiles, ("BK", 2 * MMA_K))  # two sets of fragments alternate: an even number of steps
     yield from copy_pass_rules(tiles, "BM", "BK")
     yield from copy_pass_rules(tiles, "BK", "BN")
     yield from shared_rules("STAGES*2*(BM+BN)*BK", mma_shared(tiles), MAX_SHARED)
@@ -230,8 +228,13 @@ RUNGS: tuple[Rung, ...] = (
         tolerance=TENSOR_TOLERANCE,
         units=TENSOR_CORES,
         tiles={
-            "BM": (256, 64, 128), "BN": (128, 64, 256), "BK": (32, 64), "WM": (64, 32), "WN": (64, 32),
-            "STAGES": (4, 2, 3, 5), "GROUP": (8, 1, 4, 16),
+            "BM": (256, 64, 128),
+            "BN": (128, 64, 256),
+            "BK": (32, 64),
+            "WM": (64, 32),
+            "WN": (64, 32),
+            "STAGES": (4, 2, 3, 5),
+            "GROUP": (8, 1, 4, 16),
         },
         sets=(
             {"BM": 64, "BN": 64, "WM": 32, "WN": 32},
@@ -269,7 +272,7 @@ RUNGS: tuple[Rung, ...] = (
         cpu_title=mark("blocked, INT8 with INT32 sums"),
         cpu_tiles=("BM", "BN", "BK"),
     ),
-)  # fmt: skip
+)
 
 
 def before_library() -> tuple[Rung, ...]:

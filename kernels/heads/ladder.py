@@ -99,25 +99,54 @@ def _rungs(ladder: str, sources: tuple[str, str], functions: tuple, bind: type, 
         for n, (source, function) in enumerate(zip(sources, functions, strict=True))
     )
     yield Rung(
-        f"{ladder}/elements", mark("one thread per number"), IDEA, elements, cost, rules,
-        0.0, BLOCKS, sets=({"BLOCK": 32},), cpu_title=mark("head after head"),
-    )  # fmt: skip
+        f"{ladder}/elements",
+        mark("one thread per number"),
+        IDEA,
+        elements,
+        cost,
+        rules,
+        0.0,
+        BLOCKS,
+        sets=({"BLOCK": 32},),
+        cpu_title=mark("head after head"),
+    )
     yield Rung(
-        f"{ladder}/float4", mark("16 bytes a load, several at a time"), IDEA_WIDE, wide, cost, rules,
-        0.0, WIDE, sets=({"BLOCK": 32, "PER": 1}, {"BLOCK": 128}, {"PER": 2}),
+        f"{ladder}/float4",
+        mark("16 bytes a load, several at a time"),
+        IDEA_WIDE,
+        wide,
+        cost,
+        rules,
+        0.0,
+        WIDE,
+        sets=({"BLOCK": 32, "PER": 1}, {"BLOCK": 128}, {"PER": 2}),
         cpu_title=mark("all heads at once, axes exchanged"),
-    )  # fmt: skip
+    )
     yield Rung(
-        f"{ladder}/library", mark("PyTorch copy"), library_idea, _build_library(ladder, bind), library_cost, no_rules,
-        0.0, library="PyTorch", find_library=lambda: torch_library.find(), engines=("cuda",),
-    )  # fmt: skip
+        f"{ladder}/library",
+        mark("PyTorch copy"),
+        library_idea,
+        _build_library(ladder, bind),
+        library_cost,
+        no_rules,
+        0.0,
+        library="PyTorch",
+        find_library=lambda: torch_library.find(),
+        engines=("cuda",),
+    )
 
 
 def _ladder(name: str, of: Callable, rungs: Iterator[Rung]) -> Ladder:
     return Ladder(
-        name=name, shape=HeadsShape, parse=parse_heads, reference=of, presets=presets(name), rungs=tuple(rungs),
-        swept=(f"{name}-large",), matching=("parts",),
-    )  # fmt: skip
+        name=name,
+        shape=HeadsShape,
+        parse=parse_heads,
+        reference=of,
+        presets=presets(name),
+        rungs=tuple(rungs),
+        swept=(f"{name}-large",),
+        matching=("parts",),
+    )
 
 
 LADDERS = (
@@ -125,7 +154,10 @@ LADDERS = (
         SPLIT,
         reference.split,
         _rungs(
-            SPLIT, ("01_split_elements", "02_split_float4"), (cpu.split_heads, cpu.split_axes), library.Split,
+            SPLIT,
+            ("01_split_elements", "02_split_float4"),
+            (cpu.split_heads, cpu.split_axes),
+            library.Split,
             mark("transpose and copy_ for each part, as contiguous() does."),
         ),
     ),
@@ -133,8 +165,11 @@ LADDERS = (
         MERGE,
         reference.merge,
         _rungs(
-            MERGE, ("03_merge_elements", "04_merge_float4"), (cpu.merge_heads, cpu.merge_axes), library.Merge,
+            MERGE,
+            ("03_merge_elements", "04_merge_float4"),
+            (cpu.merge_heads, cpu.merge_axes),
+            library.Merge,
             mark("copy_ of each part into a view of the rows, as contiguous() does."),
         ),
     ),
-)  # fmt: skip
+)

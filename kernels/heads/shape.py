@@ -30,9 +30,7 @@ class HeadsShape(Shape):
         if self.parts not in PARTS:
             raise ShapeError(tr("parts must be 1 or 3, got {parts}", parts=self.parts))
         if self.elements > INT_MAX:
-            raise ShapeError(
-                tr("N*T*parts*h*d must stay below 2^31, got {count}", count=f"{self.elements:,}")
-            )
+            raise ShapeError(tr("N*T*parts*h*d must stay below 2^31, got {count}", count=f"{self.elements:,}"))
 
     @property
     def elements(self) -> int:

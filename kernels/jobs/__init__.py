@@ -23,14 +23,4 @@ from kernels.jobs.counts import Count, Counts
 from kernels.jobs.job import Job, JobError, Request
 from kernels.jobs.worker import DEADLINE_S, MAX_WAITING, Worker
 
-__all__ = [
-    "DEADLINE_S",
-    "MAX_WAITING",
-    "Count",
-    "Counts",
-    "Job",
-    "JobError",
-    "JobService",
-    "Request",
-    "Worker",
-]
+__all__ = ["DEADLINE_S", "MAX_WAITING", "Count", "Counts", "Job", "JobError", "JobService", "Request", "Worker"]

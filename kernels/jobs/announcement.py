@@ -37,9 +37,7 @@ def _this_machine() -> Machine:
     if not cuda.ready or isinstance(gpu, driver.GpuUnavailable):
         return Machine(processor.device_name(), None, cuda.why)
     libraries = {name: why for name in wheels.WHEELS if (why := wheels.missing(name))}
-    rungs = {
-        rung.name: why for ladder in LADDERS.values() for rung in ladder.rungs if (why := _missing(rung))
-    }
+    rungs = {rung.name: why for ladder in LADDERS.values() for rung in ladder.rungs if (why := _missing(rung))}
     return Machine(cuda.text, gpu, "", libraries, rungs)
 
 

@@ -81,9 +81,7 @@ def _row(result: Result) -> dict[str, Any]:
     }
 
 
-def handle_requests(
-    receive: Callable[[], bytes], send: Callable[..., None], handler: Handler = compare_rows
-) -> None:
+def handle_requests(receive: Callable[[], bytes], send: Callable[..., None], handler: Handler = compare_rows) -> None:
     """Handle requests until `receive` raises EOFError, or until an error makes this process unusable."""
     usable = True
     while usable:
@@ -132,9 +130,7 @@ def _error_text(error: Exception, request: Request | None, activity: str) -> str
     if faults.is_gpu_error(error):
         return faults.sentence(error, where)
     if isinstance(error, MemoryError):
-        return (
-            f"{request.shape} does not fit in this machine's memory, {where}; take a smaller shape or batch"
-        )
+        return f"{request.shape} does not fit in this machine's memory, {where}; take a smaller shape or batch"
     return f"{type(error).__name__} {where}: {error}"
 
 

@@ -107,9 +107,7 @@ class JobService:
             time.sleep(0.1)
         if process.returncode is None:
             process.kill()
-            raise JobError(
-                f"the job service did not start within {START_S:g} s; {place.file('log')} says why"
-            )
+            raise JobError(f"the job service did not start within {START_S:g} s; {place.file('log')} says why")
         if process.returncode == TAKEN:
             raise JobError(BEING_DRAINED)
         raise JobError(

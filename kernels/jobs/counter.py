@@ -9,9 +9,7 @@ from pathlib import Path
 from kernels.jobs.child import main
 
 LOWEST_PRIORITY = 19  # the largest niceness there is
-OF_SESSION = (
-    10  # a tenth of what a busy app gets: with 5, a third, readers of a full hall waited for counts of others
-)
+OF_SESSION = 10  # a tenth of what a busy app gets: with 5, a third, readers of a full hall waited for counts of others
 
 
 def give_way() -> None:

@@ -79,25 +79,14 @@ def train(
     and at the end of each epoch. diverged: why it cannot go on; then the state is that before this episode. node_ms: the
     median time of each node on one thread, if it was measured. held: the bytes of each node by role, likewise. Parts hold the points since the last part.
     """
-    with ThreadpoolController().limit(
-        limits=1, user_api="blas"
-    ):  # the matrices are small: more threads only wait
+    with ThreadpoolController().limit(limits=1, user_api="blas"):  # the matrices are small: more threads only wait
         return [_train(request, progress, part)]
 
 
-def _train(
-    request: Episode, progress: Callable[[float, str], None], part: Callable[[Any], None]
-) -> dict[str, Any]:
+def _train(request: Episode, progress: Callable[[float, str], None], part: Callable[[Any], None]) -> dict[str, Any]:
     """Returns the row of an episode."""
     training = Training(request.settings, "cpu", request.state)
-    row: dict[str, Any] = {
-        "points": [],
-        "accuracy": [],
-        "diverged": "",
-        "node_ms": None,
-        "step_ms": None,
-        "held": None,
-    }
+    row: dict[str, Any] = {"points": [], "accuracy": [], "diverged": "", "node_ms": None, "step_ms": None, "held": None}
     if request.timed:
         progress(0.0, NODES)
         row |= times(training)

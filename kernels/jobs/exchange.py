@@ -72,8 +72,10 @@ def exchange(
         return list(_emulate(request, progress))
     gpus = Gpus(request.ranks, request.elements)
     at = {
-        "device": gpus.devices.name(0), "date": datetime.datetime.now(datetime.UTC).date().isoformat(), "commit": commit(),
-    }  # fmt: skip
+        "device": gpus.devices.name(0),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "commit": commit(),
+    }
     rows = []
     for n, algorithm in enumerate(request.algorithms):
         progress(n / len(request.algorithms), EXCHANGING)
@@ -98,7 +100,10 @@ def _emulate(request: Exchange, progress: Callable[[float, str], None]) -> Itera
         executor.verify(plan.shape, arrays, run.results)
         expected = executor.execute(plan, arrays)
         yield {
-            "kind": request.kind, "algorithm": algorithm, "ranks": request.ranks, "elements": request.elements,
+            "kind": request.kind,
+            "algorithm": algorithm,
+            "ranks": request.ranks,
+            "elements": request.elements,
             "equal": all(a.tobytes() == b.tobytes() for a, b in zip(run.results, expected, strict=True)),
             "same_bytes": dict(run.link_bytes) == {link: ITEM * k for link, k in plan.link_elements().items()},
-        }  # fmt: skip
+        }

@@ -30,14 +30,10 @@ MEANINGS = (
         EMULATE,
     ),
     Meaning(
-        ("MemoryAllocation", "OutOfMemory", "OutOfMemoryError", "AllocFailed"),
-        "the GPU's memory is full",
-        SMALLER,
+        ("MemoryAllocation", "OutOfMemory", "OutOfMemoryError", "AllocFailed"), "the GPU's memory is full", SMALLER
     ),
     Meaning(
-        ("LaunchOutOfResources",),
-        "a block asks for more registers or shared memory than the GPU has for one",
-        TILES,
+        ("LaunchOutOfResources",), "a block asks for more registers or shared memory than the GPU has for one", TILES
     ),
     Meaning(
         ("InvalidConfiguration", "InvalidValue"),
@@ -49,14 +45,8 @@ MEANINGS = (
         "the kernel was compiled for another GPU than this one",
         DRIVER,
     ),
-    Meaning(
-        ("LaunchTimeout",),
-        "the kernel ran longer than a GPU that also draws a screen allows",
-        SMALLER,
-    ),
-    Meaning(
-        ("LaunchFailure", "LaunchFailed", "HardwareStackError", "Assert"), "a kernel failed on the GPU", EMULATE
-    ),
+    Meaning(("LaunchTimeout",), "the kernel ran longer than a GPU that also draws a screen allows", SMALLER),
+    Meaning(("LaunchFailure", "LaunchFailed", "HardwareStackError", "Assert"), "a kernel failed on the GPU", EMULATE),
     Meaning(("IllegalInstruction",), "the GPU met an instruction it does not know", EMULATE),
     Meaning(("MisalignedAddress",), "a kernel read or wrote at an address that is not aligned", EMULATE),
     Meaning(("InsufficientDriver",), "the NVIDIA driver is older than this CUDA", DRIVER),
@@ -76,7 +66,7 @@ MEANINGS = (
         "the CUDA C++ does not compile",
         "read the compiler's words below; at the default tiles it does compile",
     ),
-)  # fmt: skip
+)
 UNKNOWN = Meaning((), "the GPU reported an error", "try once more, or " + SMALLER)
 
 # Prefixes of error names in the runtime, the driver, NVRTC and cuBLAS.

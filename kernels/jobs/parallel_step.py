@@ -48,9 +48,7 @@ class ParallelStep:
 
 
 def parallel_step(
-    request: ParallelStep,
-    progress: Callable[[float, str], None],
-    part: Callable[[Any], None] = lambda part: None,
+    request: ParallelStep, progress: Callable[[float, str], None], part: Callable[[Any], None] = lambda part: None
 ) -> Rows:
     """Returns the row of the step on one GPU, then that on several: the weights of these were compared with one GPU's before
     a step was timed. RuleError if GPUs are missing or weights are wrong; DevicesHung if they do not answer."""
@@ -92,8 +90,17 @@ def _teams(plan: Plan) -> Iterator[Callable[[int], Team]]:
 
 def _row(plan: Plan, team: Team, found: dict[str, Any], error: float) -> dict[str, Any]:
     return {
-        "network": plan.network, "way": plan.way, "gpus": plan.gpus, "batch": plan.batch, "micro": plan.micro,
-        "optimizer": plan.optimizer, "bucket_bytes": plan.bucket_bytes, "overlap": True, "error_of_weights": error,
-        "device": team.devices.name(0), "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": commit(), **found,
-    }  # fmt: skip
+        "network": plan.network,
+        "way": plan.way,
+        "gpus": plan.gpus,
+        "batch": plan.batch,
+        "micro": plan.micro,
+        "optimizer": plan.optimizer,
+        "bucket_bytes": plan.bucket_bytes,
+        "overlap": True,
+        "error_of_weights": error,
+        "device": team.devices.name(0),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "commit": commit(),
+        **found,
+    }

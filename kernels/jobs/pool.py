@@ -295,9 +295,18 @@ class Pool(Worker):
             run.sent = True
             rungs = run.jobs[0].request.rungs
         task = client.submit(
-            perform, run.name, run.packed, rungs, self._child_module, self._deadline_s,
-            key=f"{TOPIC}-{run.name}-{run.restarts}", workers=[slot.address], resources={"GPU": 1}, pure=False, retries=0,
-        )  # fmt: skip
+            perform,
+            run.name,
+            run.packed,
+            rungs,
+            self._child_module,
+            self._deadline_s,
+            key=f"{TOPIC}-{run.name}-{run.restarts}",
+            workers=[slot.address],
+            resources={"GPU": 1},
+            pure=False,
+            retries=0,
+        )
         while not task.done():
             _wait(task, LOOK_S)
             if client.status != "running" or task.status in ("lost", "cancelled"):
@@ -317,9 +326,7 @@ class Pool(Worker):
         address = next((address for address, busy in self._busy.items() if busy is run), None)
         if not (address and self._client):
             return
-        thread = threading.Thread(
-            target=self._tell_to_stop, args=(self._client, address, run.name), daemon=True
-        )
+        thread = threading.Thread(target=self._tell_to_stop, args=(self._client, address, run.name), daemon=True)
         thread.start()
         if wait:
             thread.join(ANSWER_S)
@@ -370,9 +377,7 @@ def _client(scheduler: str) -> Any:
     try:
         client = distributed.Client(scheduler, timeout=ANSWER_S, set_as_default=False, name="kernel-theatre")
     except Exception as error:
-        raise JobError(
-            f"the scheduler {scheduler} does not answer: {error or type(error).__name__}"
-        ) from None
+        raise JobError(f"the scheduler {scheduler} does not answer: {error or type(error).__name__}") from None
     theirs = client.get_versions()["scheduler"]["packages"]
     if theirs["distributed"] != distributed.__version__:
         client.close()
@@ -398,9 +403,7 @@ _workers: dict[str, Worker] = {}  # of this machine, by the module of its child
 _jobs: dict[str, tuple[Worker, Job]] = {}  # that are executed here, by the name of their run
 
 
-def perform(
-    name: str, packed: bytes, rungs: tuple[str, ...], child: str, deadline_s: float
-) -> tuple[str, Any]:
+def perform(name: str, packed: bytes, rungs: tuple[str, ...], child: str, deadline_s: float) -> tuple[str, Any]:
     """Executes a run in a child process, and tells of its progress. Returns ("rows", rows) or ("error", a sentence)."""
     import distributed
 
@@ -418,9 +421,7 @@ def perform(
             changed.clear()
             if (job.share, job.text) != reported:
                 reported = job.share, job.text
-                dask.log_event(
-                    TOPIC, {"run": name, "kind": "progress", "share": reported[0], "text": reported[1]}
-                )
+                dask.log_event(TOPIC, {"run": name, "kind": "progress", "share": reported[0], "text": reported[1]})
             for part in job.parts[parts:]:
                 parts += 1
                 dask.log_event(TOPIC, {"run": name, "kind": "part", "part": part})

@@ -104,9 +104,7 @@ class Service:
                 worker.close()
 
     def _listen(self) -> Listener:
-        from multiprocessing.connection import (
-            Listener,
-        )  # Python in a browser imports this module, but not that one
+        from multiprocessing.connection import Listener  # Python in a browser imports this module, but not that one
 
         for old in self.place.folder.glob(self.place.file("*.sock").name):
             old.unlink(missing_ok=True)  # of services that were killed
@@ -300,15 +298,9 @@ def _remove_socket(address: str) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m kernels.jobs.service")
     parser.add_argument("folder", type=Path)
-    parser.add_argument(
-        "--runs", default="kernels.jobs.child", help="the module of the process that runs kernels"
-    )
-    parser.add_argument(
-        "--counts", default="kernels.jobs.counter", help="the module of the process that counts"
-    )
-    parser.add_argument(
-        "--idle", type=float, default=IDLE_S, help="ends after so many seconds without an app"
-    )
+    parser.add_argument("--runs", default="kernels.jobs.child", help="the module of the process that runs kernels")
+    parser.add_argument("--counts", default="kernels.jobs.counter", help="the module of the process that counts")
+    parser.add_argument("--idle", type=float, default=IDLE_S, help="ends after so many seconds without an app")
     args = parser.parse_args(arguments)
     place = Place(args.folder)
     with place.lock("lock", wait=False) as free:

@@ -17,9 +17,7 @@ from kernels.offload.works import live
 from kernels.transfers.measure import REPEATS, WARM_UP, measure
 from kernels.transfers.scenarios import Settings
 
-SIZES_S = (
-    60.0  # no further size begins after it: the worker ends a job at its deadline, with all that was measured
-)
+SIZES_S = 60.0  # no further size begins after it: the worker ends a job at its deadline, with all that was measured
 Progress = Callable[[float, str], None]
 Part = Callable[[Any], None]
 

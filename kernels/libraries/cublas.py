@@ -17,10 +17,15 @@ _DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT: cuBLAS chooses
 _TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}  # cudaDataType
 _DEVICE_TO_DEVICE = 3
 _STATUS = {  # cublasStatus_t
-    1: "CUBLAS_STATUS_NOT_INITIALIZED", 3: "CUBLAS_STATUS_ALLOC_FAILED, the GPU's memory is full",
-    7: "CUBLAS_STATUS_INVALID_VALUE", 8: "CUBLAS_STATUS_ARCH_MISMATCH", 11: "CUBLAS_STATUS_MAPPING_ERROR",
-    13: "CUBLAS_STATUS_EXECUTION_FAILED", 14: "CUBLAS_STATUS_INTERNAL_ERROR", 15: "CUBLAS_STATUS_NOT_SUPPORTED",
-}  # fmt: skip
+    1: "CUBLAS_STATUS_NOT_INITIALIZED",
+    3: "CUBLAS_STATUS_ALLOC_FAILED, the GPU's memory is full",
+    7: "CUBLAS_STATUS_INVALID_VALUE",
+    8: "CUBLAS_STATUS_ARCH_MISMATCH",
+    11: "CUBLAS_STATUS_MAPPING_ERROR",
+    13: "CUBLAS_STATUS_EXECUTION_FAILED",
+    14: "CUBLAS_STATUS_INTERNAL_ERROR",
+    15: "CUBLAS_STATUS_NOT_SUPPORTED",
+}
 _REFUSALS = 8, 15
 
 
@@ -80,9 +85,26 @@ def gemm(A, B, _, C, M, N, K, alpha, beta, compute: int = _COMPUTE_FP32) -> Call
     a, b, c = (ctypes.c_void_p(array.data.ptr) for array in (A, B, C))
     ab, cd = _TYPES[A.dtype.name], _TYPES[C.dtype.name]
     args = (
-        handle, _NO_TRANSPOSE, _NO_TRANSPOSE, N, M, K, ctypes.byref(factors[0]), b, ab, N, a, ab, K,
-        ctypes.byref(factors[1]), c, cd, N, compute, _DEFAULT_ALGORITHM,
-    )  # fmt: skip
+        handle,
+        _NO_TRANSPOSE,
+        _NO_TRANSPOSE,
+        N,
+        M,
+        K,
+        ctypes.byref(factors[0]),
+        b,
+        ab,
+        N,
+        a,
+        ab,
+        K,
+        ctypes.byref(factors[1]),
+        c,
+        cd,
+        N,
+        compute,
+        _DEFAULT_ALGORITHM,
+    )
 
     def call() -> None:
         _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)))
@@ -128,9 +150,7 @@ def values(P, V, out, N, d) -> Callable[[], None]:
     return _batched(P, V, out, int(N), int(d), int(N), 1.0, transposed=False)
 
 
-def product(
-    A, B, C, sizes, transposed: tuple[bool, bool] = (False, False), add: bool = False
-) -> Callable[[], None]:
+def product(A, B, C, sizes, transposed: tuple[bool, bool] = (False, False), add: bool = False) -> Callable[[], None]:
     """Bind C = A B, or C = A B + C with `add`, row-major float32: A [rows, inner], B [inner, cols] and C [rows, cols], with
     sizes (rows, cols, inner). Where `transposed` says so, the array holds the transpose of A or of B.
 
@@ -143,9 +163,21 @@ def product(
     operations = [_TRANSPOSE if is_transposed else _NO_TRANSPOSE for is_transposed in transposed]
     lda, ldb = (rows if transposed[0] else inner), (inner if transposed[1] else cols)
     args = (
-        handle, operations[1], operations[0], cols, rows, inner, ctypes.byref(one), b, ldb, a, lda,
-        ctypes.byref(old), c, cols,
-    )  # fmt: skip
+        handle,
+        operations[1],
+        operations[0],
+        cols,
+        rows,
+        inner,
+        ctypes.byref(one),
+        b,
+        ldb,
+        a,
+        lda,
+        ctypes.byref(old),
+        c,
+        cols,
+    )
 
     def call() -> None:
         _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)))
@@ -176,9 +208,7 @@ def copy(source, destination) -> Callable[[], None]:
 
     def call() -> None:
         stream = cupy.cuda.get_current_stream().ptr
-        cupy.cuda.runtime.memcpyAsync(
-            destination.data.ptr, source.data.ptr, source.nbytes, _DEVICE_TO_DEVICE, stream
-        )
+        cupy.cuda.runtime.memcpyAsync(destination.data.ptr, source.data.ptr, source.nbytes, _DEVICE_TO_DEVICE, stream)
 
     return call
 

@@ -24,15 +24,32 @@ from kernels.model.program import RefusedError, RuleError, UnsupportedError
 
 MAJOR = 9
 ALGORITHMS = {  # cudnnConvolutionFwdAlgo_t
-    "IMPLICIT_GEMM": 0, "IMPLICIT_PRECOMP_GEMM": 1, "GEMM": 2, "DIRECT": 3, "FFT": 4, "FFT_TILING": 5,
-    "WINOGRAD": 6, "WINOGRAD_NONFUSED": 7,
-}  # fmt: skip
+    "IMPLICIT_GEMM": 0,
+    "IMPLICIT_PRECOMP_GEMM": 1,
+    "GEMM": 2,
+    "DIRECT": 3,
+    "FFT": 4,
+    "FFT_TILING": 5,
+    "WINOGRAD": 6,
+    "WINOGRAD_NONFUSED": 7,
+}
 DATA_ALGORITHMS = {  # cudnnConvolutionBwdDataAlgo_t
-    "ALGO_0": 0, "ALGO_1": 1, "FFT": 2, "FFT_TILING": 3, "WINOGRAD": 4, "WINOGRAD_NONFUSED": 5,
-}  # fmt: skip
+    "ALGO_0": 0,
+    "ALGO_1": 1,
+    "FFT": 2,
+    "FFT_TILING": 3,
+    "WINOGRAD": 4,
+    "WINOGRAD_NONFUSED": 5,
+}
 FILTER_ALGORITHMS = {  # cudnnConvolutionBwdFilterAlgo_t; 4 is listed by cuDNN and not implemented
-    "ALGO_0": 0, "ALGO_1": 1, "FFT": 2, "ALGO_3": 3, "WINOGRAD": 4, "WINOGRAD_NONFUSED": 5, "FFT_TILING": 6,
-}  # fmt: skip
+    "ALGO_0": 0,
+    "ALGO_1": 1,
+    "FFT": 2,
+    "ALGO_3": 3,
+    "WINOGRAD": 4,
+    "WINOGRAD_NONFUSED": 5,
+    "FFT_TILING": 6,
+}
 MATH = {0: "DEFAULT", 1: "TENSOR_OP", 2: "TENSOR_OP_ALLOW_CONVERSION", 3: "FMA"}  # cudnnMathType_t
 _FMA = 3  # FP32 multiply-adds only: neither TF32 nor tensor cores
 _NCHW, _FLOAT = 0, 0  # cudnnTensorFormat_t, cudnnDataType_t
@@ -46,9 +63,14 @@ class Perf(ctypes.Structure):
     """cudnnConvolutionFwdAlgoPerf_t, and those of the two gradients: they have the same fields."""
 
     _fields_ = (
-        ("algo", _int), ("status", _int), ("time", ctypes.c_float), ("memory", _size), ("determinism", _int),
-        ("mathType", _int), ("reserved", _int * 3),
-    )  # fmt: skip
+        ("algo", _int),
+        ("status", _int),
+        ("time", ctypes.c_float),
+        ("memory", _size),
+        ("determinism", _int),
+        ("mathType", _int),
+        ("reserved", _int * 3),
+    )
 
 
 _ARGUMENTS = {
@@ -65,19 +87,22 @@ _ARGUMENTS = {
     "cudnnSetConvolutionGroupCount": (_pointer, _int),
     "cudnnSetConvolutionMathType": (_pointer, _int),
     "cudnnDestroyConvolutionDescriptor": (_pointer,),
-}  # fmt: skip
+}
 for _direction in ("Forward", "BackwardData", "BackwardFilter"):  # these functions differ in their names only
     _ARGUMENTS |= {
         f"cudnnGetConvolution{_direction}WorkspaceSize": (*(_pointer,) * 5, _int, _size_p),
         f"cudnnConvolution{_direction}": (*(_pointer,) * 7, _int, _pointer, _size, *(_pointer,) * 3),
         f"cudnnGetConvolution{_direction}AlgorithmMaxCount": (_pointer, _int_p),
-        f"cudnnGetConvolution{_direction}Algorithm_v7": (
-            *(_pointer,) * 5, _int, _int_p, ctypes.POINTER(Perf),
-        ),
+        f"cudnnGetConvolution{_direction}Algorithm_v7": (*(_pointer,) * 5, _int, _int_p, ctypes.POINTER(Perf)),
         f"cudnnFindConvolution{_direction}AlgorithmEx": (
-            *(_pointer,) * 8, _int, _int_p, ctypes.POINTER(Perf), _pointer, _size,
+            *(_pointer,) * 8,
+            _int,
+            _int_p,
+            ctypes.POINTER(Perf),
+            _pointer,
+            _size,
         ),
-    }  # fmt: skip
+    }
 
 
 @dataclass(frozen=True)
@@ -163,19 +188,12 @@ class Cudnn:
                 )
             )
         library.cudnnGetErrorString.argtypes, library.cudnnGetErrorString.restype = (_int,), _text
-        library.cudnnGetLastErrorString.argtypes, library.cudnnGetLastErrorString.restype = (
-            (_text, _size),
-            None,
-        )
+        library.cudnnGetLastErrorString.argtypes, library.cudnnGetLastErrorString.restype = ((_text, _size), None)
         for name, arguments in _ARGUMENTS.items():
             function = getattr(library, name, None)
             if function is None:
                 raise RuleError(
-                    tr(
-                        "cuDNN {version} has no function {name} of the older interface",
-                        version=self.version,
-                        name=name,
-                    )
+                    tr("cuDNN {version} has no function {name} of the older interface", version=self.version, name=name)
                 )
             function.argtypes, function.restype = arguments, _int
         self._handle: _pointer | None = None
@@ -224,9 +242,7 @@ def load() -> Cudnn:
     try:
         return Cudnn(ctypes.CDLL(path))
     except OSError as e:
-        raise RuleError(
-            tr("cuDNN was found at {path} but does not load: {error}", path=path, error=e)
-        ) from None
+        raise RuleError(tr("cuDNN was found at {path} but does not load: {error}", path=path, error=e)) from None
 
 
 def version() -> str | None:
@@ -264,9 +280,7 @@ class Convolution:
         self._w = self._descriptor("Filter", "Filter4d", _FLOAT, _NCHW, K, maps, R, S)
         self._y = self._descriptor("Tensor", "Tensor4d", _NCHW, _FLOAT, N, K, P, Q)
         dilation = int(s["dilation_h"]), int(s["dilation_w"])
-        self._conv = self._descriptor(
-            "Convolution", "Convolution2d", pad_h, pad_w, u, v, *dilation, mode, _FLOAT
-        )
+        self._conv = self._descriptor("Convolution", "Convolution2d", pad_h, pad_w, u, v, *dilation, mode, _FLOAT)
         cudnn.call("cudnnSetConvolutionGroupCount", self._conv, C // maps)
         cudnn.call("cudnnSetConvolutionMathType", self._conv, _FMA)
         descriptors = {"x": self._x, "w": self._w, "y": self._y}
@@ -313,9 +327,7 @@ class Convolution:
     def _function(self, before: str, after: str = "") -> str:
         return f"cudnn{before}Convolution{self.direction.name}{after}"
 
-    def run(
-        self, algorithm: str, first: int, second: int, out: int, workspace: int, nbytes: int, stream: int
-    ) -> None:
+    def run(self, algorithm: str, first: int, second: int, out: int, workspace: int, nbytes: int, stream: int) -> None:
         """Queue the convolution of the direction's two inputs, each an address on the GPU.
 
         UnsupportedError as above: cuDNN reports some cases only here.
@@ -323,9 +335,20 @@ class Convolution:
         name, operands = self._function(""), self._operands
         self.cudnn.call("cudnnSetStream", self.cudnn.handle, stream)
         status = getattr(self.cudnn.library, name)(
-            self.cudnn.handle, ctypes.addressof(self._one), operands[0], first, operands[1], second, self._conv,
-            self.direction.algorithms[algorithm], workspace, nbytes, ctypes.addressof(self._zero), operands[2], out,
-        )  # fmt: skip
+            self.cudnn.handle,
+            ctypes.addressof(self._one),
+            operands[0],
+            first,
+            operands[1],
+            second,
+            self._conv,
+            self.direction.algorithms[algorithm],
+            workspace,
+            nbytes,
+            ctypes.addressof(self._zero),
+            operands[2],
+            out,
+        )
         self._checked(algorithm, status, name)
 
     # -- reports of all algorithms -------------------------------------------------------------------
@@ -334,9 +357,7 @@ class Convolution:
         first, second, out = self._operands
         return self._reports(self._function("Get", "Algorithm_v7"), (first, second, self._conv, out), ())
 
-    def measured(
-        self, first: int, second: int, out: int, workspace: int, nbytes: int
-    ) -> list[AlgorithmReport]:
+    def measured(self, first: int, second: int, out: int, workspace: int, nbytes: int) -> list[AlgorithmReport]:
         """Returns all algorithms with their times: cuDNN runs each. The output is overwritten."""
         operands = self._operands
         return self._reports(
@@ -347,9 +368,7 @@ class Convolution:
 
     def _reports(self, name: str, before: tuple, after: tuple) -> list[AlgorithmReport]:
         max_count, count = _int(), _int()
-        self.cudnn.call(
-            self._function("Get", "AlgorithmMaxCount"), self.cudnn.handle, ctypes.byref(max_count)
-        )
+        self.cudnn.call(self._function("Get", "AlgorithmMaxCount"), self.cudnn.handle, ctypes.byref(max_count))
         perfs = (Perf * max_count.value)()
         self.cudnn.call(name, self.cudnn.handle, *before, max_count.value, ctypes.byref(count), perfs, *after)
         return list(self._parse_reports(perfs[: count.value]))
@@ -358,9 +377,13 @@ class Convolution:
         names = {number: name for name, number in self.direction.algorithms.items()}
         for p in perfs:
             yield AlgorithmReport(
-                names.get(p.algo, f"algorithm {p.algo}"), self.cudnn.status_name(p.status), p.status == 0,
-                p.time, p.memory, MATH.get(p.mathType, f"math {p.mathType}"),
-            )  # fmt: skip
+                names.get(p.algo, f"algorithm {p.algo}"),
+                self.cudnn.status_name(p.status),
+                p.status == 0,
+                p.time,
+                p.memory,
+                MATH.get(p.mathType, f"math {p.mathType}"),
+            )
 
 
 def bind(algorithm: str, x, w, y, s) -> Callable[[], None]:

@@ -71,9 +71,7 @@ def load() -> Any:
     except (ImportError, OSError) as e:
         raise RefusedError(f"PyTorch was found but does not load: {e}") from None
     if not torch.cuda.is_available():
-        raise RefusedError(
-            f"PyTorch {torch.__version__} was found, but it does not see the GPU; {WITH_CUDA} may help"
-        )
+        raise RefusedError(f"PyTorch {torch.__version__} was found, but it does not see the GPU; {WITH_CUDA} may help")
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     return torch
@@ -130,9 +128,7 @@ class Call(ABC):
                 reason = self.refusal(e, [str(w.message) for w in caught])
                 if reason is None:
                     raise
-                raise UnsupportedError(
-                    f"PyTorch {self.torch.__version__} does not support {reason}"
-                ) from None
+                raise UnsupportedError(f"PyTorch {self.torch.__version__} does not support {reason}") from None
         self.workspace_bytes = self.kept_bytes + cuda.max_memory_allocated() - cuda.memory_allocated()
 
     def copy_result(self) -> None:

@@ -92,9 +92,7 @@ def _build_naive(ladder: str):
 
 def _column_sums(s: LinearShape) -> Launch:
     args = "dy", "db", np.int32(s.M), np.int32(s.N)
-    return launch(
-        "linear/07_column_sums.cu", (ceil(s.N, BLOCK),), BLOCK, args, cpu.column_sums, {"BLOCK": BLOCK}
-    )
+    return launch("linear/07_column_sums.cu", (ceil(s.N, BLOCK),), BLOCK, args, cpu.column_sums, {"BLOCK": BLOCK})
 
 
 # -- programs: tiles ---------------------------------------------------------------------------------------
@@ -116,16 +114,18 @@ def stages_bytes(tiles: Tiles) -> int:
 
 
 def _product(
-    ladder: str, s: LinearShape, tiles: Tiles, results: tuple[Arg, ...], cpu_function: Callable[..., None],
+    ladder: str,
+    s: LinearShape,
+    tiles: Tiles,
+    results: tuple[Arg, ...],
+    cpu_function: Callable[..., None],
     cpu_name: str,
-) -> Launch:  # fmt: skip
+) -> Launch:
     source, operands, *_ = TILED[ladder]
     (_, rows), (_, cols), _ = extents(ladder, s)
     grid = ceil(cols, tiles["BN"]), ceil(rows, tiles["BM"]), tiles["SPLITS"]
     args = *operands, *results, *_ints(s)
-    return launch(
-        f"linear/{source}.cu", grid, threads(tiles), args, cpu_function, tiles, stages_bytes(tiles), cpu_name
-    )
+    return launch(f"linear/{source}.cu", grid, threads(tiles), args, cpu_function, tiles, stages_bytes(tiles), cpu_name)
 
 
 def _build_tile(ladder: str):
@@ -166,9 +166,13 @@ def _add_parts(result: Buffer, parts: Buffer, tiles: Tiles, has_bias: bool) -> L
 # -- programs: libraries -------------------------------------------------------------------------------------
 def build_cublas_linear(s: LinearShape, tiles: Tiles) -> Program:
     fill = launch(
-        "linear/09_bias_rows.cu", (ceil(s.M * s.N, BLOCK),), BLOCK, ("b", "y", np.int32(s.M), np.int32(s.N)),
-        cpu.bias_rows, {"BLOCK": BLOCK},
-    )  # fmt: skip
+        "linear/09_bias_rows.cu",
+        (ceil(s.M * s.N, BLOCK),),
+        BLOCK,
+        ("b", "y", np.int32(s.M), np.int32(s.N)),
+        cpu.bias_rows,
+        {"BLOCK": BLOCK},
+    )
     return Program(linear_buffers(s), (fill, _sgemm(s, ("x", "W", "y"), cpu.linear_library, library.linear)))
 
 
@@ -208,9 +212,7 @@ def _tile_rules(ladder: str):
     """Returns the rules of a tiled product. The copies of a tile depend on whether it is transposed."""
 
     def rules(s: LinearShape, tiles: Tiles) -> Iterator[str]:
-        yield from multiple_rules(
-            tiles, ("BM", "WM"), ("BN", "WN"), ("WM", "TM"), ("WN", "TN"), ("TM", 4), ("TN", 4)
-        )
+        yield from multiple_rules(tiles, ("BM", "WM"), ("BN", "WN"), ("WM", "TM"), ("WN", "TN"), ("TM", 4), ("TN", 4))
         yield from _warp_rules(tiles)
         yield from thread_rules("(BM/TM)*(BN/TN)", threads(tiles))
         yield from register_rules(tiles, threads(tiles))
@@ -220,9 +222,7 @@ def _tile_rules(ladder: str):
         yield from _extent_rules(ladder, s, tiles["BM"], tiles["BN"], margin, "BM")
         if "SPLITS" in tiles:
             (_, rows), (_, cols), _ = extents(ladder, s)
-            yield from index_rules(
-                {tr("{formula} (grid.x)", formula="results / BLOCK"): ceil(rows * cols, BLOCK)}, 0
-            )
+            yield from index_rules({tr("{formula} (grid.x)", formula="results / BLOCK"): ceil(rows * cols, BLOCK)}, 0)
 
     return rules
 
@@ -232,9 +232,7 @@ def _warp_rules(tiles: Tiles) -> Iterator[str]:
     WM, WN, TM, TN = (tiles[name] for name in ("WM", "WN", "TM", "TN"))
     if WM * WN != 32 * TM * TN:
         yield tr(
-            "WM*WN == 32*TM*TN (32 lanes per warp), got {left} and {right}",
-            left=f"{WM}*{WN}",
-            right=f"32*{TM}*{TN}",
+            "WM*WN == 32*TM*TN (32 lanes per warp), got {left} and {right}", left=f"{WM}*{WN}", right=f"32*{TM}*{TN}"
         )
     elif WM // TM % 2:
         yield tr("WM/TM % 2 == 0 (lanes in pairs), got {got}", got=f"{WM}/{TM}")
@@ -282,9 +280,15 @@ def library_cost(s: LinearShape, program: Program) -> Cost:
 # -- rungs -----------------------------------------------------------------------------------------------------
 # Sizes for matrices of about 1,000 rows and columns: large tiles would leave SMs without a block.
 TILES = {
-    "BM": (64, 32, 128), "BN": (128, 64, 32, 256), "BK": (16, 8, 32), "WM": (32, 64), "WN": (64, 32, 16),
-    "TM": (8, 4), "TN": (8, 4, 16), "STAGES": (3, 2, 4),
-}  # fmt: skip
+    "BM": (64, 32, 128),
+    "BN": (128, 64, 32, 256),
+    "BK": (16, 8, 32),
+    "WM": (32, 64),
+    "WN": (64, 32, 16),
+    "TM": (8, 4),
+    "TN": (8, 4, 16),
+    "STAGES": (3, 2, 4),
+}
 SPLITS = {"SPLITS": (4, 2, 8, 16, 32)}
 SMALL = {"BM": 32, "BN": 32, "BK": 8, "WM": 32, "WN": 16, "TM": 4, "TN": 4, "STAGES": 2}  # to watch
 LARGE = {"BM": 128, "BN": 128, "WM": 64, "WN": 32}
@@ -303,10 +307,14 @@ NAIVE_IDEAS = {
     DWEIGHT: mark("The definition, and a second kernel with one thread per column of dy."),
 }
 SPLIT_IDEAS = {
-    LINEAR: mark("The sum over K is cut into parts, so that small results have many blocks. A second launch adds them."),
-    DINPUT: mark("The sum over N is cut into parts, so that small results have many blocks. A second launch adds them."),
+    LINEAR: mark(
+        "The sum over K is cut into parts, so that small results have many blocks. A second launch adds them."
+    ),
+    DINPUT: mark(
+        "The sum over N is cut into parts, so that small results have many blocks. A second launch adds them."
+    ),
     DWEIGHT: mark("The sum over M is cut into parts, so that few weights have many blocks. Further launches add them."),
-}  # fmt: skip
+}
 
 
 def _faster(ladder: str) -> Callable[[LinearShape], Tiles]:
@@ -323,51 +331,97 @@ def _faster(ladder: str) -> Callable[[LinearShape], Tiles]:
 def _rungs(ladder: str) -> tuple[Rung, ...]:
     rules = _tile_rules(ladder)
     naive = Rung(
-        f"{ladder}/naive", mark("one thread per result"), NAIVE_IDEAS[ladder], _build_naive(ladder), cost,
-        _naive_rules(ladder), TOLERANCE, {"BLOCK": BLOCKS}, sets=({"BLOCK": 8},),
+        f"{ladder}/naive",
+        mark("one thread per result"),
+        NAIVE_IDEAS[ladder],
+        _build_naive(ladder),
+        cost,
+        _naive_rules(ladder),
+        TOLERANCE,
+        {"BLOCK": BLOCKS},
+        sets=({"BLOCK": 8},),
         cpu_title=mark("naive loop (NumPy einsum)"),
-    )  # fmt: skip
+    )
     tile = Rung(
-        f"{ladder}/tile", mark("register tiles"), IDEAS[ladder], _build_tile(ladder), cost, rules, TOLERANCE,
-        TILES, sets=(SMALL, LARGE, SQUARE), capability=ampere, cpu_title=mark("blocked, BLAS in each block"),
+        f"{ladder}/tile",
+        mark("register tiles"),
+        IDEAS[ladder],
+        _build_tile(ladder),
+        cost,
+        rules,
+        TOLERANCE,
+        TILES,
+        sets=(SMALL, LARGE, SQUARE),
+        capability=ampere,
+        cpu_title=mark("blocked, BLAS in each block"),
         cpu_tiles=("BM", "BN", "BK"),
-    )  # fmt: skip
+    )
     split = Rung(
-        f"{ladder}/split", mark("register tiles, the sum in parts"), SPLIT_IDEAS[ladder],
-        _build_split(ladder), cost, rules, TOLERANCE, TILES | SPLITS,
-        sets=(SMALL | {"SPLITS": 2}, {"SPLITS": 2}, LARGE, SQUARE, LOW | {"SPLITS": 8}), faster=_faster(ladder),
-        capability=ampere, cpu_title=mark("parts of the sums, then added"), cpu_tiles=("BK", "SPLITS"),
-    )  # fmt: skip
+        f"{ladder}/split",
+        mark("register tiles, the sum in parts"),
+        SPLIT_IDEAS[ladder],
+        _build_split(ladder),
+        cost,
+        rules,
+        TOLERANCE,
+        TILES | SPLITS,
+        sets=(SMALL | {"SPLITS": 2}, {"SPLITS": 2}, LARGE, SQUARE, LOW | {"SPLITS": 8}),
+        faster=_faster(ladder),
+        capability=ampere,
+        cpu_title=mark("parts of the sums, then added"),
+        cpu_tiles=("BK", "SPLITS"),
+    )
     return naive, tile, split
 
 
 def _libraries(ladder: str, build_cublas, bind, torch_idea: str) -> tuple[Rung, ...]:
     cublas = Rung(
-        f"{ladder}/cublas", mark("cuBLAS FP32"), mark("The vendor’s library, FP32 throughout (TF32 off)."),
-        build_cublas, library_cost, library_rules, TOLERANCE, library="cuBLAS", cpu_title=mark("NumPy BLAS"),
-    )  # fmt: skip
+        f"{ladder}/cublas",
+        mark("cuBLAS FP32"),
+        mark("The vendor’s library, FP32 throughout (TF32 off)."),
+        build_cublas,
+        library_cost,
+        library_rules,
+        TOLERANCE,
+        library="cuBLAS",
+        cpu_title=mark("NumPy BLAS"),
+    )
     torch = Rung(
-        f"{ladder}/torch", mark("PyTorch"), torch_idea, _build_torch(ladder, bind), library_cost, library_rules,
-        TOLERANCE, library="PyTorch", find_library=lambda: torch_library.find(), engines=("cuda",),
-    )  # fmt: skip
+        f"{ladder}/torch",
+        mark("PyTorch"),
+        torch_idea,
+        _build_torch(ladder, bind),
+        library_cost,
+        library_rules,
+        TOLERANCE,
+        library="PyTorch",
+        find_library=lambda: torch_library.find(),
+        engines=("cuda",),
+    )
     return cublas, torch
 
 
 OURS = {ladder: _rungs(ladder) for ladder in (LINEAR, DINPUT, DWEIGHT)}
 LIBRARIES = {
     LINEAR: _libraries(
-        LINEAR, build_cublas_linear, library.Linear,
+        LINEAR,
+        build_cublas_linear,
+        library.Linear,
         mark("torch.addmm, which torch.nn.functional.linear calls, in FP32 (TF32 off)."),
     ),
     DINPUT: _libraries(
-        DINPUT, build_cublas_dinput, library.InputGradient,
+        DINPUT,
+        build_cublas_dinput,
+        library.InputGradient,
         mark("torch.mm, as the backward pass of a linear layer calls it, in FP32 (TF32 off)."),
     ),
     DWEIGHT: _libraries(
-        DWEIGHT, build_cublas_dweight, library.WeightGradient,
+        DWEIGHT,
+        build_cublas_dweight,
+        library.WeightGradient,
         mark("torch.mm and torch.sum, as the backward pass of a linear layer calls them, in FP32 (TF32 off)."),
     ),
-}  # fmt: skip
+}
 
 
 def _ladder(name: str, shape: type[LinearShape], reference_function, presets) -> Ladder:

@@ -46,11 +46,7 @@ ERRORS: Mapping[int, tuple[str, str, str]] = {
     ),
     304: ("OPERATING_SYSTEM", mark("the operating system refused a call of the driver"), DEVICES),
     800: ("NOT_PERMITTED", mark("the operating system does not permit the use of the GPU"), DEVICES),
-    802: (
-        "SYSTEM_NOT_READY",
-        mark("the GPUs are not ready"),
-        mark("Start NVIDIA's service nvidia-fabricmanager"),
-    ),
+    802: ("SYSTEM_NOT_READY", mark("the GPUs are not ready"), mark("Start NVIDIA's service nvidia-fabricmanager")),
     803: (
         "SYSTEM_DRIVER_MISMATCH",
         mark("the driver's library and its kernel module have different versions"),
@@ -103,9 +99,7 @@ def find() -> GpuInfo | GpuUnavailable:
     except OSError:
         return _without_library()
     except AttributeError as e:  # from ctypes: the library has no such function
-        return GpuUnavailable(
-            tr("the driver library that was found is not NVIDIA's ({error})", error=e), _install()
-        )
+        return GpuUnavailable(tr("the driver library that was found is not NVIDIA's ({error})", error=e), _install())
     except GpuUnavailable as e:
         return e
 
@@ -137,19 +131,13 @@ def _gpu_info(driver: Any) -> GpuInfo:
     if found.capability < MIN_CAPABILITY:
         fields = {"cuda": CUDA, "capability": dotted(MIN_CAPABILITY)}
         raise GpuUnavailable(
-            tr(
-                "{gpu} has compute capability {capability}",
-                gpu=found.name,
-                capability=dotted(found.capability),
-            ),
+            tr("{gpu} has compute capability {capability}", gpu=found.name, capability=dotted(found.capability)),
             tr("CUDA {cuda} needs {capability} or newer; CUDA_VISIBLE_DEVICES chooses another GPU", **fields)
             if found.count > 1
             else tr("CUDA {cuda} needs {capability} or newer", **fields),
         )
     if _attribute(driver, _COMPUTE_MODE) == _PROHIBITED:
-        raise GpuUnavailable(
-            tr("the GPU's compute mode prohibits programs"), tr("Run: nvidia-smi -c DEFAULT")
-        )
+        raise GpuUnavailable(tr("the GPU's compute mode prohibits programs"), tr("Run: nvidia-smi -c DEFAULT"))
     return found
 
 

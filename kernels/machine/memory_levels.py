@@ -121,20 +121,28 @@ def gpu_levels(device: str, attribute: Callable[[int], int | None], total: int |
     sm = EACH_SM.format(sms=sms) if sms else mark("each SM")
 
     def level(name: str, count: int | None, each: str, note: str = "") -> Level:
-        return Level(
-            name, count, each, ABSENT if count is None else DRIVER, note if count is not None else ""
-        )
+        return Level(name, count, each, ABSENT if count is None else DRIVER, note if count is not None else "")
 
     return Levels(
         device,
         (
-            level(mark("registers"), registers and 4 * registers, sm, REGISTERS_NOTE.format(n=f"{registers:,}", threads=threads) if registers and threads else ""),
-            level(mark("shared memory"), attribute(_SHARED_SM), sm, SHARED_NOTE.format(bytes=f"{block:,}") if block else ""),
+            level(
+                mark("registers"),
+                registers and 4 * registers,
+                sm,
+                REGISTERS_NOTE.format(n=f"{registers:,}", threads=threads) if registers and threads else "",
+            ),
+            level(
+                mark("shared memory"),
+                attribute(_SHARED_SM),
+                sm,
+                SHARED_NOTE.format(bytes=f"{block:,}") if block else "",
+            ),
             Level("L1 cache", None, sm, ABSENT),
             level("L2 cache", attribute(_L2), mark("all SMs together")),
             level(mark("global memory (HBM or GDDR)"), total, mark("the whole GPU")),
         ),
-    )  # fmt: skip
+    )
 
 
 # -- processor -------------------------------------------------------------------------------------
@@ -143,9 +151,7 @@ def cpu() -> Levels:
     from kernels.machine.processor import device_name
 
     caches = sysctl_caches(_sysctl) if sys.platform == "darwin" else linux_caches(CPU_CACHES)
-    missing = tuple(
-        Level(name, None, "", ABSENT) for name in CACHES if name not in {level.name for level in caches}
-    )
+    missing = tuple(Level(name, None, "", ABSENT) for name in CACHES if name not in {level.name for level in caches})
     caches = sorted((*caches, *missing), key=lambda level: CACHES.index(level.name))
     return Levels(device_name(), (*caches, _ram()))
 
@@ -185,12 +191,7 @@ def sysctl_caches(sysctl: Callable[[str], int | None]) -> list[Level]:
         if count:
             caches.append(
                 Level(
-                    name,
-                    count,
-                    mark("one core or its cluster"),
-                    SYSTEM,
-                    LINES.format(bytes=line) if line else "",
-                    line,
+                    name, count, mark("one core or its cluster"), SYSTEM, LINES.format(bytes=line) if line else "", line
                 )
             )
     return caches

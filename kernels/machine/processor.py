@@ -80,9 +80,4 @@ def machine_rules(tiles: Tiles) -> Iterator[str]:
         yield tr("Numba is not installed; it may not exist for this machine")
     threads, reason = max_threads()
     if tiles["THREADS"] > threads:
-        yield tr(
-            "THREADS <= {limit} ({reason}), got {threads}",
-            limit=threads,
-            reason=reason,
-            threads=tiles["THREADS"],
-        )
+        yield tr("THREADS <= {limit} ({reason}), got {threads}", limit=threads, reason=reason, threads=tiles["THREADS"])

@@ -51,9 +51,7 @@ def interleave(
     return [tuple(samples) for samples in samples_by_candidate]
 
 
-def warm_up(
-    run: Callable[[], object], seconds: float, clock: Callable[[], float] = time.perf_counter
-) -> None:
+def warm_up(run: Callable[[], object], seconds: float, clock: Callable[[], float] = time.perf_counter) -> None:
     """Run repeatedly until `seconds` have passed; not at all if `seconds` is 0."""
     end = clock() + seconds
     while clock() < end:

@@ -54,18 +54,24 @@ def _add_buffers(s: AddShape) -> tuple[Buffer, Buffer, Buffer]:
 def build_vector(s: AddShape, tiles: Tiles) -> Program:
     block = tiles["BLOCK"]
     step = launch(
-        "memory/01_vector_add.cu", (ceil(s.elements, block),), block,
-        ("A", "B", "C", *_ints(s.elements)), cpu.vector_add,
-    )  # fmt: skip
+        "memory/01_vector_add.cu",
+        (ceil(s.elements, block),),
+        block,
+        ("A", "B", "C", *_ints(s.elements)),
+        cpu.vector_add,
+    )
     return Program(_add_buffers(s), (step,))
 
 
 def build_matrix(s: AddShape, tiles: Tiles) -> Program:
     tile = tiles["TILE"]
     step = launch(
-        "memory/02_matrix_add.cu", (ceil(s.N, tile), ceil(s.M, tile)), (tile, tile),
-        ("A", "B", "C", *_ints(s.M, s.N)), cpu.matrix_add,
-    )  # fmt: skip
+        "memory/02_matrix_add.cu",
+        (ceil(s.N, tile), ceil(s.M, tile)),
+        (tile, tile),
+        ("A", "B", "C", *_ints(s.M, s.N)),
+        cpu.matrix_add,
+    )
     return Program(_add_buffers(s), (step,))
 
 
@@ -73,9 +79,11 @@ def build_transposed(s: AddShape, tiles: Tiles) -> Program:
     tile = tiles["TILE"]
     step = launch(
         "memory/03_matrix_add_transposed.cu",
-        (ceil(s.M, tile), ceil(s.N, tile)), (tile, tile),
-        ("A", "B", "C", *_ints(s.M, s.N)), cpu.matrix_add_transposed,
-    )  # fmt: skip
+        (ceil(s.M, tile), ceil(s.N, tile)),
+        (tile, tile),
+        ("A", "B", "C", *_ints(s.M, s.N)),
+        cpu.matrix_add_transposed,
+    )
     return Program(_add_buffers(s), (step,))
 
 
@@ -106,8 +114,12 @@ ADD = Ladder(
             Preset("add-ragged", "1,001×1,003", AddShape(1001, 1003), mark("extents that no block size divides")),
             Preset("add-4096", "4,096²", AddShape(4096, 4096), mark("larger than every cache")),
             Preset(
-                "add-resnet50-res2-n32", mark("ResNet-50 res2 shortcut, N=32"), AddShape(32 * 256, 56 * 56),
-                mark("ResNet-50 (arXiv 1512.03385), the sum at the end of a conv2_x block: 256 maps of 56 x 56, batch 32"),
+                "add-resnet50-res2-n32",
+                mark("ResNet-50 res2 shortcut, N=32"),
+                AddShape(32 * 256, 56 * 56),
+                mark(
+                    "ResNet-50 (arXiv 1512.03385), the sum at the end of a conv2_x block: 256 maps of 56 x 56, batch 32"
+                ),
             ),
         )
     },
@@ -152,16 +164,15 @@ ADD = Ladder(
             cpu_title=mark("matrix add, column after column"),
         ),
     ),
-)  # fmt: skip
+)
 
 
 # -- stride ----------------------------------------------------------------------------------------
 def build_stride(s: StrideShape, tiles: Tiles) -> Program:
     block = tiles["BLOCK"]
     step = launch(
-        "teaching/01_strided_copy.cu", (ceil(s.n, block),), block,
-        ("x", "y", *_ints(s.n, s.stride)), cpu.strided_copy,
-    )  # fmt: skip
+        "teaching/01_strided_copy.cu", (ceil(s.n, block),), block, ("x", "y", *_ints(s.n, s.stride)), cpu.strided_copy
+    )
     return Program((Buffer("x", INPUT, (s.extent,)), Buffer("y", OUTPUT, (s.n,))), (step,))
 
 
@@ -180,8 +191,11 @@ STRIDE = Ladder(
             Preset("stride-toy", mark("Toy: one warp, stride 2"), StrideShape(32, 2), mark("one warp")),
             *(
                 Preset(
-                    f"stride-{stride}", mark("stride {stride}"), StrideShape(1 << 23, stride),
-                    mark("2^23 floats copied: larger than the L2 cache at every stride"), {"stride": stride},
+                    f"stride-{stride}",
+                    mark("stride {stride}"),
+                    StrideShape(1 << 23, stride),
+                    mark("2^23 floats copied: larger than the L2 cache at every stride"),
+                    {"stride": stride},
                 )
                 for stride in STRIDES
             ),
@@ -203,7 +217,7 @@ STRIDE = Ladder(
             cpu_title=mark("strided copy"),
         ),
     ),
-)  # fmt: skip
+)
 
 
 # -- banks -----------------------------------------------------------------------------------------
@@ -211,9 +225,13 @@ def _build_banks(pad: int):
     def build(s: BanksShape, tiles: Tiles) -> Program:
         block = tiles["BLOCK"]
         step = launch(
-            "memory/04_shared_stride.cu", (ceil(s.n, block),), block,
-            ("x", "y", *_ints(s.n, s.stride, s.turns)), cpu.shared_stride, {"PAD": pad},
-        )  # fmt: skip
+            "memory/04_shared_stride.cu",
+            (ceil(s.n, block),),
+            block,
+            ("x", "y", *_ints(s.n, s.stride, s.turns)),
+            cpu.shared_stride,
+            {"PAD": pad},
+        )
         return Program((Buffer("x", INPUT, (TILE_ROWS, TILE_COLS)), Buffer("y", OUTPUT, (s.n,))), (step,))
 
     return build
@@ -249,7 +267,9 @@ BANKS = Ladder(
             Preset("banks-toy", mark("Toy: one warp, stride 2"), BanksShape(32, 2), mark("one warp, one turn")),
             *(
                 Preset(
-                    f"banks-{stride}", mark("stride {stride}"), BanksShape(1 << 18, stride, 64),
+                    f"banks-{stride}",
+                    mark("stride {stride}"),
+                    BanksShape(1 << 18, stride, 64),
                     mark("2,048 reads of shared memory by each of 2^18 threads: they take nearly all of the time"),
                     {"stride": stride},
                 )
@@ -258,12 +278,20 @@ BANKS = Ladder(
         )
     },
     rungs=(
-        _banks_rung("plain", mark("rows of 32 words"), mark("Lanes read a tile at a stride. If the stride is even, lanes access the same banks."), 0),
         _banks_rung(
-            "padded", mark("rows padded to 33"), mark("One unused word follows each row. The words of a column are then in different banks."), 1
+            "plain",
+            mark("rows of 32 words"),
+            mark("Lanes read a tile at a stride. If the stride is even, lanes access the same banks."),
+            0,
+        ),
+        _banks_rung(
+            "padded",
+            mark("rows padded to 33"),
+            mark("One unused word follows each row. The words of a column are then in different banks."),
+            1,
         ),
     ),
-)  # fmt: skip
+)
 
 
 # -- branch ----------------------------------------------------------------------------------------
@@ -271,9 +299,13 @@ def _build_branch(grouped: int):
     def build(s: BranchShape, tiles: Tiles) -> Program:
         block = tiles["BLOCK"]
         step = launch(
-            "memory/07_branch.cu", (ceil(s.n, block),), block,
-            ("x", "y", *_ints(s.n, s.rounds)), cpu.branch, {"GROUPED": grouped},
-        )  # fmt: skip
+            "memory/07_branch.cu",
+            (ceil(s.n, block),),
+            block,
+            ("x", "y", *_ints(s.n, s.rounds)),
+            cpu.branch,
+            {"GROUPED": grouped},
+        )
         return Program((Buffer("x", INPUT, (s.n,)), Buffer("y", OUTPUT, (s.n,))), (step,))
 
     return build
@@ -317,9 +349,12 @@ def _build_layout(source: str, cpu_function):
     def build(s: LayoutShape, tiles: Tiles) -> Program:
         block = tiles["BLOCK"]
         step = launch(
-            f"memory/{source}.cu", (ceil(s.elements, block),), block,
-            ("x", "y", *_ints(s.N, s.C, s.H, s.W)), cpu_function,
-        )  # fmt: skip
+            f"memory/{source}.cu",
+            (ceil(s.elements, block),),
+            block,
+            ("x", "y", *_ints(s.N, s.C, s.H, s.W)),
+            cpu_function,
+        )
         x, y = Buffer("x", INPUT, (s.N, s.C, s.H, s.W)), Buffer("y", OUTPUT, (s.N, s.H, s.W, s.C))
         return Program((x, y), (step,))
 

@@ -30,9 +30,9 @@ def _banks(s: BanksShape, x: np.ndarray) -> np.ndarray:
     windows = np.lib.stride_tricks.sliding_window_view(x, READS_PER_TURN, axis=0).sum(axis=-1)  # [65, 32]
     row, col = np.divmod(np.arange(32) * s.stride, x.shape[1])
     starts = np.bincount(np.arange(s.turns) % 32, minlength=32)  # turns that start at each row offset
-    sums = np.array([
-        sum(count * windows[row + (warp + t) % 32, col] for t, count in enumerate(starts)) for warp in range(32)
-    ])  # fmt: skip
+    sums = np.array(
+        [sum(count * windows[row + (warp + t) % 32, col] for t, count in enumerate(starts)) for warp in range(32)]
+    )
     i = np.arange(s.n)
     return sums[i // 32 % 32, i % 32]
 

@@ -59,8 +59,6 @@ def rung_factory(ladder: str, cost: Callable[[Any, Program], Cost], tolerance: f
     sizes that are compiled ahead, and by keyword any other field of a rung."""
 
     def rung(name: str, title: str, idea: str, build, rules, tiles, *sets: Tiles, **facts: Any) -> Rung:
-        return Rung(
-            f"{ladder}/{name}", title, idea, build, cost, rules, tolerance, tiles, sets=sets or None, **facts
-        )
+        return Rung(f"{ladder}/{name}", title, idea, build, cost, rules, tolerance, tiles, sets=sets or None, **facts)
 
     return rung

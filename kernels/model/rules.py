@@ -47,9 +47,7 @@ def index_rules(counts: Mapping[str, int], margin: int, name: str = "") -> Itera
     for formula, count in counts.items():
         if count > INT_MAX - margin:
             limit = f"2^31 - {name or margin}" if margin else "2^31"
-            yield tr(
-                "{formula} must stay below {limit}, got {count}", formula=formula, limit=limit, count=count
-            )
+            yield tr("{formula} must stay below {limit}, got {count}", formula=formula, limit=limit, count=count)
 
 
 def dtype_rules(s: Shape, *dtypes: str) -> Iterator[str]:
@@ -58,24 +56,17 @@ def dtype_rules(s: Shape, *dtypes: str) -> Iterator[str]:
             yield tr("dtype must be {dtype}, got {got}", dtype=dtypes[0], got=s.dtype)
         else:
             *first, last = dtypes
-            yield tr(
-                "dtype must be {first} or {last}, got {got}", first=", ".join(first), last=last, got=s.dtype
-            )
+            yield tr("dtype must be {first} or {last}, got {got}", first=", ".join(first), last=last, got=s.dtype)
 
 
 def thread_rules(rule: str, threads: int) -> Iterator[str]:
     """Yields the rules that a block of `threads` breaks: whole warps, at most 1024. `rule` is that number as a formula of
     the tile sizes."""
     if threads > MAX_THREADS:
-        yield tr(
-            "{formula} threads <= {limit}, got {threads}", formula=rule, limit=MAX_THREADS, threads=threads
-        )
+        yield tr("{formula} threads <= {limit}, got {threads}", formula=rule, limit=MAX_THREADS, threads=threads)
     if threads % WARP or not threads:
         yield tr(
-            "{formula} threads must be whole warps of {warp}, got {threads}",
-            formula=rule,
-            warp=WARP,
-            threads=threads,
+            "{formula} threads must be whole warps of {warp}, got {threads}", formula=rule, warp=WARP, threads=threads
         )
 
 
@@ -108,9 +99,4 @@ def register_rules(tiles: Tiles, threads: int) -> Iterator[str]:
 
 def shared_rules(formula: str, nbytes: int, limit: int = MAX_STATIC_SHARED) -> Iterator[str]:
     if nbytes > limit:
-        yield tr(
-            "{formula} bytes of shared memory <= {limit}, got {bytes}",
-            formula=formula,
-            limit=limit,
-            bytes=nbytes,
-        )
+        yield tr("{formula} bytes of shared memory <= {limit}, got {bytes}", formula=formula, limit=limit, bytes=nbytes)

@@ -13,12 +13,7 @@ from kernels.i18n import mark, tr
 from kernels.model.program import Program, RuleError, Tiles
 
 ENGINES = ("cuda", "cpu", "emulator")
-FP32, FP16, TENSOR_CORES, INT8 = (
-    "FP32",
-    mark("FP16 arithmetic"),
-    mark("tensor cores"),
-    mark("INT8 arithmetic"),
-)
+FP32, FP16, TENSOR_CORES, INT8 = ("FP32", mark("FP16 arithmetic"), mark("tensor cores"), mark("INT8 arithmetic"))
 UNITS = (FP32, FP16, TENSOR_CORES, INT8)  # arithmetic units of a GPU
 HOPPER = 9, 0  # the only compute capability with the instructions of sm_90a
 MIN_CAPABILITY = 7, 5  # compute capability; CUDA 13 compiles for no older GPU
@@ -76,9 +71,7 @@ class Rung:
     sets: tuple[Tiles, ...] | None = None  # see tile_sets; what one leaves out is the default
     # Returns the sizes, one of `sets`, that were measured to be faster than the default at a shape; {} if none were.
     faster: Callable[[Any], Tiles] | None = None
-    engines: tuple[str, ...] = (
-        ENGINES  # of its ladder's, those that run it; without "cpu" if `not_on_cpu` is given
-    )
+    engines: tuple[str, ...] = ENGINES  # of its ladder's, those that run it; without "cpu" if `not_on_cpu` is given
     # What the NumPy steps compute, in the words of a processor. A rung of a GPU's ladder that the cpu engine runs has
     # one, so that nothing is timed under the name of hardware that a processor does not have.
     cpu_title: str = ""
@@ -165,9 +158,7 @@ class Rung:
             return
         for name, choices in self.tiles.items():
             for value in choices[1:]:
-                nearby = self._nearby(
-                    default | {name: value}, [other for other in self.tiles if other != name]
-                )
+                nearby = self._nearby(default | {name: value}, [other for other in self.tiles if other != name])
                 found = next((tiles for tiles in nearby if not any(self.rules(shape, tiles))), None)
                 if found:
                     yield found

@@ -42,9 +42,7 @@ def integer(name: str, value: object, minimum: int, maximum: int = INT_MAX) -> i
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise ShapeError(
-            tr("{name} must be a whole number, got {value}", name=name, value=repr(value))
-        ) from None
+        raise ShapeError(tr("{name} must be a whole number, got {value}", name=name, value=repr(value))) from None
     if not minimum <= number <= maximum:
         raise ShapeError(
             tr(
@@ -69,9 +67,7 @@ def factor(name: str, value: object, whole: bool = False) -> float:
     if not abs(number) <= FLOAT_MAX:
         raise ShapeError(tr("{name} must be finite in float32, got {number}", name=name, number=number))
     if whole and not (number.is_integer() and abs(number) <= INT_MAX):
-        raise ShapeError(
-            tr("{name} must be a whole number if dtype is int8, got {number}", name=name, number=number)
-        )
+        raise ShapeError(tr("{name} must be a whole number if dtype is int8, got {number}", name=name, number=number))
     return number
 
 
@@ -88,12 +84,7 @@ def flag(name: str, value: object) -> int:
 def one_of(name: str, value: object, choices: Collection[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ShapeError(
-            tr(
-                "{name} must be one of {choices}, got {value}",
-                name=name,
-                choices=", ".join(choices),
-                value=repr(value),
-            )
+            tr("{name} must be one of {choices}, got {value}", name=name, choices=", ".join(choices), value=repr(value))
         )
     return value
 
@@ -103,11 +94,7 @@ def pair(name: str, value: object) -> tuple[object, object]:
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
             raise ShapeError(
-                tr(
-                    "{name} takes one number or two (vertical, horizontal), got {value}",
-                    name=name,
-                    value=repr(value),
-                )
+                tr("{name} takes one number or two (vertical, horizontal), got {value}", name=name, value=repr(value))
             )
         return value[0], value[1]
     return value, value
@@ -136,11 +123,7 @@ def parse(
         name, equals, value = (s.strip() for s in part.partition("="))
         if not equals or name not in fields:
             raise ShapeError(
-                tr(
-                    "expected NAME=VALUE with NAME among {names}; got {part}",
-                    names=" ".join(fields),
-                    part=repr(part),
-                )
+                tr("expected NAME=VALUE with NAME among {names}; got {part}", names=" ".join(fields), part=repr(part))
             )
         if name in params:
             raise ShapeError(tr("{name} is given twice", name=name))

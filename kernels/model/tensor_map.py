@@ -6,8 +6,12 @@ import math
 from dataclasses import dataclass
 
 ELEMENTS = {  # bytes of an element, by NumPy's name of its type
-    "uint8": 1, "int8": 1, "float16": 2, "bfloat16": 2, "float32": 4,
-}  # fmt: skip
+    "uint8": 1,
+    "int8": 1,
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+}
 SWIZZLES = (0, 32, 64, 128)  # bytes of a row in shared memory whose pieces are permuted; 0: none
 MAX_RANK, MAX_BOX, MAX_EXTENT, MAX_STRIDE = 5, 256, 2**32, 2**40
 MAX_STEP, MAX_PIXELS = 8, 1024
@@ -95,9 +99,7 @@ class Im2colMap(TensorMap):
         """Corners of windows along W and along H."""
         across, down = (
             (extent - 1 + upper - lower) // step + 1
-            for extent, upper, lower, step in zip(
-                self.extents[1:3], self.upper, self.lower, self.steps, strict=True
-            )
+            for extent, upper, lower, step in zip(self.extents[1:3], self.upper, self.lower, self.steps, strict=True)
         )
         return across, down
 

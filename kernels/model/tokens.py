@@ -43,9 +43,7 @@ def _lines(source: str) -> Iterator[list[str]]:
                 directive = None
         elif directive is not None:
             if m[0] == "(" and directive[1:-1] == ["define"] and source[: m.start()].endswith(directive[-1]):
-                directive[-1] += (
-                    "("  # a macro with arguments; after a space the bracket is a part of its value
-                )
+                directive[-1] += "("  # a macro with arguments; after a space the bracket is a part of its value
             else:
                 directive.append(m[0])
         elif m[0] == "#" and _begins_line(source, m.start()):

@@ -18,9 +18,7 @@ def by_output(expected: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return dict(expected) if isinstance(expected, Mapping) else dict(zip(names, (expected,), strict=True))
 
 
-def relative_error(
-    out: np.ndarray, ref: np.ndarray, scale: np.ndarray | None = None, tolerance: float = 0.0
-) -> float:
+def relative_error(out: np.ndarray, ref: np.ndarray, scale: np.ndarray | None = None, tolerance: float = 0.0) -> float:
     """Returns the L2 norm of (out - ref) over that of ref; inf if out has an element that is not finite.
 
     A ref whose norm is within the allowed error (`allowed`, of scale and tolerance) is 0 but for rounding. Then the norm
@@ -45,8 +43,7 @@ def relative_error(
 def agrees(out: np.ndarray, ref: np.ndarray, scale: np.ndarray, tolerance: float) -> bool:
     """Returns whether every element is finite and differs by no more than what is allowed: a NaN never passes."""
     return out.shape == ref.shape and all(
-        np.isfinite(o).all() and (np.abs(o - r) <= allowed(s, tolerance)).all()
-        for o, r, s in blocks(out, ref, scale)
+        np.isfinite(o).all() and (np.abs(o - r) <= allowed(s, tolerance)).all() for o, r, s in blocks(out, ref, scale)
     )
 
 

@@ -138,6 +138,14 @@ def in_nhwc(s: MapsShape, tiles: Tiles) -> Iterator[str]:
 # -- rungs ---------------------------------------------------------------------------------------------
 def library_rung(name: str, title: str, idea: str, build: Callable, library: str = "PyTorch") -> Rung:
     return Rung(
-        name, title, idea, build, library_cost, no_rules, TOLERANCE,
-        library=library, find_library=lambda: torch_library.find(), engines=("cuda",),
-    )  # fmt: skip
+        name,
+        title,
+        idea,
+        build,
+        library_cost,
+        no_rules,
+        TOLERANCE,
+        library=library,
+        find_library=lambda: torch_library.find(),
+        engines=("cuda",),
+    )

@@ -215,9 +215,7 @@ def backward_apply(axis, dy, x, gamma, mean, invstd, dgamma, dbeta, dx, count) -
 
 def backward_partial_sums(axis, width, dy, x, mean, invstd, per_part, parts) -> Iterator[tuple]:
     """Yields (part, sums of dy [C], sums of dy * xhat [C])."""
-    both = zip(
-        parts_of(dy, axis, per_part * width, parts), parts_of(x, axis, per_part * width, parts), strict=True
-    )
+    both = zip(parts_of(dy, axis, per_part * width, parts), parts_of(x, axis, per_part * width, parts), strict=True)
     for (part, g), (_, numbers) in both:
         xhat = (numbers - mean[:, None]) * invstd[:, None]
         yield part, g.sum(axis=1, dtype=np.float32), (g * xhat).sum(axis=1, dtype=np.float32)

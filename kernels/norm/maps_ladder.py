@@ -89,9 +89,13 @@ def _block_a_channel(source: str, cpu_function: Callable):
     def build(s: MapsShape, tiles: Tiles) -> Program:
         args = ("x", "gamma", "beta", "y", "mean", "invstd", *ints(s.count, s.C, s.HW), EPSILON)
         step = launch(
-            f"norm/{source}.cu", (s.C,), tiles["BLOCK"], args, cpu.in_layout(cpu_function, s.layout),
+            f"norm/{source}.cu",
+            (s.C,),
+            tiles["BLOCK"],
+            args,
+            cpu.in_layout(cpu_function, s.layout),
             dict(tiles) | _layout(s),
-        )  # fmt: skip
+        )
         return Program(training_buffers(s), (step,))
 
     return build
@@ -105,7 +109,7 @@ def build_split(s: MapsShape, tiles: Tiles) -> Program:
     steps = (
         launch("norm/04_bn_partial.cu", grid, tiles["BLOCK"], ("x", "partial", *sizes), cpu.partial_nchw(by), defines),
         launch("norm/05_bn_apply.cu", grid, tiles["BLOCK"], args, cpu.apply_nchw(by), defines),
-    )  # fmt: skip
+    )
     return Program((*training_buffers(s), Buffer("partial", WORKSPACE, (s.C, parts, 2))), steps)
 
 
@@ -116,9 +120,7 @@ def build_split_nhwc(s: MapsShape, tiles: Tiles) -> Program:
     merge = ("partial", "mean", "invstd", *ints(s.count, per_part, parts), EPSILON)
     apply = ("x", "gamma", "beta", "mean", "invstd", "y", *sizes)
     steps = (
-        launch(
-            "norm/06_bn_partial_nhwc.cu", grid, block, ("x", "partial", *sizes), cpu.partial_nhwc, defines
-        ),
+        launch("norm/06_bn_partial_nhwc.cu", grid, block, ("x", "partial", *sizes), cpu.partial_nhwc, defines),
         launch("norm/07_bn_merge.cu", (s.C,), 32, merge, cpu.merge_parts),
         launch("norm/08_bn_apply_nhwc.cu", grid, block, apply, cpu.apply_nhwc, defines),
     )
@@ -134,9 +136,7 @@ def _build_training_library(routine: str, bind: type):
 
 
 def _training(name: str, title: str, idea: str, build, rules, tiles, work, *sets: Tiles, **facts) -> Rung:
-    return Rung(
-        f"batch-norm/{name}", title, idea, build, cost_of(*work), rules, TOLERANCE, tiles, sets=sets, **facts
-    )
+    return Rung(f"batch-norm/{name}", title, idea, build, cost_of(*work), rules, TOLERANCE, tiles, sets=sets, **facts)
 
 
 # Costs are (reads of x, writes of y, operations an element). No element of y is known before all of its channel was read.
@@ -229,7 +229,7 @@ BATCH_NORM = Ladder(
             "cuDNN",
         ),
     ),
-)  # fmt: skip
+)
 
 
 # -- inference -------------------------------------------------------------------------------------------
@@ -241,9 +241,13 @@ def inference_buffers(s: MapsShape) -> tuple[Buffer, ...]:
 def build_formula(s: MapsShape, tiles: Tiles) -> Program:
     args = ("x", "gamma", "beta", "mean", "var", "y", *ints(s.elements, s.C, s.HW), EPSILON)
     step = launch(
-        "norm/09_bn_formula.cu", (ceil(s.elements, tiles["BLOCK"]),), tiles["BLOCK"], args,
-        cpu.in_layout(cpu.formula, s.layout), dict(tiles) | _layout(s),
-    )  # fmt: skip
+        "norm/09_bn_formula.cu",
+        (ceil(s.elements, tiles["BLOCK"]),),
+        tiles["BLOCK"],
+        args,
+        cpu.in_layout(cpu.formula, s.layout),
+        dict(tiles) | _layout(s),
+    )
     return Program(inference_buffers(s), (step,))
 
 
@@ -256,19 +260,20 @@ def build_folded(s: MapsShape, tiles: Tiles) -> Program:
     steps = (
         launch("norm/10_bn_fold.cu", (ceil(s.C, block),), block, fold, cpu.fold, {"BLOCK": block}),
         launch(
-            "norm/11_bn_scale_shift.cu", (ceil(vectors, 16 // by * block),), block,
-            ("x", "folded", "y", *ints(vectors, s.C), *magics), cpu.in_layout(cpu.scale_shift, s.layout),
+            "norm/11_bn_scale_shift.cu",
+            (ceil(vectors, 16 // by * block),),
+            block,
+            ("x", "folded", "y", *ints(vectors, s.C), *magics),
+            cpu.in_layout(cpu.scale_shift, s.layout),
             {"BLOCK": block, "WIDTH": by} | _layout(s),
         ),
-    )  # fmt: skip
+    )
     return Program((*inference_buffers(s), Buffer("folded", WORKSPACE, (2, s.C))), steps)
 
 
 def build_inference_library(s: MapsShape, tiles: Tiles) -> Program:
     args = "x", "gamma", "beta", "mean", "var", "y", EPSILON
-    call = LibraryCall(
-        "torch_batch_norm_inference", args, None, partial(library.BatchNormInference, s.layout)
-    )
+    call = LibraryCall("torch_batch_norm_inference", args, None, partial(library.BatchNormInference, s.layout))
     return Program(inference_buffers(s), (call,))
 
 
@@ -296,7 +301,9 @@ BATCH_NORM_INFERENCE = Ladder(
         Rung(
             "batch-norm-inference/folded",
             mark("folded into one scale and one shift"),
-            mark("A first launch folds the four numbers of a channel into two. Then each number costs one multiply-add."),
+            mark(
+                "A first launch folds the four numbers of a channel into two. Then each number costs one multiply-add."
+            ),
             build_folded,
             cost_of(1, 1, 2),
             flat_rules,
@@ -312,7 +319,7 @@ BATCH_NORM_INFERENCE = Ladder(
             build_inference_library,
         ),
     ),
-)  # fmt: skip
+)
 
 
 # -- backward --------------------------------------------------------------------------------------------
@@ -325,9 +332,13 @@ def backward_buffers(s: MapsShape) -> tuple[Buffer, ...]:
 def build_backward(s: MapsShape, tiles: Tiles) -> Program:
     args = ("dy", "x", "gamma", "mean", "invstd", "dx", "dgamma", "dbeta", *ints(s.count, s.C, s.HW))
     step = launch(
-        "norm/12_bn_backward.cu", (s.C,), tiles["BLOCK"], args, cpu.in_layout(cpu.backward, s.layout),
+        "norm/12_bn_backward.cu",
+        (s.C,),
+        tiles["BLOCK"],
+        args,
+        cpu.in_layout(cpu.backward, s.layout),
         dict(tiles) | _layout(s),
-    )  # fmt: skip
+    )
     return Program(backward_buffers(s), (step,))
 
 
@@ -354,9 +365,7 @@ def build_backward_nhwc_pair(s: MapsShape, tiles: Tiles) -> Program:
     args = "partial_gamma", "partial_beta", "dgamma", "dbeta", *ints(parts, s.C)
     grid, warps = (ceil(s.C, 32), 2), tiles["WARPS"]
     source = "norm/31_sum_partials_pair.cu"
-    return _backward_nhwc(
-        s, tiles, launch(source, grid, (32, warps), args, cpu.sum_partials_pair, {"WARPS": warps})
-    )
+    return _backward_nhwc(s, tiles, launch(source, grid, (32, warps), args, cpu.sum_partials_pair, {"WARPS": warps}))
 
 
 def _backward_nhwc(s: MapsShape, tiles: Tiles, *totals: Launch) -> Program:
@@ -389,9 +398,17 @@ def build_backward_library(s: MapsShape, tiles: Tiles) -> Program:
 
 def _backward(name: str, title: str, idea: str, build, rules, tiles, *sets: Tiles, **facts) -> Rung:
     return Rung(
-        f"batch-norm-backward/{name}", title, idea, build, cost_of(4, 1, 11), rules, TOLERANCE, tiles,
-        sets=sets, **facts,
-    )  # fmt: skip
+        f"batch-norm-backward/{name}",
+        title,
+        idea,
+        build,
+        cost_of(4, 1, 11),
+        rules,
+        TOLERANCE,
+        tiles,
+        sets=sets,
+        **facts,
+    )
 
 
 NO_BLOCKS_BACKWARD = mark("a processor has no blocks; without them these are the same two passes")
@@ -446,7 +463,11 @@ BATCH_NORM_BACKWARD = Ladder(
             mark("The parts of dgamma and dbeta are added up in one launch, by 32 warps in each block."),
             build_backward_nhwc_pair,
             in_nhwc,
-            {"BLOCK": (512, 256, 1024, 128, 64, 32), "BLOCKS": (528, 1056, 264, 2112, 12, 3), "WARPS": (32, 16, 8, 4, 1)},
+            {
+                "BLOCK": (512, 256, 1024, 128, 64, 32),
+                "BLOCKS": (528, 1056, 264, 2112, 12, 3),
+                "WARPS": (32, 16, 8, 4, 1),
+            },
             {"BLOCK": 32, "BLOCKS": 12, "WARPS": 8},
             {"BLOCK": 1024, "BLOCKS": 264},
             not_on_cpu=NO_BLOCKS_BACKWARD,
@@ -458,4 +479,4 @@ BATCH_NORM_BACKWARD = Ladder(
             build_backward_library,
         ),
     ),
-)  # fmt: skip
+)

@@ -17,16 +17,31 @@ _MAPS = (  # key, label, extents, source
     ("toy-nhwc", mark("Toy 2×2×2×4, NHWC"), (2, 2, 2, 4, NHWC), TOY),
     ("ragged", "3×5×7×9", (3, 5, 7, 9), RAGGED_MAPS),
     ("ragged-nhwc", mark("3×5×7×9, NHWC"), (3, 5, 7, 9, NHWC), RAGGED_MAPS),
-    ("res5", mark("ResNet-50 res5, N=32"), (32, 2048, 7, 7), mark("ResNet-50 (arXiv 1512.03385): the last norm of a conv5_x block, batch 32")),
+    (
+        "res5",
+        mark("ResNet-50 res5, N=32"),
+        (32, 2048, 7, 7),
+        mark("ResNet-50 (arXiv 1512.03385): the last norm of a conv5_x block, batch 32"),
+    ),
     ("res2", mark("ResNet-50 res2, N=64"), (64, 256, 56, 56), RES2),
     ("res2-nhwc", mark("ResNet-50 res2, N=64, NHWC"), (64, 256, 56, 56, NHWC), RES2),
-)  # fmt: skip
+)
 _ROWS = (
     ("toy", mark("Toy 3×8"), (3, 8), TOY),
     ("ragged", "1,001×777", (1001, 777), RAGGED_ROWS),
-    ("gpt2", mark("GPT-2 small"), (8192, 768), mark("GPT-2 small (Radford et al. 2019): 8 sequences of 1,024 tokens, 768 numbers each")),
-    ("large", "16,384×4,096", (16384, 4096), mark("as many tokens of Llama 2 7B (arXiv 2307.09288), 4,096 numbers each. 268 MB, larger than the L2 cache")),
-)  # fmt: skip
+    (
+        "gpt2",
+        mark("GPT-2 small"),
+        (8192, 768),
+        mark("GPT-2 small (Radford et al. 2019): 8 sequences of 1,024 tokens, 768 numbers each"),
+    ),
+    (
+        "large",
+        "16,384×4,096",
+        (16384, 4096),
+        mark("as many tokens of Llama 2 7B (arXiv 2307.09288), 4,096 numbers each. 268 MB, larger than the L2 cache"),
+    ),
+)
 
 
 def maps_presets(ladder: str, shape: type[MapsShape]) -> dict[str, Preset]:

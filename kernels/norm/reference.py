@@ -36,9 +36,7 @@ class Statistics:
         return inverse(self.variance)
 
 
-Limits = Callable[
-    [Statistics], tuple[np.ndarray, np.ndarray]
-]  # the lowest and highest variance to first order
+Limits = Callable[[Statistics], tuple[np.ndarray, np.ndarray]]  # the lowest and highest variance to first order
 
 
 def statistics(x: np.ndarray) -> Statistics:
@@ -94,9 +92,7 @@ def batch_norm(s: MapsShape, x, gamma, beta, limits: Limits = backward_limits) -
     return {"y": (y, y_scale), "mean": (mean, mean_scale), "invstd": (invstd, scale)}
 
 
-def sums_scale(
-    s: MapsShape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
+def sums_scale(s: MapsShape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns the error scales of batch norm by sums of x and x^2: they grow with the square of mean / std."""
     outputs = batch_norm(s, **inputs, limits=sums_limits)
     return {name: scale for name, (_, scale) in outputs.items()}
@@ -111,9 +107,7 @@ def _by_channel(s: MapsShape, vector) -> np.ndarray:
 
 def batch_norm_inference(s: MapsShape, x, gamma, beta, mean, var) -> Reference:
     """Returns y in the layout of x. The scale is the formula on absolute values."""
-    invstd, gamma, beta, mean = (
-        _by_channel(s, v) for v in (inverse(var.astype(np.float64)), gamma, beta, mean)
-    )
+    invstd, gamma, beta, mean = (_by_channel(s, v) for v in (inverse(var.astype(np.float64)), gamma, beta, mean))
     y, scale = np.empty((2, *s.dims))
     for n in range(s.N):
         image = slice(n, n + 1)

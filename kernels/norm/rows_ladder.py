@@ -81,9 +81,7 @@ def _block_a_row(source: str, cpu_function: Callable, centred: bool, cpu_name: s
         buffers = forward_buffers(s, centred)
         defines = dict(tiles) | ({"WIDTH": width(s.N)} if "PER" in tiles else {})
         args = (*_names(buffers), *ints(s.N), EPSILON)
-        step = launch(
-            f"norm/{source}.cu", (s.M,), tiles["BLOCK"], args, cpu_function, defines, cpu_name=cpu_name
-        )
+        step = launch(f"norm/{source}.cu", (s.M,), tiles["BLOCK"], args, cpu_function, defines, cpu_name=cpu_name)
         return Program(buffers, (step,))
 
     return build
@@ -112,9 +110,7 @@ def _rung(name: str, title: str, idea: str, build, rules, tiles, work, *sets: Ti
 
 
 IDEA_WARP = mark("A warp keeps its row in registers. Its lanes exchange sums directly. It needs no barrier.")
-IDEA_REGISTERS = mark(
-    "x is read once and stays in registers. This is the minimum traffic, for rows that fit."
-)
+IDEA_REGISTERS = mark("x is read once and stays in registers. This is the minimum traffic, for rows that fit.")
 NO_WARPS = mark("a processor has no warps; without them these are a few rows at a time in the cache")
 FEW_ROWS = "few_rows"
 LAYER_NORM = Ladder(
@@ -179,7 +175,7 @@ LAYER_NORM = Ladder(
             _library("torch_layer_norm", library.LayerNorm, forward_buffers, True, EPSILON),
         ),
     ),
-)  # fmt: skip
+)
 
 RMS_NORM = Ladder(
     name="rms-norm",
@@ -232,7 +228,7 @@ RMS_NORM = Ladder(
             _library("torch_rms_norm", library.RmsNorm, forward_buffers, False, EPSILON),
         ),
     ),
-)  # fmt: skip
+)
 
 
 # -- backward --------------------------------------------------------------------------------------------
@@ -240,13 +236,10 @@ def _atomics(source: str, cpu_function: Callable, centred: bool):
     def build(s: RowsShape, tiles: Tiles) -> Program:
         buffers = backward_buffers(s, centred)
         args = (*_names(buffers), *ints(s.N))
-        step = launch(
-            f"norm/{source}.cu", (s.M,), tiles["BLOCK"], args, cpu_function, tiles, cpu_name="row_by_row"
-        )
+        step = launch(f"norm/{source}.cu", (s.M,), tiles["BLOCK"], args, cpu_function, tiles, cpu_name="row_by_row")
         sums = ("dgamma", "dbeta") if centred else ("dgamma",)
         zeros = (
-            replace(zero(name, s.N), label=f"zero of {name}", cpu_name=f"zero_{n}")
-            for n, name in enumerate(sums, 1)
+            replace(zero(name, s.N), label=f"zero of {name}", cpu_name=f"zero_{n}") for n, name in enumerate(sums, 1)
         )
         return Program(buffers, (*zeros, step))
 
@@ -258,9 +251,7 @@ def build_columns(s: RowsShape, tiles: Tiles) -> Program:
     columns = ("dy", "x", "mean", "invstd", "dgamma", "dbeta", *ints(s.M, s.N))
     steps = (
         launch("norm/26_ln_backward_rows.cu", (s.M,), tiles["BLOCK"], rows, cpu_rows.backward_rows, tiles),
-        launch(
-            "norm/27_ln_backward_columns.cu", (ceil(s.N, 32),), (32, 8), columns, cpu_rows.backward_columns
-        ),
+        launch("norm/27_ln_backward_columns.cu", (ceil(s.N, 32),), (32, 8), columns, cpu_rows.backward_columns),
     )
     return Program(backward_buffers(s, True), steps)
 
@@ -285,7 +276,7 @@ IDEA_ATOMICS = mark(
 IDEA_GRID = mark(
     "A block takes one row after the other. dy and x are read once. Each thread keeps the sums of its columns in "
     "registers. A second launch adds up the blocks."
-)  # fmt: skip
+)
 NO_REGISTERS = mark("a processor has no blocks; without them dx is computed as in two launches")
 GRID_SETS = ({"BLOCK": 32, "PER": 4, "BLOCKS": 3}, {"BLOCK": 256, "PER": 16}, {"BLOCKS": 528})
 LAYER_NORM_BACKWARD = Ladder(
@@ -337,7 +328,7 @@ LAYER_NORM_BACKWARD = Ladder(
             _library("torch_layer_norm_backward", library.LayerNormBackward, backward_buffers, True),
         ),
     ),
-)  # fmt: skip
+)
 
 RMS_NORM_BACKWARD = Ladder(
     name="rms-norm-backward",
@@ -377,4 +368,4 @@ RMS_NORM_BACKWARD = Ladder(
             _library("torch_rms_norm_backward", library.RmsNormBackward, backward_buffers, False),
         ),
     ),
-)  # fmt: skip
+)

@@ -71,11 +71,7 @@ def crossing(cpu: Mapping[int, Figures], gpu: Mapping[int, Figures]) -> Range | 
     sizes = sorted(cpu.keys() & gpu.keys())
     passes = max((len(cpu[size].passes) for size in sizes), default=0)
     found = [
-        crossover.crossing(
-            sizes,
-            [cpu[size].in_pass(n) for size in sizes],
-            [gpu[size].in_pass(n) for size in sizes],
-        )
+        crossover.crossing(sizes, [cpu[size].in_pass(n) for size in sizes], [gpu[size].in_pass(n) for size in sizes])
         for n in range(passes)
     ]
     if not found or None in found:

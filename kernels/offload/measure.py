@@ -19,9 +19,7 @@ from kernels.offload.gpu import PARTS, Run
 from kernels.offload.works import COPIES, MAX_MACS, Case, Point, case, live
 
 PASSES = 3
-MAX_BYTES = (
-    1 << 24
-)  # of a size that each pass measures: larger ones vary little, and their reference takes seconds
+MAX_BYTES = 1 << 24  # of a size that each pass measures: larger ones vary little, and their reference takes seconds
 BUDGET = Budget(samples=15, seconds=0.2, min_samples=3, warm_up_s=0.02)
 CPU, GPU = "cpu", "gpu"
 Rows = dict[str, list[dict[str, Any]]]
@@ -91,8 +89,5 @@ def gpu_row(size: int, passes: Sequence[Mapping[str, tuple[Run, ...]]]) -> dict[
         runs = [run for found in passes for run in found[copies]]
         figures = spread([[sum(run) for run in found[copies]] for found in passes])
         middle = min(runs, key=lambda run: abs(sum(run) - figures["ms"]))
-        row[copies] = {
-            **figures,
-            "parts_ms": dict(zip(PARTS, (round(ms, 6) for ms in middle), strict=True)),
-        }
+        row[copies] = {**figures, "parts_ms": dict(zip(PARTS, (round(ms, 6) for ms in middle), strict=True))}
     return row

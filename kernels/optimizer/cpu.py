@@ -18,18 +18,7 @@ def sgd(w: np.ndarray, g: np.ndarray, v: np.ndarray, lr, momentum, weight_decay)
 
 
 def adam(
-    w: np.ndarray,
-    g: np.ndarray,
-    m: np.ndarray,
-    v: np.ndarray,
-    rate,
-    keep1,
-    add1,
-    keep2,
-    add2,
-    root,
-    eps,
-    weight_decay,
+    w: np.ndarray, g: np.ndarray, m: np.ndarray, v: np.ndarray, rate, keep1, add1, keep2, add2, root, eps, weight_decay
 ) -> None:
     """Update w, m and v in place. The factors are those of the kernel: see ladder.adam_factors."""
     gradient = g + weight_decay * w if weight_decay else g

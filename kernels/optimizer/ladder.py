@@ -62,8 +62,7 @@ def buffers(s: OptimizerShape, *names: str) -> tuple[Buffer, ...]:
     average of squares: never below 0."""
     positive = isinstance(s, AdamShape)
     arrays = (
-        Buffer(name, INPUT, (s.extent,), positive=positive and name == "v", in_place=name != "g")
-        for name in names
+        Buffer(name, INPUT, (s.extent,), positive=positive and name == "v", in_place=name != "g") for name in names
     )
     return *arrays, Buffer("chunks", INPUT, (len(s.chunks), 2), "int32")
 
@@ -80,16 +79,7 @@ def sgd_factors(s: SgdShape) -> np.generic:
 def adam_factors(s: AdamShape) -> np.generic:
     """Returns the kernels' factors: the corrections of step t are applied to the rate and to the root."""
     correct_m, correct_v = s.corrections
-    values = (
-        s.lr / correct_m,
-        s.beta1,
-        1 - s.beta1,
-        s.beta2,
-        1 - s.beta2,
-        correct_v**-0.5,
-        s.eps,
-        s.weight_decay,
-    )
+    values = (s.lr / correct_m, s.beta1, 1 - s.beta1, s.beta2, 1 - s.beta2, correct_v**-0.5, s.eps, s.weight_decay)
     return np.array(values, ADAM_FACTORS)[()]
 
 
@@ -109,8 +99,7 @@ class Kind:
     def __init__(self, name: str, arrays: tuple[str, ...], factors, update, first_file: int):
         self.name, self.arrays, self.factors, self.update = name, arrays, factors, _unpacked(update)
         self.files = [
-            f"optimizer/{first_file + n:02}_{name}_{form}.cu"
-            for n, form in enumerate(("tensor", "chunks", "float4"))
+            f"optimizer/{first_file + n:02}_{name}_{form}.cu" for n, form in enumerate(("tensor", "chunks", "float4"))
         ]
         self.on_tensor = cpu.of_tensor(self.update, len(arrays))
         self.on_chunks = cpu.of_chunks(self.update, len(arrays))

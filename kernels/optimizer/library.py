@@ -22,9 +22,7 @@ class _Optimizer(Call):
     def __init__(self, *args: Any):
         super().__init__(*args[: self.ARRAYS])
         self.shape = parser(self.SHAPE)(bytes(args[-1]).decode())
-        self.lists = [
-            [array[first : first + count] for first, count in self.shape.tensors] for array in self.tensors
-        ]
+        self.lists = [[array[first : first + count] for first, count in self.shape.tensors] for array in self.tensors]
 
 
 class SgdForeach(_Optimizer):
@@ -49,9 +47,17 @@ class SgdFused(_Optimizer):
     def run(self) -> None:
         s, (w, g, v) = self.shape, self.lists
         self.torch._fused_sgd_(
-            w, g, v, weight_decay=s.weight_decay, momentum=s.momentum, lr=s.lr, dampening=0.0, nesterov=False,
-            maximize=False, is_first_step=False,
-        )  # fmt: skip
+            w,
+            g,
+            v,
+            weight_decay=s.weight_decay,
+            momentum=s.momentum,
+            lr=s.lr,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=False,
+        )
 
 
 def functional_adam() -> Callable[..., None]:
@@ -73,9 +79,21 @@ class AdamForeach(_Optimizer):
         for step in self.steps:
             step.fill_(s.step - 1)
         functional_adam()(
-            w, g, m, v, [], self.steps, foreach=True, amsgrad=False, beta1=s.beta1, beta2=s.beta2, lr=s.lr,
-            weight_decay=s.weight_decay, eps=s.eps, maximize=False,
-        )  # fmt: skip
+            w,
+            g,
+            m,
+            v,
+            [],
+            self.steps,
+            foreach=True,
+            amsgrad=False,
+            beta1=s.beta1,
+            beta2=s.beta2,
+            lr=s.lr,
+            weight_decay=s.weight_decay,
+            eps=s.eps,
+            maximize=False,
+        )
 
 
 class AdamFused(_Optimizer):
@@ -91,6 +109,17 @@ class AdamFused(_Optimizer):
     def run(self) -> None:
         s, (w, g, m, v) = self.shape, self.lists
         self.torch._fused_adam_(
-            w, g, m, v, [], self.steps, lr=s.lr, beta1=s.beta1, beta2=s.beta2, weight_decay=s.weight_decay,
-            eps=s.eps, amsgrad=False, maximize=False,
-        )  # fmt: skip
+            w,
+            g,
+            m,
+            v,
+            [],
+            self.steps,
+            lr=s.lr,
+            beta1=s.beta1,
+            beta2=s.beta2,
+            weight_decay=s.weight_decay,
+            eps=s.eps,
+            amsgrad=False,
+            maximize=False,
+        )

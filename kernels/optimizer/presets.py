@@ -34,13 +34,18 @@ _LISTS = {
     "toy": (mark("Toy: 5, 3 and 12"), "5 3 12", mark("three small tensors: every number can be shown")),
     "odd": (mark("odd sizes"), "1 7 64 65 4097 8191", mark("sizes at, below and above the edges of a chunk")),
     "lenet": (mark("LeNet-5"), LENET, mark("LeNet-5 (LeCun et al. 1998): 10 tensors of 61,706 weights")),
-    "resnet18": (mark("ResNet-18"), _resnet18(), mark("ResNet-18 (arXiv 1512.03385): 62 tensors of 11,689,512 weights")),
+    "resnet18": (
+        mark("ResNet-18"),
+        _resnet18(),
+        mark("ResNet-18 (arXiv 1512.03385): 62 tensors of 11,689,512 weights"),
+    ),
     "gpt2-layer": (
-        mark("GPT-2 small, one layer"), _transformer_layer(768),
+        mark("GPT-2 small, one layer"),
+        _transformer_layer(768),
         mark("GPT-2 small (Radford et al. 2019), one of its 12 layers: 12 tensors of 7,087,872 weights"),
     ),
     "64m": (mark("64 M weights"), f"{2**24}*4", mark("4 tensors of 2^24: far beyond the L2 cache of most GPUs")),
-}  # fmt: skip
+}
 
 
 def presets(ladder: str, shape: type[OptimizerShape]) -> dict[str, Preset]:

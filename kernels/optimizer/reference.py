@@ -26,9 +26,7 @@ def _wide(*arrays: np.ndarray) -> list[np.ndarray]:
     return [array.astype(np.float64) for array in arrays]
 
 
-def _by_name(
-    s: OptimizerShape, before: dict[str, np.ndarray], after: dict[str, Reference]
-) -> dict[str, Reference]:
+def _by_name(s: OptimizerShape, before: dict[str, np.ndarray], after: dict[str, Reference]) -> dict[str, Reference]:
     """Returns the references with the gaps as before."""
     inside = in_tensors(s)
     return {
@@ -66,9 +64,7 @@ def adam(
     root = np.sqrt(v_new / correct_v)
     below = root + s.eps
     rate = s.lr / correct_m
-    v_error = np.divide(
-        v_scale, v_new, out=np.zeros_like(v), where=v_new > 0
-    )  # relative, in units of the tolerance
+    v_error = np.divide(v_scale, v_new, out=np.zeros_like(v), where=v_new > 0)  # relative, in units of the tolerance
     w_scale = np.abs(w) + rate * (m_scale + np.abs(m_new) * v_error * root / below) / below
     tiny = TINY / TOLERANCE
     after = {
@@ -98,7 +94,4 @@ def fused_adam_scale(s: AdamShape, tiles: object, inputs: Mapping[str, np.ndarra
             for beta, correction in zip((s.beta1, s.beta2), s.corrections, strict=True)
         ),
     }
-    return {
-        name: scale + (scale > 0) * added[name] * 2.0**-22 / TOLERANCE
-        for name, (_, scale) in expected.items()
-    }
+    return {name: scale + (scale > 0) * added[name] * 2.0**-22 / TOLERANCE for name, (_, scale) in expected.items()}

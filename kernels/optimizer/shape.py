@@ -124,9 +124,7 @@ def _tensors(sizes: str) -> tuple[Range, ...]:
 
 @lru_cache(maxsize=64)
 def _chunks(sizes: str) -> tuple[Range, ...]:
-    return tuple(
-        (first + at, min(CHUNK, size - at)) for first, size in _tensors(sizes) for at in range(0, size, CHUNK)
-    )
+    return tuple((first + at, min(CHUNK, size - at)) for first, size in _tensors(sizes) for at in range(0, size, CHUNK))
 
 
 def rate(name: str, value: object) -> float:

@@ -75,9 +75,7 @@ def _train(plan: Plan, images, labels, seed: int, factors) -> data.Outcome:
 
 def _in_parts(plan: Plan, parts: int, images, labels, seed: int, factors) -> np.ndarray:
     """Returns the weights of one GPU's step whose images come in parts."""
-    graph = step.graph_of(
-        plan.layers, plan.batch, step.ON_CPU, plan.optimizer, Memory(parts=parts), **factors
-    )
+    graph = step.graph_of(plan.layers, plan.batch, step.ON_CPU, plan.optimizer, Memory(parts=parts), **factors)
     session = cpu.open(graphs.program(graph, ladder_of), step.inputs(graph, images, labels, seed))
     session.verify_run()
     return np.array(session.fetch(WEIGHTS))

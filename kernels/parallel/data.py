@@ -144,10 +144,7 @@ def _open(plan: Plan, graph: Graph, images: Array, labels: Array, seed: int) -> 
     parts = [slice(n * each, (n + 1) * each) for n in range(plan.gpus)]
     first = step.inputs(graph, images[parts[0]], labels[parts[0]], seed)
     mean = {FACTOR: np.full(each, 1 / plan.batch, np.float32)}  # of all images, not of the rank's
-    return [
-        open_rank(graph, graph.nodes, first | mean | {IMAGE: images[part], LABELS: labels[part]})
-        for part in parts
-    ]
+    return [open_rank(graph, graph.nodes, first | mean | {IMAGE: images[part], LABELS: labels[part]}) for part in parts]
 
 
 @dataclass
@@ -172,9 +169,7 @@ class _Work:
         """Overwrites with NaN what a rank does not hold: the shards of the others."""
         for bucket in of:
             for n, rank in enumerate(self.ranks):
-                own = [
-                    (first, rank.arrays[name][first:stop].copy()) for first, stop in self._shard(bucket, n)
-                ]
+                own = [(first, rank.arrays[name][first:stop].copy()) for first, stop in self._shard(bucket, n)]
                 rank.put(name, bucket.ranges, np.full(bucket.elements, np.nan, np.float32))
                 for first, kept in own:
                     rank.arrays[name][first : first + len(kept)] = kept
@@ -238,9 +233,7 @@ def _within(chunks: Array, shard: Sequence[Range]) -> Array:
 
 def shard_elements(found: Sequence[Bucket], rank: int, ranks: int, whole: Collection[int] = ()) -> int:
     """Returns the elements that a rank holds of all buckets: its shards, and all of the `whole` ones."""
-    return sum(
-        bucket.elements if n in whole else _sizes(bucket, ranks)[rank] for n, bucket in enumerate(found)
-    )
+    return sum(bucket.elements if n in whole else _sizes(bucket, ranks)[rank] for n, bucket in enumerate(found))
 
 
 def _sizes(bucket: Bucket, ranks: int) -> list[int]:

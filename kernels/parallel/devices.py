@@ -68,9 +68,7 @@ class Team:
     def call(self, rank: int, launch: Launch, arrays: Mapping[str, Any]) -> Callable[[], None]:
         """Returns what queues a launch on a GPU's current stream."""
         kernel = self._kernel(rank, launch)
-        args = tuple(
-            arrays[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a) for a in launch.args
-        )
+        args = tuple(arrays[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a) for a in launch.args)
         return lambda: kernel(launch.grid, launch.block, args, shared_mem=launch.shared)
 
     def sums(self, arrays: Sequence[Any]) -> tuple[Callable[[], None], Callable[[int], None]]:
@@ -200,13 +198,24 @@ class Replicas(Ranks):
     """A network on the GPUs of a team, each with its part of the images."""
 
     def __init__(
-        self, plan: Plan, team: Team, images: np.ndarray, labels: np.ndarray, overlap: bool = True, seed: int = 0,
+        self,
+        plan: Plan,
+        team: Team,
+        images: np.ndarray,
+        labels: np.ndarray,
+        overlap: bool = True,
+        seed: int = 0,
         **factors: float,
-    ):  # fmt: skip
+    ):
         """`overlap`: whether a bucket is combined while the way back goes on, or all of them after it. RuleError if the plan
         is not data parallel over the team's GPUs."""
         if plan.way != DATA or plan.gpus != team.gpus:
-            rule = tr("data parallel over {gpus} GPUs runs here, got {way} over {got}", gpus=team.gpus, way=plan.way, got=plan.gpus)  # fmt: skip
+            rule = tr(
+                "data parallel over {gpus} GPUs runs here, got {way} over {got}",
+                gpus=team.gpus,
+                way=plan.way,
+                got=plan.gpus,
+            )
             raise RuleError(rule)
         super().__init__(team)
         self.plan, self.overlap = plan, overlap and plan.gpus > 1
@@ -318,6 +327,10 @@ def check_near(graph: Graph, weights: np.ndarray, right: np.ndarray, limit: floa
     error = float(worst) / largest
     if not error <= limit:
         raise DifferentError(
-            tr("the weights differ by {error} of the largest one, at most {limit} is right", error=f"{error:.2g}", limit=f"{limit:g}")
-        )  # fmt: skip
+            tr(
+                "the weights differ by {error} of the largest one, at most {limit} is right",
+                error=f"{error:.2g}",
+                limit=f"{limit:g}",
+            )
+        )
     return error

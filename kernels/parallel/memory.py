@@ -94,7 +94,7 @@ def _sharded(plan: Plan, graph: Graph, found: Sequence[data.Bucket], rank: int) 
 
 def _stages(plan: Plan, costs: Mapping[str, float]):
     stages = pipeline.split(plan, costs)
-    large = [t.name for t in stages.graph.tensors.values() if t.kind in (WEIGHT, STATE) or t.name.startswith(GRADIENTS)]  # fmt: skip
+    large = [t.name for t in stages.graph.tensors.values() if t.kind in (WEIGHT, STATE) or t.name.startswith(GRADIENTS)]
     for n in range(plan.gpus):
         mine = ranges_of(stages.graph, stages.weights(n))
         own = ITEM * sum(stop - first for first, stop in mine)
@@ -113,12 +113,14 @@ def check(plan: Plan, costs: tuple[tuple[str, float], ...] = (), free: int = H20
     wanted = needed(plan, costs)
     if wanted <= free:
         return
-    text = tr(
-        "a GPU needs {needed} GB, an H200 has {free} GB",
-        needed=_gigabytes(wanted), free=_gigabytes(free),
-    )  # fmt: skip
-    saving = tr("sharding the weights, gradients and state saves {saved} GB a GPU", saved=_gigabytes(_saved(plan, wanted)))  # fmt: skip
-    more = tr("the activations need {bytes} GB: more GPUs or fewer images make them smaller", bytes=_gigabytes(_activations(plan, costs)))  # fmt: skip
+    text = tr("a GPU needs {needed} GB, an H200 has {free} GB", needed=_gigabytes(wanted), free=_gigabytes(free))
+    saving = tr(
+        "sharding the weights, gradients and state saves {saved} GB a GPU", saved=_gigabytes(_saved(plan, wanted))
+    )
+    more = tr(
+        "the activations need {bytes} GB: more GPUs or fewer images make them smaller",
+        bytes=_gigabytes(_activations(plan, costs)),
+    )
     parts = [text, *([saving] if _can_shard(plan) else []), more]
     raise RefusedError("; ".join(parts))
 

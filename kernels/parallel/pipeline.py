@@ -37,9 +37,7 @@ def turns(way: str, stages: int, stage: int, micros: int) -> list[Turn]:
     """Returns the turns of a stage in order."""
     forward = [Turn(FORWARD, k) for k in range(micros)]
     backward = [Turn(BACKWARD, k) for k in range(micros)]
-    ahead = (
-        micros if way == GPIPE else min(micros, stages - stage)
-    )  # passes forward before the first one back
+    ahead = micros if way == GPIPE else min(micros, stages - stage)  # passes forward before the first one back
     order = forward[:ahead]
     for k in range(micros):
         order.append(backward[k])
@@ -98,9 +96,7 @@ class Stages:
 
     def nodes(self, stage: int, turn: Turn) -> list[Node]:
         """Returns the nodes of a turn; a backward one adds the gradients to those of the micro-batches before."""
-        return self._by_turn.get((stage, turn), []) + (
-            self._sums.get(turn.micro, []) if turn.phase == BACKWARD else []
-        )
+        return self._by_turn.get((stage, turn), []) + (self._sums.get(turn.micro, []) if turn.phase == BACKWARD else [])
 
     @cached_property
     def _by_turn(self) -> dict[tuple[int, Turn], list[Node]]:
@@ -162,7 +158,7 @@ def micro_of(node: Node) -> int:
     return int(part) - 1 if part else 0
 
 
-def split(plan: Plan, costs: Mapping[str, float], rungs: Mapping[str, str] = step.ON_GPU, **factors: float) -> Stages:  # fmt: skip
+def split(plan: Plan, costs: Mapping[str, float], rungs: Mapping[str, str] = step.ON_GPU, **factors: float) -> Stages:
     """Returns the stages of a plan: neighbours among the layers, so that the slowest stage is as fast as possible. `costs`:
     the time of each layer in any unit."""
     names = [layer.name for layer in plan.layers.layers]
@@ -174,7 +170,7 @@ def split(plan: Plan, costs: Mapping[str, float], rungs: Mapping[str, str] = ste
 
 def train(
     plan: Plan, costs: Mapping[str, float], images: np.ndarray, labels: np.ndarray, seed: int = 0, **factors: float
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Returns one step of pipeline training: the weights of all stages, joined, once. Each stage holds only its weights and
     gets from other stages only what its nodes use."""
     stages = split(plan, costs, step.ON_CPU, **factors)

@@ -22,12 +22,7 @@ WAYS: Mapping[str, str] = {
     ZERO_3: mark("sharded state, gradients, weights (ZeRO 3)"),
 }
 PIPELINES = (GPIPE, ONE_F_ONE_B)
-ZERO: Mapping[str, int] = {
-    DATA: 0,
-    ZERO_1: 1,
-    ZERO_2: 2,
-    ZERO_3: 3,
-}  # what each stage of ZeRO shards, cumulative
+ZERO: Mapping[str, int] = {DATA: 0, ZERO_1: 1, ZERO_2: 2, ZERO_3: 3}  # what each stage of ZeRO shards, cumulative
 BUCKET_BYTES = 65_536
 # Pairs of fully connected layers: the first is split by its outputs (columns), the second by its inputs (rows).
 PAIRS: Mapping[str, tuple[tuple[str, str], ...]] = {
@@ -87,8 +82,9 @@ def _data_rules(plan: Plan) -> Iterator[str]:
     if plan.batch % plan.gpus:
         yield tr(
             "{batch} images cannot be split equally over {gpus} GPUs: batch must be a multiple of GPUs",
-            batch=plan.batch, gpus=plan.gpus,
-        )  # fmt: skip
+            batch=plan.batch,
+            gpus=plan.gpus,
+        )
 
 
 def _tensor_rules(plan: Plan) -> Iterator[str]:
@@ -104,28 +100,31 @@ def _tensor_rules(plan: Plan) -> Iterator[str]:
         if heads % plan.gpus:
             yield tr(
                 "{layer} has {heads} heads, which {gpus} GPUs cannot share equally",
-                layer=layer.name, heads=heads, gpus=plan.gpus,
-            )  # fmt: skip
+                layer=layer.name,
+                heads=heads,
+                gpus=plan.gpus,
+            )
     for column, _ in pairs:
         outputs = layers[column].options["N"]
         if outputs % plan.gpus:
             yield tr(
                 "{layer} has {outputs} outputs, which {gpus} GPUs cannot share equally",
-                layer=column, outputs=outputs, gpus=plan.gpus,
-            )  # fmt: skip
+                layer=column,
+                outputs=outputs,
+                gpus=plan.gpus,
+            )
 
 
 def _pipeline_rules(plan: Plan) -> Iterator[str]:
     if plan.batch % plan.micro:
-        yield tr(
-            "{batch} images cannot be split into {micro} equal micro-batches",
-            batch=plan.batch, micro=plan.micro,
-        )  # fmt: skip
+        yield tr("{batch} images cannot be split into {micro} equal micro-batches", batch=plan.batch, micro=plan.micro)
     if plan.gpus > (most := len(plan.layers.layers)):
         yield tr(
             "{gpus} GPUs are more than the {layers} layers of the {network}: each stage of a pipeline needs a layer",
-            gpus=plan.gpus, layers=most, network=tr(plan.layers.title),
-        )  # fmt: skip
+            gpus=plan.gpus,
+            layers=most,
+            network=tr(plan.layers.title),
+        )
 
 
 def _attention_rules(plan: Plan) -> Iterator[str]:

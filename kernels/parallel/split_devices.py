@@ -31,9 +31,14 @@ RUNNABLE = (DATA, TENSOR, *PIPELINES)  # the ways that run on GPUs
 
 
 def open_step(
-    plan: Plan, team: Team, images: np.ndarray, labels: np.ndarray, overlap: bool = True, seed: int = 0,
+    plan: Plan,
+    team: Team,
+    images: np.ndarray,
+    labels: np.ndarray,
+    overlap: bool = True,
+    seed: int = 0,
     **factors: float,
-) -> Ranks:  # fmt: skip
+) -> Ranks:
     """Returns a plan's step on the GPUs of a team. RuleError if its way runs on a processor only."""
     if plan.way == DATA:
         return Replicas(plan, team, images, labels, overlap, seed, **factors)
@@ -68,9 +73,7 @@ def _weights(graph: Graph) -> list[View]:
 class TensorRanks(Ranks):
     """A network whose large layers are divided over the GPUs of a team. Every GPU sees all images."""
 
-    def __init__(
-        self, plan: Plan, team: Team, images: np.ndarray, labels: np.ndarray, seed: int = 0, **factors: float
-    ):  # fmt: skip
+    def __init__(self, plan: Plan, team: Team, images: np.ndarray, labels: np.ndarray, seed: int = 0, **factors: float):
         super().__init__(team)
         _check_team(plan, team)
         self.plan = plan
@@ -156,9 +159,7 @@ class TensorRanks(Ranks):
 class PipelineRanks(Ranks):
     """A network whose layers are divided over the GPUs of a team. The images come in micro-batches."""
 
-    def __init__(
-        self, plan: Plan, team: Team, images: np.ndarray, labels: np.ndarray, seed: int = 0, **factors: float
-    ):  # fmt: skip
+    def __init__(self, plan: Plan, team: Team, images: np.ndarray, labels: np.ndarray, seed: int = 0, **factors: float):
         super().__init__(team)
         _check_team(plan, team)
         self.plan = plan
@@ -169,9 +170,7 @@ class PipelineRanks(Ranks):
             part = part_of(self.graph, self.stages.order(plan.way, stage, plan.micro))
             self._add(graphs.program(part, ladder_of), self._held(stage, inputs))
         self._order = list(self._turns())
-        self._done = {
-            (n, turn): team.event(n) for n, turn in self._order
-        }  # by the stage and turn that compute
+        self._done = {(n, turn): team.event(n) for n, turn in self._order}  # by the stage and turn that compute
         self._sent = {(n, turn): {} for n, turn in self._order}  # events by the GPU that sends
         for n, turn in self._order:
             for source, _ in self._messages(n, turn):
@@ -195,9 +194,7 @@ class PipelineRanks(Ranks):
         plan, done = self.plan, set()
         todo = [list(pipeline.turns(plan.way, plan.gpus, n, plan.micro)) for n in range(plan.gpus)]
         while any(todo):
-            ready = [
-                n for n, own in enumerate(todo) if own and done.issuperset(self.stages.received(n, own[0]))
-            ]
+            ready = [n for n, own in enumerate(todo) if own and done.issuperset(self.stages.received(n, own[0]))]
             for n in ready:
                 turn = todo[n].pop(0)
                 done.update(t for node in self.stages.nodes(n, turn) for t in written(node))
@@ -215,12 +212,9 @@ class PipelineRanks(Ranks):
 
     def _capture(self) -> None:
         self._graphs = {
-            (n, turn): self._captured(n, self._calls(n, self.stages.nodes(n, turn)))
-            for n, turn in self._order
+            (n, turn): self._captured(n, self._calls(n, self.stages.nodes(n, turn))) for n, turn in self._order
         }
-        self._updates = [
-            self._captured(n, self._calls(n, [self.stages.update])) for n in range(self.plan.gpus)
-        ]
+        self._updates = [self._captured(n, self._calls(n, [self.stages.update])) for n in range(self.plan.gpus)]
 
     def step(self) -> None:
         """Queues one step on all GPUs, turn by turn."""

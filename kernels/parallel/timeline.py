@@ -68,7 +68,7 @@ class Timeline:
 
     def busy(self, gpu: int, stream: str = COMPUTE, kinds: Sequence[str] = ()) -> float:
         """Returns the microseconds in which a stream is not idle, with tasks of these kinds."""
-        return sum(self.tasks[n].us for n in self.of_stream(gpu, stream) if not kinds or self.tasks[n].kind in kinds)  # fmt: skip
+        return sum(self.tasks[n].us for n in self.of_stream(gpu, stream) if not kinds or self.tasks[n].kind in kinds)
 
     def idle(self, gpu: int) -> float:
         """Returns the share of the step in which a GPU computes nothing."""
@@ -154,9 +154,7 @@ def groups(nodes: Sequence[Node], ends: Iterable[str] = ()) -> Iterator[list[Nod
     """Yields neighbours of one layer and phase together; a node named in `ends` is the last of its group."""
     stops, group = set(ends), []
     for node in nodes:
-        if group and (
-            group[-1].name in stops or (node.layer, node.phase) != (group[0].layer, group[0].phase)
-        ):
+        if group and (group[-1].name in stops or (node.layer, node.phase) != (group[0].layer, group[0].phase)):
             yield group
             group = []
         group.append(node)
@@ -217,8 +215,7 @@ def _add_tensor(tasks: _Tasks) -> None:
     needs: list[int] = []
     for group in groups(graph.nodes, after):
         us = sum(
-            times.node_us(plan.network, node, plan.images, plan.optimizer, _share(plan, node, split))
-            for node in group
+            times.node_us(plan.network, node, plan.images, plan.optimizer, _share(plan, node, split)) for node in group
         )
         done = tasks.compute(group[0].layer if group[0].phase != UPDATE else UPDATE, group, us, needs)
         exchange = after.get(group[-1].name)
@@ -234,11 +231,7 @@ def _share(plan: Plan, node: Node, split: set[str]) -> float:
 def _split_layers(plan: Plan) -> set[str]:
     """Returns the layers of which each GPU computes a part: both of each pair and what is between them."""
     names = [layer.name for layer in plan.layers.layers]
-    return {
-        name
-        for column, row in PAIRS[plan.network]
-        for name in names[names.index(column) : names.index(row) + 1]
-    }
+    return {name for column, row in PAIRS[plan.network] for name in names[names.index(column) : names.index(row) + 1]}
 
 
 # -- pipelines -----------------------------------------------------------------------------------------
@@ -294,11 +287,31 @@ def _add_turn(plan, stages: Stages, n: int, turn: Turn, found: list[Task], done:
             nbytes = sum(_message_bytes(stages, name) for name in names)
             after = tuple(done[source, each] for each in turns)
             sends[source, n, turn] = len(found)
-            found.append(Task(f"{source} → {n}", SEND, ((source, f"{LINK} to {n}"),), links.send_us(nbytes), after, nbytes=nbytes, micro=turn.micro))  # fmt: skip
+            found.append(
+                Task(
+                    f"{source} → {n}",
+                    SEND,
+                    ((source, f"{LINK} to {n}"),),
+                    links.send_us(nbytes),
+                    after,
+                    nbytes=nbytes,
+                    micro=turn.micro,
+                )
+            )
         needs.append(sends[source, n, turn])
     nodes = stages.nodes(n, turn)
     done[n, turn] = len(found)
-    found.append(Task(str(turn.micro + 1), turn.phase, ((n, COMPUTE),), _us(plan, nodes), tuple(needs), tuple(nodes), micro=turn.micro))  # fmt: skip
+    found.append(
+        Task(
+            str(turn.micro + 1),
+            turn.phase,
+            ((n, COMPUTE),),
+            _us(plan, nodes),
+            tuple(needs),
+            tuple(nodes),
+            micro=turn.micro,
+        )
+    )
     return True
 
 

@@ -22,7 +22,9 @@ PLAIN = {"every": 0, "parts": 1}
 ARRAYS = {"sgd": SgdShape.ARRAYS, "adam": AdamShape.ARRAYS}  # that an update reads or writes
 RECORDED = "sgd"  # the optimiser of the rows that are used
 UPDATE_NAME = "update"
-WHOLE = "linear-dweight/"  # rungs that take as long for a part of a layer: a few tiles cover it, and each reads all images
+WHOLE = (
+    "linear-dweight/"  # rungs that take as long for a part of a layer: a few tiles cover it, and each reads all images
+)
 
 
 @cache
@@ -71,8 +73,7 @@ def lines(network: str) -> dict[str, Line]:
         raise KeyError(f"{network} was recorded at {len(found)} batches, two are needed")
     small, large = found[0], found[-1]
     return {
-        name: line(small["batch"], small["node_us"][name], large["batch"], us)
-        for name, us in large["node_us"].items()
+        name: line(small["batch"], small["node_us"][name], large["batch"], us) for name, us in large["node_us"].items()
     }
 
 

@@ -63,10 +63,16 @@ def window_defines(s: PoolShape, tiles: Tiles) -> dict[str, int]:
     _, across = strides_of(s, tiles)
     return {
         **tiles,
-        "WINDOW_H": s.R, "WINDOW_W": s.S, "STRIDE_H": s.u, "STRIDE_W": s.v, "PAD_H": s.pad_h, "PAD_W": s.pad_w,
-        "DILATION_H": s.dilation_h, "DILATION_W": s.dilation_w,
+        "WINDOW_H": s.R,
+        "WINDOW_W": s.S,
+        "STRIDE_H": s.u,
+        "STRIDE_W": s.v,
+        "PAD_H": s.pad_h,
+        "PAD_W": s.pad_w,
+        "DILATION_H": s.dilation_h,
+        "DILATION_W": s.dilation_w,
         "VECTOR": 4 if s.W % 4 == 0 and across * s.v % 4 == 0 else 1,
-    }  # fmt: skip
+    }
 
 
 # -- launches ----------------------------------------------------------------------------------------
@@ -96,9 +102,7 @@ def one_each(source: str, buffers: tuple[str, ...], cpu: Callable[..., None], of
     return step
 
 
-def one_a_patch(
-    source: str, buffers: tuple[str, ...], cpu: Callable[..., None], of_pixels: bool, **names: str
-):
+def one_a_patch(source: str, buffers: tuple[str, ...], cpu: Callable[..., None], of_pixels: bool, **names: str):
     """Returns a function that launches one thread for each patch, of pixels or of outputs."""
 
     def step(s: PoolShape, tiles: Tiles) -> Launch:
@@ -167,9 +171,7 @@ def patch_rules(of_pixels: bool):
         yield from plane_rules(s)
         yield from index_rules({"P*Q": s.P * s.Q}, 0)
         down, across = patches_of(s, tiles, of_pixels)
-        yield from index_rules(
-            {tr("N*C*(patches of a plane)"): s.planes * down * across}, tiles["BLOCK"], "BLOCK"
-        )
+        yield from index_rules({tr("N*C*(patches of a plane)"): s.planes * down * across}, tiles["BLOCK"], "BLOCK")
         rows, cols = strides_of(s, tiles)
         yield from _in_registers(tr("pixels of a patch, with its windows"), *patch_of(s, tiles))
         if of_pixels:
@@ -182,11 +184,7 @@ def patch_rules(of_pixels: bool):
 def _in_registers(what: str, rows: int, cols: int) -> Iterator[str]:
     if rows * cols > MAX_IN_REGISTERS:
         yield tr(
-            "{what} <= {limit} (registers), got {rows}*{cols}",
-            what=what,
-            limit=MAX_IN_REGISTERS,
-            rows=rows,
-            cols=cols,
+            "{what} <= {limit} (registers), got {rows}*{cols}", what=what, limit=MAX_IN_REGISTERS, rows=rows, cols=cols
         )
 
 
@@ -195,8 +193,5 @@ def scatter_rules(s: PoolShape, tiles: Tiles) -> Iterator[str]:
     yield from output_rules(s, tiles)
     if ceil(s.pixels, 256) > INT_MAX:
         yield tr(
-            "{formula} must stay below {limit}, got {count}",
-            formula="N*C*H*W / 256",
-            limit="2^31",
-            count=s.pixels,
+            "{formula} must stay below {limit}, got {count}", formula="N*C*H*W / 256", limit="2^31", count=s.pixels
         )

@@ -20,9 +20,7 @@ def along(offset: int, stride: int, windows: int, extent: int) -> tuple[slice, s
     first = max(0, -(offset // stride))
     stop = max(first, min(windows, (extent - 1 - offset) // stride + 1))
     start = first * stride + offset
-    return slice(first, stop), slice(
-        start, start + (stop - first - 1) * stride + 1 if stop > first else start, stride
-    )
+    return slice(first, stop), slice(start, start + (stop - first - 1) * stride + 1 if stop > first else start, stride)
 
 
 def row_tap(s: Shape, r: int) -> tuple[slice, slice]:
@@ -101,9 +99,7 @@ def max_gather(dy: np.ndarray, index: np.ndarray, dx: np.ndarray, s: Shape, coun
     """Add to each pixel the dy of the windows that took it, from the first window to the last."""
     dx[...] = 0
     place = places(s)
-    for p, q, h, w in reversed(
-        list(taps(s))
-    ):  # the last tap of a window is on the pixels of the first windows
+    for p, q, h, w in reversed(list(taps(s))):  # the last tap of a window is on the pixels of the first windows
         dx[..., h, w] += np.where(index[..., p, q] == place[h, w], dy[..., p, q], np.float32(0))
 
 

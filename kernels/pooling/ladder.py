@@ -40,15 +40,7 @@ from kernels.pooling.common import (
 )
 from kernels.pooling.presets import AVG_PRESETS, GLOBAL_PRESETS, MAX_PRESETS
 from kernels.pooling.reference import TOLERANCE
-from kernels.pooling.shape import (
-    AvgPoolShape,
-    GlobalShape,
-    MaxPoolShape,
-    PoolShape,
-    parse_avg,
-    parse_global,
-    parse_max,
-)
+from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape, PoolShape, parse_avg, parse_global, parse_max
 
 BLOCK_TILES = {"BLOCK": BLOCKS}
 PATCH_TILES = {"BLOCK": BLOCKS, "HIGH": HIGH, "WIDE": WIDE}
@@ -83,21 +75,25 @@ def no_rules(s: Any, tiles: Tiles) -> tuple[str, ...]:
     return ()
 
 
-def _library(
-    ladder: str, title: str, idea: str, buffers: Callable, args: Sequence[str], bind, cost, tolerance: float
-):
+def _library(ladder: str, title: str, idea: str, buffers: Callable, args: Sequence[str], bind, cost, tolerance: float):
     """Returns the rung of a PyTorch call: it takes these buffers, the struct, and ceil mode."""
 
     def build(s: Any, tiles: Tiles) -> Program:
         extra = (struct(s), np.int32(s.ceil)) if isinstance(s, PoolShape) else ()
-        return Program(
-            buffers(s), (LibraryCall(f"torch_{ladder.replace('-', '_')}", (*args, *extra), None, bind),)
-        )
+        return Program(buffers(s), (LibraryCall(f"torch_{ladder.replace('-', '_')}", (*args, *extra), None, bind),))
 
     return Rung(
-        name=f"{ladder}/library", title=title, idea=idea, build=build, cost=cost, rules=no_rules, tolerance=tolerance,
-        library="PyTorch", find_library=lambda: torch_library.find(), engines=("cuda",),
-    )  # fmt: skip
+        name=f"{ladder}/library",
+        title=title,
+        idea=idea,
+        build=build,
+        cost=cost,
+        rules=no_rules,
+        tolerance=tolerance,
+        library="PyTorch",
+        find_library=lambda: torch_library.find(),
+        engines=("cuda",),
+    )
 
 
 # -- max pooling -----------------------------------------------------------------------------------------
@@ -113,7 +109,9 @@ MAX_POOL = Ladder(
         Rung(
             name="max-pool/window",
             title=mark("one thread per window"),
-            idea=mark("Each thread compares the pixels of its window. It stores the largest and its place in the plane."),
+            idea=mark(
+                "Each thread compares the pixels of its window. It stores the largest and its place in the plane."
+            ),
             build=builder(forward_buffers, True, one_each("01_max_window", MAX, cpu.max_window, "outputs")),
             cost=cost_of(comparisons),
             rules=output_rules,
@@ -137,11 +135,17 @@ MAX_POOL = Ladder(
             cpu_title=mark("max pooling, rows of windows first"),
         ),
         _library(
-            "max-pool", mark("PyTorch max pooling"), mark("torch.nn.functional.max_pool2d with its indices, which are 64-bit."),
-            lambda s: forward_buffers(s, True), MAX, library.MaxPool, library_cost(comparisons), 0.0,
+            "max-pool",
+            mark("PyTorch max pooling"),
+            mark("torch.nn.functional.max_pool2d with its indices, which are 64-bit."),
+            lambda s: forward_buffers(s, True),
+            MAX,
+            library.MaxPool,
+            library_cost(comparisons),
+            0.0,
         ),
     ),
-)  # fmt: skip
+)
 
 MAX_POOL_BACKWARD = Ladder(
     name="max-pool-backward",
@@ -198,12 +202,17 @@ MAX_POOL_BACKWARD = Ladder(
             not_on_cpu=mark("patches are a matter of registers; without them this is the gather"),
         ),
         _library(
-            "max-pool-backward", mark("PyTorch max pooling backward"),
+            "max-pool-backward",
+            mark("PyTorch max pooling backward"),
             mark("PyTorch’s gradient of max_pool2d, from 64-bit indices."),
-            lambda s: backward_buffers(s, True), MAX_BACKWARD, library.MaxPoolBackward, library_cost(additions), TOLERANCE,
+            lambda s: backward_buffers(s, True),
+            MAX_BACKWARD,
+            library.MaxPoolBackward,
+            library_cost(additions),
+            TOLERANCE,
         ),
     ),
-)  # fmt: skip
+)
 
 # -- average pooling ---------------------------------------------------------------------------------------
 AVG_POOL = Ladder(
@@ -242,11 +251,17 @@ AVG_POOL = Ladder(
             cpu_title=mark("average pooling, rows of windows first"),
         ),
         _library(
-            "avg-pool", mark("PyTorch average pooling"), mark("torch.nn.functional.avg_pool2d, in FP32."),
-            lambda s: forward_buffers(s, False), AVG, library.AvgPool, library_cost(shares), TOLERANCE,
+            "avg-pool",
+            mark("PyTorch average pooling"),
+            mark("torch.nn.functional.avg_pool2d, in FP32."),
+            lambda s: forward_buffers(s, False),
+            AVG,
+            library.AvgPool,
+            library_cost(shares),
+            TOLERANCE,
         ),
     ),
-)  # fmt: skip
+)
 
 AVG_POOL_BACKWARD = Ladder(
     name="avg-pool-backward",
@@ -302,11 +317,17 @@ AVG_POOL_BACKWARD = Ladder(
             not_on_cpu=mark("patches are a matter of registers; without them this is the gather"),
         ),
         _library(
-            "avg-pool-backward", mark("PyTorch average pooling backward"), mark("PyTorch’s gradient of avg_pool2d, in FP32."),
-            lambda s: backward_buffers(s, False), AVG_BACKWARD, library.AvgPoolBackward, library_cost(shares), TOLERANCE,
+            "avg-pool-backward",
+            mark("PyTorch average pooling backward"),
+            mark("PyTorch’s gradient of avg_pool2d, in FP32."),
+            lambda s: backward_buffers(s, False),
+            AVG_BACKWARD,
+            library.AvgPoolBackward,
+            library_cost(shares),
+            TOLERANCE,
         ),
     ),
-)  # fmt: skip
+)
 
 
 # -- whole planes ------------------------------------------------------------------------------------------
@@ -322,8 +343,7 @@ def build_global_plane(s: GlobalShape, tiles: Tiles) -> Program:
     args = "x", "y", np.int32(s.planes), np.int32(s.area)
     grid = (ceil(s.planes, tiles["BLOCK"]),)
     return Program(
-        global_buffers(s),
-        (launch("pooling/11_global_plane.cu", grid, tiles["BLOCK"], args, cpu.global_plane, tiles),),
+        global_buffers(s), (launch("pooling/11_global_plane.cu", grid, tiles["BLOCK"], args, cpu.global_plane, tiles),)
     )
 
 
@@ -333,13 +353,7 @@ def _build_global_warp(source: str):
         grid = (ceil(s.planes, tiles["WARPS"] * tiles["PLANES"]),)
         defines = {**tiles, "VECTOR": 1 if s.area % 4 else 4}
         step = launch(
-            f"pooling/{source}.cu",
-            grid,
-            32 * tiles["WARPS"],
-            args,
-            cpu.global_warp,
-            defines,
-            cpu_name="few_planes",
+            f"pooling/{source}.cu", grid, 32 * tiles["WARPS"], args, cpu.global_warp, defines, cpu_name="few_planes"
         )
         return Program(global_buffers(s), (step,))
 
@@ -460,7 +474,9 @@ GLOBAL_AVG_POOL = Ladder(
             tolerance=TOLERANCE,
             tiles={"WARPS": (8, 4, 1), "PLANES": (2, 4, 1, 8)},
             sets=({"PLANES": 1},),
-            not_on_cpu=mark("a processor’s caches take no such hint from NumPy; without it these are a few planes at a time"),
+            not_on_cpu=mark(
+                "a processor’s caches take no such hint from NumPy; without it these are a few planes at a time"
+            ),
         ),
         Rung(
             name="global-avg-pool/tile",
@@ -496,11 +512,17 @@ GLOBAL_AVG_POOL = Ladder(
             not_on_cpu=mark("a processor has no shared memory; without it these are a few planes at a time"),
         ),
         _library(
-            "global-avg-pool", mark("PyTorch mean"), mark("torch.mean over the pixels of each plane, in FP32."),
-            global_buffers, ("x", "y"), library.GlobalAvgPool, global_library_cost, TOLERANCE,
+            "global-avg-pool",
+            mark("PyTorch mean"),
+            mark("torch.mean over the pixels of each plane, in FP32."),
+            global_buffers,
+            ("x", "y"),
+            library.GlobalAvgPool,
+            global_library_cost,
+            TOLERANCE,
         ),
     ),
-)  # fmt: skip
+)
 
 GLOBAL_AVG_POOL_BACKWARD = Ladder(
     name="global-avg-pool-backward",
@@ -513,7 +535,9 @@ GLOBAL_AVG_POOL_BACKWARD = Ladder(
         Rung(
             name="global-avg-pool-backward/pixel",
             title=mark("one thread per pixel"),
-            idea=mark("Each thread divides the gradient of its plane by the pixels of the plane, and stores the share."),
+            idea=mark(
+                "Each thread divides the gradient of its plane by the pixels of the plane, and stores the share."
+            ),
             build=_build_spread("13_global_spread", cpu.global_spread),
             cost=global_cost,
             rules=spread_rules,
@@ -533,13 +557,16 @@ GLOBAL_AVG_POOL_BACKWARD = Ladder(
             cpu_title=mark("one division per plane"),
         ),
         _library(
-            "global-avg-pool-backward", mark("PyTorch mean backward"),
+            "global-avg-pool-backward",
+            mark("PyTorch mean backward"),
             mark("torch.div of the gradients, expanded to the planes: the gradient of torch.mean."),
-            global_backward_buffers, ("dy", "dx"), library.GlobalAvgPoolBackward, global_library_cost, TOLERANCE,
+            global_backward_buffers,
+            ("dy", "dx"),
+            library.GlobalAvgPoolBackward,
+            global_library_cost,
+            TOLERANCE,
         ),
     ),
-)  # fmt: skip
+)
 
-LADDERS = (
-    MAX_POOL, MAX_POOL_BACKWARD, AVG_POOL, AVG_POOL_BACKWARD, GLOBAL_AVG_POOL, GLOBAL_AVG_POOL_BACKWARD,
-)  # fmt: skip
+LADDERS = (MAX_POOL, MAX_POOL_BACKWARD, AVG_POOL, AVG_POOL_BACKWARD, GLOBAL_AVG_POOL, GLOBAL_AVG_POOL_BACKWARD)

@@ -23,9 +23,7 @@ def padded(s: PoolShape, planes: np.ndarray, fill: float) -> np.ndarray:
     """Returns planes [..., H, W] with `fill` around them, as far as the windows reach."""
     reach_h = (s.P - 1) * s.u + (s.R - 1) * s.dilation_h + 1
     reach_w = (s.Q - 1) * s.v + (s.S - 1) * s.dilation_w + 1
-    out = np.full(
-        (*planes.shape[:-2], max(reach_h, s.pad_h + s.H), max(reach_w, s.pad_w + s.W)), fill, planes.dtype
-    )
+    out = np.full((*planes.shape[:-2], max(reach_h, s.pad_h + s.H), max(reach_w, s.pad_w + s.W)), fill, planes.dtype)
     out[..., s.pad_h : s.pad_h + s.H, s.pad_w : s.pad_w + s.W] = planes
     return out
 
@@ -144,8 +142,7 @@ def _spread(s: AvgPoolShape, share: np.ndarray) -> np.ndarray:
 def global_avg_pool(s: GlobalShape, x: np.ndarray) -> Reference:
     """Returns y, float64 [N, C], and its scale."""
     means = [
-        (image.mean(axis=(1, 2), dtype=np.float64), np.abs(image).mean(axis=(1, 2), dtype=np.float64))
-        for image in x
+        (image.mean(axis=(1, 2), dtype=np.float64), np.abs(image).mean(axis=(1, 2), dtype=np.float64)) for image in x
     ]
     y, scale = (np.stack(column) for column in zip(*means, strict=True))
     return y, scale

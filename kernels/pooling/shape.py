@@ -68,13 +68,9 @@ class PoolShape(Shape):
             self._check_axis(*axis)
 
     def _check_axis(self, tap: str, step: str, pad_name: str, dil_name: str, size: str) -> None:
-        window, stride, pad, dilation, extent = (
-            getattr(self, name) for name in (tap, step, pad_name, dil_name, size)
-        )
+        window, stride, pad, dilation, extent = (getattr(self, name) for name in (tap, step, pad_name, dil_name, size))
         if pad > window // 2:
-            raise ShapeError(
-                tr("{rule}, got {got}", rule=f"{pad_name} <= {tap} // 2", got=f"{pad} > {window // 2}")
-            )
+            raise ShapeError(tr("{rule}, got {got}", rule=f"{pad_name} <= {tap} // 2", got=f"{pad} > {window // 2}"))
         reach = extent + 2 * pad + dilation * (window - 1) + stride
         if reach > INT_MAX:
             raise ShapeError(
@@ -168,12 +164,26 @@ class MaxPoolShape(PoolShape):
     dilation_w: int
 
     def __init__(
-        self, N, C, H, W, R, S, *, stride=None, pad=0, dilation=1, u=None, v=None, pad_h=None, pad_w=None,
-        dilation_h=None, dilation_w=None, ceil=0,
-    ):  # fmt: skip
-        self._set(
-            (N, C, H, W, R, S), stride, pad, {"u": u, "v": v, "pad_h": pad_h, "pad_w": pad_w}, {"ceil": ceil}
-        )
+        self,
+        N,
+        C,
+        H,
+        W,
+        R,
+        S,
+        *,
+        stride=None,
+        pad=0,
+        dilation=1,
+        u=None,
+        v=None,
+        pad_h=None,
+        pad_w=None,
+        dilation_h=None,
+        dilation_w=None,
+        ceil=0,
+    ):
+        self._set((N, C, H, W, R, S), stride, pad, {"u": u, "v": v, "pad_h": pad_h, "pad_w": pad_w}, {"ceil": ceil})
         singles = (dilation_h, dilation_w)
         for name, common, single in zip(AXES_DILATION, pair("dilation", dilation), singles, strict=True):
             object.__setattr__(self, name, integer(name, common if single is None else single, 1))
@@ -202,7 +212,7 @@ class AvgPoolShape(PoolShape):
 
     def __init__(
         self, N, C, H, W, R, S, *, stride=None, pad=0, u=None, v=None, pad_h=None, pad_w=None, ceil=0, include_pad=1
-    ):  # fmt: skip
+    ):
         singles = {"u": u, "v": v, "pad_h": pad_h, "pad_w": pad_w}
         self._set((N, C, H, W, R, S), stride, pad, singles, {"ceil": ceil, "include_pad": include_pad})
         self._check_windows()

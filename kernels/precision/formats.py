@@ -95,9 +95,7 @@ def pattern(x: float, f: Format) -> int:
     if np.isinf(y):
         return sign | ones << f.mantissa_bits
     exponent = max(int(np.frexp(y)[1]) - 1, f.min_exponent)
-    mantissa = int(
-        abs(y) / np.ldexp(1.0, exponent - f.mantissa_bits)
-    )  # with the leading 1 of a normal number
+    mantissa = int(abs(y) / np.ldexp(1.0, exponent - f.mantissa_bits))  # with the leading 1 of a normal number
     stored = exponent + f.bias if mantissa >> f.mantissa_bits else 0
     return sign | stored << f.mantissa_bits | mantissa & (2**f.mantissa_bits - 1)
 
@@ -114,9 +112,7 @@ class Fields:
 def fields(bits: int, f: Format) -> Fields:
     """Returns the parts of a pattern."""
     return Fields(
-        bits >> (f.bits - 1),
-        bits >> f.mantissa_bits & (2**f.exponent_bits - 1),
-        bits & (2**f.mantissa_bits - 1),
+        bits >> (f.bits - 1), bits >> f.mantissa_bits & (2**f.exponent_bits - 1), bits & (2**f.mantissa_bits - 1)
     )
 
 

@@ -40,9 +40,7 @@ def forward(flat: np.ndarray, images: np.ndarray, multiply: Multiply) -> np.ndar
     for layer in LAYERS:
         b = weights[f"{layer}.b"]
         if layer.startswith("conv"):
-            x = _pooled(
-                np.maximum(_convolved(x, layer, matrix(weights, layer), multiply) + b[:, None, None], 0)
-            )
+            x = _pooled(np.maximum(_convolved(x, layer, matrix(weights, layer), multiply) + b[:, None, None], 0))
         else:
             x = multiply(layer, x.reshape(len(x), -1), matrix(weights, layer)) + b
             x = np.maximum(x, 0) if layer != LAYERS[-1] else x
@@ -103,10 +101,7 @@ def ranges(flat: np.ndarray) -> dict[str, dict[str, list[float]]]:
     """Returns scale and zero point of each layer's activations, by calibration and layer."""
     images = load(LENET5.size)[0].images[:CALIBRATION_IMAGES]
     return {
-        name: {
-            layer: [float(q.scale[0]), int(q.zero_point[0])]
-            for layer, q in calibrated(flat, name, images).items()
-        }
+        name: {layer: [float(q.scale[0]), int(q.zero_point[0])] for layer, q in calibrated(flat, name, images).items()}
         for name in CALIBRATIONS
     }
 
@@ -128,9 +123,7 @@ def _rows(flat: np.ndarray, examples: np.ndarray, test: Digits) -> Iterator[dict
             yield _row(per, calibration, outputs, reference, test)
 
 
-def _row(
-    per: str, calibration: str, outputs: np.ndarray, reference: np.ndarray, test: Digits
-) -> dict[str, Any]:
+def _row(per: str, calibration: str, outputs: np.ndarray, reference: np.ndarray, test: Digits) -> dict[str, Any]:
     right = int((outputs.argmax(axis=1) == test.labels).sum())
     error = float(np.linalg.norm(outputs - reference) / np.linalg.norm(reference))
     return {"per": per, "calibration": calibration, "right": right, "of": len(test), "error": error}

@@ -85,9 +85,7 @@ class MixedTraining:
         self.run, self.scale, self.good, self.steps = run, run.scaling.first, 0, 0
         self.images, self.test = load(NETWORKS[run.network].size)
         self.graph = step.build(NETWORKS[run.network], run.batch, step.ON_CPU, "sgd", lr=run.rate * run.terms)
-        program = graphs.program(
-            self.graph, ladder_of
-        )  # each tensor keeps its memory: all are read after a step
+        program = graphs.program(self.graph, ladder_of)  # each tensor keeps its memory: all are read after a step
         images, labels = self._batch(0)
         first = step.inputs(self.graph, images, labels, run.seed)
         self.session = cpu.open(program, first)
@@ -95,9 +93,7 @@ class MixedTraining:
         for name in (step.WEIGHTS, *(t.name for t in self.graph.of_kind("state"))):
             self.session.fetch(name)[...] = first[name]
         self._parts = list(_parts(self.graph, program))
-        views = [
-            view for view in self.graph.views if view.of == step.GRADIENTS
-        ]  # without the gaps between them
+        views = [view for view in self.graph.views if view.of == step.GRADIENTS]  # without the gaps between them
         self._of_weights = [self.session.fetch(view.name) for view in views]
         if not run.master:
             to_format(self.weights, run.format)

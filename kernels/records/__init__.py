@@ -63,9 +63,7 @@ def rows_by_card(ladder: str) -> Mapping[Card, tuple[dict[str, Any], ...]]:
 @cache
 def _by_ladder() -> dict[str, dict[Card, list[dict[str, Any]]]]:
     found: dict[str, dict[Card, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    in_order = sorted(
-        files.read(), key=lambda pair: is_disturbed(pair[1])
-    )  # of equal settings the first is taken
+    in_order = sorted(files.read(), key=lambda pair: is_disturbed(pair[1]))  # of equal settings the first is taken
     for card, row_ in in_order:
         found[row_["rung"].partition("/")[0]][card].append(row_)
     return found
@@ -162,9 +160,7 @@ def nearest(rung: str, shape: Any, tiles: Mapping[str, int], mode: str = "cold")
 
 
 @lru_cache(maxsize=512)
-def _nearest(
-    rung: str, shape: Any, tiles: tuple[tuple[str, int], ...], mode: str, card: Card | None
-) -> Match | None:
+def _nearest(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...], mode: str, card: Card | None) -> Match | None:
     ladder = ladder_of(rung)
     fields = nearest_module.matching_fields(ladder, vars(shape))
     rows = _by_kernel(ladder.name, card).get((rung, mode, fields), ())
@@ -184,5 +180,15 @@ def _by_kernel(ladder: str, card: Card | None) -> dict[tuple, list[dict[str, Any
 def forget() -> None:
     """Forgets all that was read, so that the next look reads the files anew."""
     files.forget()
-    for function in (everything, rows_by_card, _by_ladder, cards_of, known_cards, _by_setting, _by_shape, _nearest, _by_kernel):  # fmt: skip
+    for function in (
+        everything,
+        rows_by_card,
+        _by_ladder,
+        cards_of,
+        known_cards,
+        _by_setting,
+        _by_shape,
+        _nearest,
+        _by_kernel,
+    ):
         function.cache_clear()

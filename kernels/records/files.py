@@ -53,9 +53,7 @@ def path_of(card: Card) -> Path:
     """Returns the file that a recording of a card is in, by its first row, or would be in."""
     for path, own in paths(ENDING):
         with path.open(encoding="utf-8", errors="replace") as file:
-            if own == card.own and f'"device":{json.dumps(card.device)}' in file.readline().replace(
-                '": ', '":'
-            ):
+            if own == card.own and f'"device":{json.dumps(card.device)}' in file.readline().replace('": ', '":'):
                 return path
     return default_path(card.device) if card.own else SHIPPED / f"{card.key}{ENDING}"
 
@@ -71,9 +69,7 @@ def _shipped() -> Iterator[tuple[Card, dict[str, Any]]]:
         if not own:
             lines = filter(str.strip, path.read_text(encoding="utf-8").split("\n"))
             shared = _Shared()
-            for row in json.loads(
-                f"[{','.join(lines)}]", parse_float=shared.number, object_pairs_hook=shared.object
-            ):
+            for row in json.loads(f"[{','.join(lines)}]", parse_float=shared.number, object_pairs_hook=shared.object):
                 yield Card(row["device"]), row
 
 
@@ -92,9 +88,7 @@ class _Shared:
 
     def object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         texts = self._texts
-        return {
-            name: texts.setdefault(value, value) if isinstance(value, str) else value for name, value in pairs
-        }
+        return {name: texts.setdefault(value, value) if isinstance(value, str) else value for name, value in pairs}
 
 
 @cache
@@ -126,8 +120,10 @@ def _rows_of(path: Path) -> tuple[list[dict[str, Any]], str]:
             if line.strip() and not cut_short:
                 problem = problem or tr(
                     "{file} in the folder of your recordings: line {n} is left out. {why}",
-                    file=path.name, n=number, why=f"{error}.",
-                )  # fmt: skip
+                    file=path.name,
+                    n=number,
+                    why=f"{error}.",
+                )
             continue
         if row["engine"] == GPU:
             good.append(row)

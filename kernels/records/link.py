@@ -24,9 +24,7 @@ NEEDED = frozenset(
 def pack(row: Mapping[str, Any]) -> str:
     """Returns the row as a parameter of a link; "" if even the needed fields are too long."""
     shortened = dict(row) | {"samples_ms": [float(f"{ms:.5g}") for ms in row["samples_ms"]]}
-    others = sorted(
-        (name for name in shortened if name not in NEEDED), key=lambda n: len(canonical(shortened[n]))
-    )
+    others = sorted((name for name in shortened if name not in NEEDED), key=lambda n: len(canonical(shortened[n])))
     while True:
         packed = zlib.compress(canonical(shortened).encode(), 9)
         text = base64.urlsafe_b64encode(packed).decode().rstrip("=")

@@ -87,9 +87,7 @@ def _caption(shape: Any, recorded: Any, row: Mapping[str, Any], tiles: Mapping[s
         notes.append("with " + ", ".join(f"{name} {value}" for name, value in row["tiles"].items()))
     if recorded == shape:
         return ", ".join(["recorded at this shape", *notes])
-    where = " ".join(
-        f"{name}={value}" for name, value in recorded.params().items() if _is_not_default(name, value)
-    )
+    where = " ".join(f"{name}={value}" for name, value in recorded.params().items() if _is_not_default(name, value))
     ratio = shape.macs / recorded.macs
     work = "as many multiply-adds" if ratio == 1 else f"{_times(ratio)} times the multiply-adds"
     return ", ".join([f"recorded at {where}", *notes]) + f"; this shape has {work}"
@@ -97,7 +95,16 @@ def _caption(shape: Any, recorded: Any, row: Mapping[str, Any], tiles: Mapping[s
 
 def _is_not_default(name: str, value: int | str) -> bool:
     """Returns whether a field of a convolution differs from its default."""
-    default = {"u": 1, "v": 1, "pad_h": 0, "pad_w": 0, "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation", **CONV_SINCE}  # fmt: skip
+    default = {
+        "u": 1,
+        "v": 1,
+        "pad_h": 0,
+        "pad_w": 0,
+        "dilation_h": 1,
+        "dilation_w": 1,
+        "mode": "cross-correlation",
+        **CONV_SINCE,
+    }
     return default.get(name) != value
 
 

@@ -47,10 +47,7 @@ def _python_code(source: str) -> str:
     """Returns the code of a Python file under kernels, without comments, layout and docstrings."""
     tree = ast.parse(SHIPPED.parents[1].joinpath(source).read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        if (
-            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
-            and ast.get_docstring(node) is not None
-        ):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
     return ast.dump(tree)
 
@@ -91,9 +88,8 @@ def commit() -> str:
 
     try:
         result = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
-            capture_output=True, text=True, cwd=Path(__file__).parent, check=False,
-        )  # fmt: skip
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent, check=False
+        )
     except OSError:  # a container has no git
         return "unknown"
     return result.stdout.strip() if result.returncode == 0 else "unknown"

@@ -169,9 +169,7 @@ def _check_times(row: Mapping[str, Any]) -> None:
 
 def _check_timeline(row: Mapping[str, Any]) -> None:
     stages = row["timeline"]
-    if not (
-        isinstance(stages, list) and len(stages) <= MAX_STAGES and all(isinstance(s, dict) for s in stages)
-    ):
+    if not (isinstance(stages, list) and len(stages) <= MAX_STAGES and all(isinstance(s, dict) for s in stages)):
         raise RowError(f"timeline must be a list of at most {MAX_STAGES} stages")
     for stage in stages:
         _check_text(stage, "at")
@@ -196,8 +194,7 @@ def _check_ceilings(row: Mapping[str, Any]) -> None:
     ceilings = row["ceilings"]
     rates = ("copy_bytes_per_s", "fp32_flops_per_s", "launch_us")
     if not (
-        isinstance(ceilings, dict)
-        and all(_is_finite(ceilings.get(rate)) and ceilings[rate] > 0 for rate in rates)
+        isinstance(ceilings, dict) and all(_is_finite(ceilings.get(rate)) and ceilings[rate] > 0 for rate in rates)
     ):
         raise RowError(f"ceilings must tell numbers above 0 of {', '.join(rates)}")
     for name in ("copy", "fp32", "launch", "device"):
@@ -217,9 +214,12 @@ def _check_others(row: Mapping[str, Any]) -> None:
 
 # Optional fields: older rows lack them.
 _OPTIONAL = {
-    "timeline": _check_timeline, "copies_ms": _check_copies, "ceilings": _check_ceilings,
-    "disturbed": _check_disturbed, "others": _check_others,
-}  # fmt: skip
+    "timeline": _check_timeline,
+    "copies_ms": _check_copies,
+    "ceilings": _check_ceilings,
+    "disturbed": _check_disturbed,
+    "others": _check_others,
+}
 
 
 def _check_value(value: Any, depth: int = 0) -> None:

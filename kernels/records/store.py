@@ -92,7 +92,9 @@ class Store:
 
     def kinds(self) -> set[tuple[str, ...]]:
         """Returns the values to filter by: each (rung, engine, device, mode, origin)."""
-        pending = ((*(e.row[n] for n in ("rung", "engine", "device", "mode")), e.origin) for e in self._pending.values())  # fmt: skip
+        pending = (
+            (*(e.row[n] for n in ("rung", "engine", "device", "mode")), e.origin) for e in self._pending.values()
+        )
         return {*self.database.kinds(), *pending}
 
     def groups(self) -> dict[tuple[str, str], tuple[int, str]]:
@@ -137,9 +139,7 @@ def user_store() -> Store:
     try:
         return _store(folder.database() or folder.file())
     except RuntimeError as e:  # a user without a home
-        raise StoreError(
-            f"There is no place to keep measurements: {e}. Set {folder.VARIABLE} to a folder."
-        ) from None
+        raise StoreError(f"There is no place to keep measurements: {e}. Set {folder.VARIABLE} to a folder.") from None
 
 
 def _entry(row: Mapping[str, Any], origin: str) -> Entry:

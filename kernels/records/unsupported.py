@@ -29,9 +29,9 @@ KNOWN: Mapping[re.Pattern[str], str] = {
     re.compile(
         r"PyTorch \S+ does not support \w+ for this shape \(Flash Attention does not support non-null attn_mask\.\)"
     ): mark("PyTorch runs this kernel without a mask only"),
-    re.compile(
-        r"PyTorch \S+ does not support \w+ for this shape \(.* to have the same num_heads\..*\)"
-    ): mark("PyTorch runs this kernel only if each head has its own keys and values"),
+    re.compile(r"PyTorch \S+ does not support \w+ for this shape \(.* to have the same num_heads\..*\)"): mark(
+        "PyTorch runs this kernel only if each head has its own keys and values"
+    ),
     re.compile(
         r"(?P<library>cuDNN \S+) does not support (?P<algorithm>\w+) for this shape( \(CUDNN_STATUS_NOT_SUPPORTED\w*\))?"
     ): mark("{library} does not support {algorithm} for this shape"),
@@ -70,9 +70,13 @@ class UnsupportedFile:
 
     def add(self, rung: str, shape: Any, message: str) -> None:
         entry = {
-            "rung": rung, "shape": shape.params(), "device": self.device, "library": self.library, "said": message,
+            "rung": rung,
+            "shape": shape.params(),
+            "device": self.device,
+            "library": self.library,
+            "said": message,
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        }  # fmt: skip
+        }
         key = rung, shape.params(), self.device
         self._entries = [e for e in self._entries if (e["rung"], e["shape"], e["device"]) != key] + [entry]
         temporary = Path(f"{self.file}.new")
@@ -90,9 +94,7 @@ def read(file: Path) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     entries = load(file.read_text(encoding="utf-8"))
-    if not (
-        isinstance(entries, list) and all(isinstance(e, dict) and set(FIELDS) <= e.keys() for e in entries)
-    ):
+    if not (isinstance(entries, list) and all(isinstance(e, dict) and set(FIELDS) <= e.keys() for e in entries)):
         raise RowError(f"{file.name} must be a list of entries with {', '.join(FIELDS)}")
     return entries
 
@@ -139,8 +141,5 @@ def sentence(rung: str, shape: Any) -> str:
     if not (entry := recorded(rung, shape)):
         return ""
     return tr(
-        "{reason} (tried on {device}, {date})",
-        reason=plain(entry["said"]),
-        device=entry["device"],
-        date=entry["date"],
+        "{reason} (tried on {device}, {date})", reason=plain(entry["said"]), device=entry["device"], date=entry["date"]
     )

@@ -50,9 +50,7 @@ def reads(rung: str) -> int:
 def _block_per_row(source: str, cpu_function, cpu_name: str = ""):
     def build(s: SoftmaxShape, tiles: Tiles) -> Program:
         args = "x", "y", np.int32(s.N)
-        step = launch(
-            f"softmax/{source}.cu", (s.M,), tiles["BLOCK"], args, cpu_function, tiles, cpu_name=cpu_name
-        )
+        step = launch(f"softmax/{source}.cu", (s.M,), tiles["BLOCK"], args, cpu_function, tiles, cpu_name=cpu_name)
         return Program(buffers(s), (step,))
 
     return build
@@ -60,9 +58,7 @@ def _block_per_row(source: str, cpu_function, cpu_name: str = ""):
 
 def build_warp(s: SoftmaxShape, tiles: Tiles) -> Program:
     warps, args = tiles["WARPS"], ("x", "y", np.int32(s.M), np.int32(s.N))
-    step = launch(
-        "softmax/04_warp_shuffle.cu", (ceil(s.M, warps),), 32 * warps, args, cpu.warp_shuffle, tiles
-    )
+    step = launch("softmax/04_warp_shuffle.cu", (ceil(s.M, warps),), 32 * warps, args, cpu.warp_shuffle, tiles)
     return Program(buffers(s), (step,))
 
 
@@ -70,9 +66,14 @@ def build_cluster(s: SoftmaxShape, tiles: Tiles) -> Program:
     """Returns a launch of a cluster for each row."""
     args = "x", "y", np.int32(s.N)
     step = launch(
-        "softmax/06_cluster.cu", (s.M * tiles["CLUSTER"],), tiles["BLOCK"], args, cpu.registers, tiles,
+        "softmax/06_cluster.cu",
+        (s.M * tiles["CLUSTER"],),
+        tiles["BLOCK"],
+        args,
+        cpu.registers,
+        tiles,
         cpu_name="few_rows",
-    )  # fmt: skip
+    )
     return Program(buffers(s), (step,))
 
 
@@ -88,14 +89,16 @@ def build_split(s: SoftmaxShape, tiles: Tiles) -> Program:
     grid, block, extents = (s.M * splits,), tiles["BLOCK"], (np.int32(s.N), np.int32(splits))
     defines = {name: tiles[name] for name in ("BLOCK", "LOADS")}
     steps = (
+        launch("softmax/07_split_parts.cu", grid, block, ("x", "part_m", "part_l", *extents), cpu.split_parts, defines),
         launch(
-            "softmax/07_split_parts.cu", grid, block, ("x", "part_m", "part_l", *extents), cpu.split_parts, defines
-        ),
-        launch(
-            "softmax/08_split_finish.cu", grid, block, ("x", "part_m", "part_l", "y", *extents), cpu.split_finish,
+            "softmax/08_split_finish.cu",
+            grid,
+            block,
+            ("x", "part_m", "part_l", "y", *extents),
+            cpu.split_finish,
             defines,
         ),
-    )  # fmt: skip
+    )
     return Program(buffers(s) + parts, steps)
 
 
@@ -106,13 +109,7 @@ def build_one_launch(s: SoftmaxShape, tiles: Tiles) -> Program:
     args = "x", "y", "part_ml", np.int32(s.N), np.int32(splits)
     defines = {name: tiles[name] for name in ("BLOCK", "PER")}
     step = launch(
-        "softmax/09_one_launch.cu",
-        (s.M * splits,),
-        tiles["BLOCK"],
-        args,
-        cpu.one_launch,
-        defines,
-        cpu_name="few_rows",
+        "softmax/09_one_launch.cu", (s.M * splits,), tiles["BLOCK"], args, cpu.one_launch, defines, cpu_name="few_rows"
     )
     return Program((*buffers(s), words), (step,))
 
@@ -201,16 +198,7 @@ def library_rules(s: SoftmaxShape, tiles: Tiles) -> tuple[str, ...]:
 
 def _rung(name: str, title: str, idea: str, build, rules, tiles, *sets: Tiles, **facts) -> Rung:
     return Rung(
-        f"softmax/{name}",
-        title,
-        idea,
-        build,
-        _cost(*WORK[name]),
-        rules,
-        TOLERANCE,
-        tiles,
-        sets=sets or None,
-        **facts,
+        f"softmax/{name}", title, idea, build, _cost(*WORK[name]), rules, TOLERANCE, tiles, sets=sets or None, **facts
     )
 
 

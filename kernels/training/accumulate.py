@@ -25,8 +25,7 @@ def accumulated(graph: Graph, parts: int, rung: str, sum_shape: Callable[[int], 
     for n in range(1, parts + 1):
         names = _names(graph, images, n)
         tensors |= {
-            names[t.name]: replace(t, name=names[t.name])
-            for t in graph.of_kind(ACTIVATION) + graph.of_kind(GRADIENT)
+            names[t.name]: replace(t, name=names[t.name]) for t in graph.of_kind(ACTIVATION) + graph.of_kind(GRADIENT)
         }
         views += _views(graph, images, names, n)
         nodes += [_renamed(node, names, n) for node in graph.nodes if node.phase != UPDATE]

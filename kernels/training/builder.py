@@ -53,9 +53,7 @@ class Builder:
         self._gradients: dict[str, str] = {}  # the gradient of each tensor, so far
 
     # -- tensors -----------------------------------------------------------------------------------
-    def _tensor(
-        self, name: str, kind: str, shape: tuple[int, ...], dtype: str = "float32", below: int = 0
-    ) -> str:
+    def _tensor(self, name: str, kind: str, shape: tuple[int, ...], dtype: str = "float32", below: int = 0) -> str:
         if name in self.tensors:
             raise ValueError(f"two tensors are named {name}")
         self.tensors[name] = Tensor(name, kind, shape, dtype, below, self.layer)
@@ -126,9 +124,7 @@ class Builder:
         for extent in self.shape_of(tensor):
             count *= extent
         total = self.gradient(tensor)
-        self.node(
-            f"sum of {first} and {gradient}", "sum", self._sum_shape(count), A=first, B=gradient, C=total
-        )
+        self.node(f"sum of {first} and {gradient}", "sum", self._sum_shape(count), A=first, B=gradient, C=total)
         self._gradients[tensor] = total
 
     def go_back(self, loss: str, gradient: str) -> None:

@@ -20,9 +20,7 @@ from kernels.training.compose import Part, compose
 FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"
 PHASES = (FORWARD, BACKWARD, UPDATE)
 # What a tensor is, for the timeline of memory.
-DATA, WEIGHT, STATE, ACTIVATION, GRADIENT, RESULT = (
-    "data", "weight", "state", "activation", "gradient", "result",
-)  # fmt: skip
+DATA, WEIGHT, STATE, ACTIVATION, GRADIENT, RESULT = ("data", "weight", "state", "activation", "gradient", "result")
 ROLES = {DATA: INPUT, WEIGHT: INPUT, STATE: INPUT, ACTIVATION: WORKSPACE, GRADIENT: WORKSPACE, RESULT: OUTPUT}
 
 
@@ -81,9 +79,7 @@ def node_program(node: Node, find: Find) -> Program:
 def program(graph: Graph, find: Find) -> Program:
     """Returns the whole step as one program. Weights and state are overwritten by the update."""
     parts = [Part(node.name, node_program(node, find), node.tensors) for node in graph.nodes]
-    overwritten = {
-        part.tensors[b.name] for part in parts for b in part.program.in_place if b.name in part.tensors
-    }
+    overwritten = {part.tensors[b.name] for part in parts for b in part.program.in_place if b.name in part.tensors}
     return compose([t.buffer(t.name in overwritten) for t in graph.tensors.values()], parts, graph.views)
 
 

@@ -52,10 +52,7 @@ def outputs(network: str, arrays: Mapping[str, np.ndarray], images: np.ndarray) 
     statistics = {name: a for name, a in arrays.items() if name.startswith(RUNNING)}
     tensors = [
         Buffer(
-            t.name,
-            OUTPUT if t.name == result else INPUT if t.kind in (DATA, WEIGHT) else WORKSPACE,
-            t.shape,
-            t.dtype,
+            t.name, OUTPUT if t.name == result else INPUT if t.kind in (DATA, WEIGHT) else WORKSPACE, t.shape, t.dtype
         )
         for t in graph.tensors.values()
         if t.name in used or t.name == step.WEIGHTS

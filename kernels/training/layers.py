@@ -16,13 +16,7 @@ from kernels.attention.shape import AttentionShape
 from kernels.conv.shape import ConvShape
 from kernels.cross_entropy.shape import BackwardShape as CrossEntropyBackwardShape
 from kernels.cross_entropy.shape import CrossEntropyShape
-from kernels.elementwise.shape import (
-    BiasBackwardShape,
-    BiasShape,
-    ReluBackwardShape,
-    ReluShape,
-    ResidualShape,
-)
+from kernels.elementwise.shape import BiasBackwardShape, BiasShape, ReluBackwardShape, ReluShape, ResidualShape
 from kernels.heads.shape import HeadsShape
 from kernels.i18n import tr
 from kernels.ladders import find
@@ -30,12 +24,7 @@ from kernels.linear.shape import InputGradientShape, LinearShape, WeightGradient
 from kernels.memory.shape import AddShape
 from kernels.model.launch import ceil
 from kernels.model.program import RuleError
-from kernels.norm.shape import (
-    BatchNormBackwardShape,
-    BatchNormShape,
-    LayerNormBackwardShape,
-    LayerNormShape,
-)
+from kernels.norm.shape import BatchNormBackwardShape, BatchNormShape, LayerNormBackwardShape, LayerNormShape
 from kernels.pooling.shape import GlobalShape, MaxPoolShape
 from kernels.training.builder import Builder
 
@@ -120,16 +109,23 @@ def batchnorm(b: Builder, x: str) -> str:
     C = extents[1]
     gamma, beta = b.weight("gamma", C), b.weight("beta", C)
     y, mean, invstd = b.activation("y", *extents), b.activation("mean", C), b.activation("invstd", C)
-    b.node(
-        "", "batch-norm", BatchNormShape(*extents), x=x, gamma=gamma, beta=beta, y=y, mean=mean, invstd=invstd
-    )
+    b.node("", "batch-norm", BatchNormShape(*extents), x=x, gamma=gamma, beta=beta, y=y, mean=mean, invstd=invstd)
 
     def backward(dy: str) -> None:
         dx, dgamma, dbeta = b.gradient(x), b.weight_gradient(gamma), b.weight_gradient(beta)
         b.node(
-            "dx", "batch-norm-backward", BatchNormBackwardShape(*extents), dy=dy, x=x, gamma=gamma, mean=mean,
-            invstd=invstd, dx=dx, dgamma=dgamma, dbeta=dbeta,
-        )  # fmt: skip
+            "dx",
+            "batch-norm-backward",
+            BatchNormBackwardShape(*extents),
+            dy=dy,
+            x=x,
+            gamma=gamma,
+            mean=mean,
+            invstd=invstd,
+            dx=dx,
+            dgamma=dgamma,
+            dbeta=dbeta,
+        )
         b.receive(x, dx)
 
     return b.on_the_way_back(y, backward)
@@ -205,9 +201,18 @@ def layernorm(b: Builder, x: str) -> str:
     def backward(dy: str) -> None:
         dx, dgamma, dbeta = b.gradient(x), b.weight_gradient(gamma), b.weight_gradient(beta)
         b.node(
-            "dx", "layer-norm-backward", LayerNormBackwardShape(M, D), dy=dy, x=x, gamma=gamma, mean=mean,
-            invstd=invstd, dx=dx, dgamma=dgamma, dbeta=dbeta,
-        )  # fmt: skip
+            "dx",
+            "layer-norm-backward",
+            LayerNormBackwardShape(M, D),
+            dy=dy,
+            x=x,
+            gamma=gamma,
+            mean=mean,
+            invstd=invstd,
+            dx=dx,
+            dgamma=dgamma,
+            dbeta=dbeta,
+        )
         b.receive(x, dx)
 
     return b.on_the_way_back(y, backward)
@@ -243,21 +248,7 @@ def attention(b: Builder, x: str, heads: int, causal: int = 0) -> str:
         dx, do, dq, dk, dv = (b.gradient(tensor) for tensor in (x, o, q, k, v))
         b.node("dO", "split-heads", merged, x=dy, O=do)
         tiles = small_tiles(b.rungs["attention-backward"], back)
-        b.node(
-            "dQ, dK, dV",
-            "attention-backward",
-            back,
-            tiles,
-            Q=q,
-            K=k,
-            V=v,
-            dO=do,
-            O=o,
-            L=L,
-            dQ=dq,
-            dK=dk,
-            dV=dv,
-        )
+        b.node("dQ, dK, dV", "attention-backward", back, tiles, Q=q, K=k, V=v, dO=do, O=o, L=L, dQ=dq, dK=dk, dV=dv)
         b.node("dx", "merge-heads", split, Q=dq, K=dk, V=dv, y=dx)
         b.receive(x, dx)
 
@@ -280,9 +271,11 @@ def small_tiles(name: str, s: AttentionShape) -> Mapping[str, int]:
         raise RuleError(
             tr(
                 "attention of {images} images with {heads} heads cannot run: {rule}",
-                images=s.B, heads=s.H, rule="; ".join(rung.rules(s, rung.default_tiles)),
+                images=s.B,
+                heads=s.H,
+                rule="; ".join(rung.rules(s, rung.default_tiles)),
             )
-        )  # fmt: skip
+        )
     return found
 
 
@@ -295,16 +288,7 @@ def cross_entropy(b: Builder, x: str, labels: str, factor: str) -> None:
 
     def backward(g: str) -> None:
         dx = b.gradient(x)
-        b.node(
-            "dx",
-            "cross-entropy-backward",
-            CrossEntropyBackwardShape(M, N),
-            x=x,
-            labels=labels,
-            lse=lse,
-            g=g,
-            dx=dx,
-        )
+        b.node("dx", "cross-entropy-backward", CrossEntropyBackwardShape(M, N), x=x, labels=labels, lse=lse, g=g, dx=dx)
         b.receive(x, dx)
 
     b.on_the_way_back(loss, backward)

@@ -87,12 +87,7 @@ class Training:
         self.settings, self.engine = settings, engine
         self.images, self.test = load(NETWORKS[settings.network].size)
         if not 1 <= settings.batch <= len(self.images):
-            rule = tr(
-                "batch must be in {low} .. {high}, got {got}",
-                low=1,
-                high=len(self.images),
-                got=settings.batch,
-            )
+            rule = tr("batch must be in {low} .. {high}, got {got}", low=1, high=len(self.images), got=settings.batch)
             raise RuleError(rule)
         self.steps = state.steps if state else 0
         graph, program = self._step()
@@ -150,9 +145,7 @@ class Training:
         graph, program = self._step()
         self._before = self.state().arrays
         if self._session is None:
-            self._session = engines.load(self.engine).open(
-                program, self._first | {IMAGE: images, step.LABELS: labels}
-            )
+            self._session = engines.load(self.engine).open(program, self._first | {IMAGE: images, step.LABELS: labels})
             self._session.verify_run()
         else:
             self._session.put({IMAGE: images, step.LABELS: labels})
@@ -181,14 +174,14 @@ class Training:
             return
         rule = tr(
             "a step needs {needed} MB of memory, {free} MB are free",
-            needed=decimal(f"{needed / 1e6:,.0f}"), free=decimal(f"{free / 1e6:,.0f}"),
-        )  # fmt: skip
+            needed=decimal(f"{needed / 1e6:,.0f}"),
+            free=decimal(f"{free / 1e6:,.0f}"),
+        )
         if not settings.memory.every:
             less = replace(settings, memory=replace(settings.memory, every=KEPT))
             saved = step_of(less, self.steps, self.engine)[1].nbytes()
             rule += tr(
-                "; with activations computed again, {saved} MB less",
-                saved=decimal(f"{(needed - saved) / 1e6:,.0f}"),
+                "; with activations computed again, {saved} MB less", saved=decimal(f"{(needed - saved) / 1e6:,.0f}")
             )
         raise RefusedError(rule)
 
@@ -214,8 +207,10 @@ class Training:
                 if values.dtype.kind == "f" and not np.isfinite(values).all():
                     return tr(
                         "step {step}: {tensor} of {node} is no finite number; a smaller learning rate may help",
-                        step=self.steps, tensor=name, node=node.name,
-                    )  # fmt: skip
+                        step=self.steps,
+                        tensor=name,
+                        node=node.name,
+                    )
         return tr("step {step}: the loss is no finite number", step=self.steps)
 
 

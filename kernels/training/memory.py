@@ -11,17 +11,7 @@ from kernels.ladders import ladder_of
 from kernels.model.program import WORKSPACE, Buffer, Program, View
 from kernels.training import graph as graphs
 from kernels.training.compose import lifetimes, live_bytes
-from kernels.training.graph import (
-    ACTIVATION,
-    DATA,
-    GRADIENT,
-    RESULT,
-    STATE,
-    WEIGHT,
-    Graph,
-    Node,
-    node_program,
-)
+from kernels.training.graph import ACTIVATION, DATA, GRADIENT, RESULT, STATE, WEIGHT, Graph, Node, node_program
 
 SHARED = "shared workspace"
 ROLES = (WEIGHT, STATE, DATA, ACTIVATION, GRADIENT, WORKSPACE)  # in the order in which they are stacked
@@ -86,9 +76,15 @@ def packed(program: Program, kept: Collection[str] = ()) -> Program:
     shared = Buffer(SHARED, WORKSPACE, (-(-size // 4),))
     buffers = tuple(b for b in program.buffers if b.name not in workspace)
     views = [
-        View(name, SHARED, start // np.dtype(workspace[name].dtype).itemsize, workspace[name].shape, workspace[name].dtype)
+        View(
+            name,
+            SHARED,
+            start // np.dtype(workspace[name].dtype).itemsize,
+            workspace[name].shape,
+            workspace[name].dtype,
+        )
         for name, start in starts.items()
-    ]  # fmt: skip
+    ]
     for view in program.views:
         if view.of in workspace:
             of = workspace[view.of]

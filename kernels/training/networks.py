@@ -42,8 +42,12 @@ def attention_rules(network: Network, images: int, gpus: int = 1) -> Iterator[st
         if images * heads > MAX_GRID_YZ:
             yield tr(
                 "{layer}: images * heads <= {most} (grid.y), got {images} * {heads} at a time. At most {fit} images can run",
-                layer=layer.name, most=MAX_GRID_YZ, images=images, heads=heads, fit=MAX_GRID_YZ // heads,
-            )  # fmt: skip
+                layer=layer.name,
+                most=MAX_GRID_YZ,
+                images=images,
+                heads=heads,
+                fit=MAX_GRID_YZ // heads,
+            )
             return
 
 
@@ -69,7 +73,10 @@ def _block(name: str, K: int, before: str, stride: int) -> Iterable[Layer]:
 
 
 LENET5 = Network(
-    "lenet5", "LeNet-5", 32, 10,
+    "lenet5",
+    "LeNet-5",
+    32,
+    10,
     (
         Layer("conv", "conv1", {"K": 6, "R": 5}),
         Layer("relu", "relu1"),
@@ -84,10 +91,13 @@ LENET5 = Network(
         Layer("linear", "fc3", {"N": 10}),
     ),
     mark("LeCun et al., Proc. IEEE 86 (1998), with ReLU and max pooling in place of tanh and averages"),
-)  # fmt: skip
+)
 
 RESIDUAL = Network(
-    "residual", mark("residual net"), 8, 10,
+    "residual",
+    mark("residual net"),
+    8,
+    10,
     (
         *_convolution("stem", 16, 3, pad=1),
         Layer("relu", "stem relu"),
@@ -97,7 +107,7 @@ RESIDUAL = Network(
         Layer("linear", "fc", {"N": 10}),
     ),
     mark("two blocks as in He et al., arXiv 1512.03385"),
-)  # fmt: skip
+)
 
 
 def encoder(name: str, before: str, width: int, heads: int, causal: int = 0) -> Iterable[Layer]:
@@ -116,7 +126,10 @@ def encoder(name: str, before: str, width: int, heads: int, causal: int = 0) -> 
 
 
 TRANSFORMER = Network(
-    "transformer", mark("two-layer transformer"), 8, 10,
+    "transformer",
+    mark("two-layer transformer"),
+    8,
+    10,
     (
         Layer("project", "embedding", {"N": 32}),
         Layer("position", "position"),
@@ -129,6 +142,6 @@ TRANSFORMER = Network(
         "as in Dosovitskiy et al., arXiv 2010.11929, with each row of pixels as a token and ReLU in place of GELU; the last "
         "layer reads all tokens"
     ),
-)  # fmt: skip
+)
 
 NETWORKS = {network.name: network for network in (LENET5, RESIDUAL, TRANSFORMER)}

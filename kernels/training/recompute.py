@@ -37,9 +37,7 @@ class _Again:
         for node in graph.nodes:
             for tensor in self._of_kind(node, ACTIVATION):
                 makers.setdefault(tensor, node)  # the first that names it writes it
-        self._makers = {
-            t: n for t, n in makers.items() if n.layer not in kept and not self._of_kind(n, RESULT)
-        }
+        self._makers = {t: n for t, n in makers.items() if n.layer not in kept and not self._of_kind(n, RESULT)}
 
     def _of_kind(self, node: Node, kind: str) -> list[str]:
         tensors = self.graph.tensors

@@ -27,32 +27,51 @@ LABELS, FACTOR, CHUNKS = "labels", "factor", "chunks"
 WEIGHTS, GRADIENTS = "weights", "gradients"
 # The rung of each operation: the fastest on a GPU, and the fastest of the NumPy implementations.
 ON_GPU = {
-    "conv": "conv/implicit-gemm", "conv-dinput": "conv-dinput/implicit-gemm", "conv-dweight": "conv-dweight/implicit-gemm",
-    "relu": "relu/float4", "relu-backward": "relu-backward/float4", "bias-backward": "bias-backward/two-launches",
-    "max-pool": "max-pool/patch", "max-pool-backward": "max-pool-backward/gather-patch",
-    "global-avg-pool": "global-avg-pool/warp", "global-avg-pool-backward": "global-avg-pool-backward/four-pixels",
-    "batch-norm": "batch-norm/split", "batch-norm-backward": "batch-norm-backward/split",
-    "residual": "residual/float4", "linear": "linear/split", "linear-dinput": "linear-dinput/tile",
-    "linear-dweight": "linear-dweight/split", "cross-entropy": "cross-entropy/online",
-    "cross-entropy-backward": "cross-entropy-backward/rows", "sum": "add/vector", "sgd": "sgd/float4", "adam": "adam/float4",
-    "bias": "bias/float4", "layer-norm": "layer-norm/warp", "layer-norm-backward": "layer-norm-backward/registers",
-    "split-heads": "split-heads/float4", "merge-heads": "merge-heads/float4",
-    "attention": "attention-lse/flash-registers", "attention-backward": "attention-backward/flash-two-kernels",
-}  # fmt: skip
+    "conv": "conv/implicit-gemm",
+    "conv-dinput": "conv-dinput/implicit-gemm",
+    "conv-dweight": "conv-dweight/implicit-gemm",
+    "relu": "relu/float4",
+    "relu-backward": "relu-backward/float4",
+    "bias-backward": "bias-backward/two-launches",
+    "max-pool": "max-pool/patch",
+    "max-pool-backward": "max-pool-backward/gather-patch",
+    "global-avg-pool": "global-avg-pool/warp",
+    "global-avg-pool-backward": "global-avg-pool-backward/four-pixels",
+    "batch-norm": "batch-norm/split",
+    "batch-norm-backward": "batch-norm-backward/split",
+    "residual": "residual/float4",
+    "linear": "linear/split",
+    "linear-dinput": "linear-dinput/tile",
+    "linear-dweight": "linear-dweight/split",
+    "cross-entropy": "cross-entropy/online",
+    "cross-entropy-backward": "cross-entropy-backward/rows",
+    "sum": "add/vector",
+    "sgd": "sgd/float4",
+    "adam": "adam/float4",
+    "bias": "bias/float4",
+    "layer-norm": "layer-norm/warp",
+    "layer-norm-backward": "layer-norm-backward/registers",
+    "split-heads": "split-heads/float4",
+    "merge-heads": "merge-heads/float4",
+    "attention": "attention-lse/flash-registers",
+    "attention-backward": "attention-backward/flash-two-kernels",
+}
 ON_CPU = ON_GPU | {
-    "conv": "conv/im2col-cublas", "conv-dinput": "conv-dinput/direct", "conv-dweight": "conv-dweight/direct",
-    "attention": "attention-lse/blocked", "attention-backward": "attention-backward/naive",
-    "layer-norm": "layer-norm/three-reads", "layer-norm-backward": "layer-norm-backward/columns",
-}  # fmt: skip
+    "conv": "conv/im2col-cublas",
+    "conv-dinput": "conv-dinput/direct",
+    "conv-dweight": "conv-dweight/direct",
+    "attention": "attention-lse/blocked",
+    "attention-backward": "attention-backward/naive",
+    "layer-norm": "layer-norm/three-reads",
+    "layer-norm-backward": "layer-norm-backward/columns",
+}
 OPTIMIZERS: Mapping[str, tuple[type[OptimizerShape], tuple[str, ...]]] = {
     "sgd": (SgdShape, ("v",)),
     "adam": (AdamShape, ("m", "v")),
 }
 
 
-def build(
-    network: Network, batch: int, rungs: Mapping[str, str], optimizer: str = "sgd", **factors: float
-) -> Graph:
+def build(network: Network, batch: int, rungs: Mapping[str, str], optimizer: str = "sgd", **factors: float) -> Graph:
     """Returns the graph of one step: forward, backward, update. `factors` are those of the optimiser's shape."""
     b = Builder(rungs, sum_shape)
     results = {IMAGE: b.data(IMAGE, batch, 1, network.size, network.size)}
@@ -83,12 +102,7 @@ PLAIN = Memory()
 
 
 def graph_of(
-    network: Network,
-    batch: int,
-    rungs: Mapping[str, str],
-    optimizer: str,
-    memory: Memory = PLAIN,
-    **factors: float,
+    network: Network, batch: int, rungs: Mapping[str, str], optimizer: str, memory: Memory = PLAIN, **factors: float
 ) -> Graph:
     """Returns the graph of a step that may save memory. RuleError if the images cannot be split into equal parts."""
     if memory.every < 0 or memory.parts < 1 or batch % memory.parts:
@@ -105,12 +119,7 @@ def graph_of(
 
 @lru_cache(maxsize=16)
 def cached(
-    network: str,
-    batch: int,
-    cpu: bool,
-    optimizer: str,
-    factors: tuple[tuple[str, float], ...],
-    memory: Memory = PLAIN,
+    network: str, batch: int, cpu: bool, optimizer: str, factors: tuple[tuple[str, float], ...], memory: Memory = PLAIN
 ) -> tuple[Graph, Program]:
     """Returns the graph and the program of a step, with the rungs of a processor or of a GPU. Tensors that do not live at the
     same time share memory."""

@@ -80,9 +80,7 @@ class CudaBackend:
         program's result is, are not part of it."""
         elapsed = self.cupy.cuda.get_elapsed_time
         spans = [
-            Span(at, HOST, 1e3 * (a - self._start), 1e3 * (b - self._start))
-            for at, a, b in self._host
-            if at < len(ops)
+            Span(at, HOST, 1e3 * (a - self._start), 1e3 * (b - self._start)) for at, a, b in self._host if at < len(ops)
         ]
         for at, before, after in self._pending:
             spans.append(Span(at, ops[at].queue, elapsed(self._base, before), elapsed(self._base, after)))
@@ -182,7 +180,5 @@ def managed_refusal() -> str:
     if not attributes.get("ManagedMemory"):
         return tr("this GPU has no managed memory")
     if not attributes.get("ConcurrentManagedAccess"):
-        return tr(
-            "this GPU or its driver does not allow the processor to touch managed memory while kernels run"
-        )
+        return tr("this GPU or its driver does not allow the processor to touch managed memory while kernels run")
     return ""

@@ -156,9 +156,7 @@ class Graph:
     def launch(self, stream: Stream) -> None:
         gpu, first = self.gpu, self.ops[0]
         op = Op(GRAPH, gpu.line(), stream.name, rung=first.rung, shape=first.shape, launches=len(self.ops))
-        gpu.backend.run(
-            gpu.note(op), stream.handle, lambda: gpu.backend.launch_graph(self.handle, stream.handle)
-        )
+        gpu.backend.run(gpu.note(op), stream.handle, lambda: gpu.backend.launch_graph(self.handle, stream.handle))
 
 
 class Gpu:
@@ -216,24 +214,18 @@ class Gpu:
 
     def _allocate(self, shape: tuple[int, ...], memory: str) -> DeviceArray:
         nbytes, self._arrays = FLOAT * int(np.prod(shape)), self._arrays + 1
-        at = self.note(
-            Op(ALLOCATE, self.line(), nbytes=nbytes, array=self._arrays, memory=memory, blocks=True)
-        )
+        at = self.note(Op(ALLOCATE, self.line(), nbytes=nbytes, array=self._arrays, memory=memory, blocks=True))
         buffer = self.backend.host(at, lambda: self.backend.allocate(shape, memory))
         return DeviceArray(self, shape, _Memory(self, buffer, self._arrays, nbytes, memory))
 
     def released(self, memory: _Memory) -> None:
         """Notes the end of an array, whose buffer goes back to where it came from."""
-        op = Op(
-            FREE, self.line(), nbytes=memory.nbytes, array=memory.number, memory=memory.memory, blocks=True
-        )
+        op = Op(FREE, self.line(), nbytes=memory.nbytes, array=memory.number, memory=memory.memory, blocks=True)
         self.backend.host(self.note(op), memory.drop)
 
     def resident(self, array: np.ndarray) -> DeviceArray:
         """Returns an array that is on the GPU before the program begins: no operation of it."""
-        return DeviceArray(
-            self, array.shape, _Memory(self, self.backend.resident(array), 0, array.nbytes, "")
-        )
+        return DeviceArray(self, array.shape, _Memory(self, self.backend.resident(array), 0, array.nbytes, ""))
 
     # -- copies ------------------------------------------------------------------------------------------
     def copy(self, kind: str, array: DeviceArray, host: HostArray, stream: Stream | None) -> None:
@@ -264,9 +256,7 @@ class Gpu:
         """Computes c = a + b by the kernel of add."""
         self._launch(ADD, {"M": a.shape[0], "N": a.shape[1]}, {"A": a, "B": b, "C": c}, stream)
 
-    def _launch(
-        self, rung: str, shape: dict[str, int], arrays: dict[str, DeviceArray], stream: Stream | None
-    ) -> None:
+    def _launch(self, rung: str, shape: dict[str, int], arrays: dict[str, DeviceArray], stream: Stream | None) -> None:
         on, step = stream or self.main, kernel(rung, tuple(shape.items()))
         args = tuple(arrays[a].buffer if isinstance(a, str) else a for a in step.args)
         if not self.notes:

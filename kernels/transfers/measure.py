@@ -55,9 +55,15 @@ def _measured(s: Settings, repeats: int, progress: Callable[[float], None]) -> d
     p20, p80 = np.percentile(totals, (20, 80))
     return {
         "settings": {"rows": s.rows, "n": s.n},
-        "total_ms": round(median, 6), "p20_ms": round(float(p20), 6), "p80_ms": round(float(p80), 6), "n": len(totals),
-        "timeline": shown.to_json(), "ops": len(found), "error": max(errors), "memory": memory_after(found),
-    }  # fmt: skip
+        "total_ms": round(median, 6),
+        "p20_ms": round(float(p20), 6),
+        "p80_ms": round(float(p80), 6),
+        "n": len(totals),
+        "timeline": shown.to_json(),
+        "ops": len(found),
+        "error": max(errors),
+        "memory": memory_after(found),
+    }
 
 
 def _once(gpu: Gpu, s: Settings, given: scenarios.Arrays) -> tuple[float, float, tuple]:
@@ -118,6 +124,9 @@ def leak_log(s: Settings) -> dict[str, Any]:
         del kept
         gpu.backend.close()
     return {
-        "settings": {"rows": s.rows, "n": s.n}, "after": after, "file": FILE.name,
-        "log": [[line, nbytes] for line, nbytes in log.items()], "predicted_last": predicted[-1],
-    }  # fmt: skip
+        "settings": {"rows": s.rows, "n": s.n},
+        "after": after,
+        "file": FILE.name,
+        "log": [[line, nbytes] for line, nbytes in log.items()],
+        "predicted_last": predicted[-1],
+    }

@@ -139,6 +139,14 @@ def _touch(clock: _Clock, at: int, op: Op) -> None:
 
 
 _STEPS = {
-    ALLOCATE: _memory, FREE: _memory, COPY_IN: _copy, COPY_OUT: _copy, LAUNCH: _launch, GRAPH: _launch, RECORD: _record,
-    WAIT: _wait, SYNCHRONIZE: _synchronize, TOUCH: _touch,
-}  # fmt: skip
+    ALLOCATE: _memory,
+    FREE: _memory,
+    COPY_IN: _copy,
+    COPY_OUT: _copy,
+    LAUNCH: _launch,
+    GRAPH: _launch,
+    RECORD: _record,
+    WAIT: _wait,
+    SYNCHRONIZE: _synchronize,
+    TOUCH: _touch,
+}

@@ -8,14 +8,7 @@ from functools import cached_property
 from typing import Any
 
 # Kinds of operations.
-ALLOCATE, FREE, COPY_IN, COPY_OUT, LAUNCH, GRAPH = (
-    "allocate",
-    "free",
-    "copy in",
-    "copy out",
-    "launch",
-    "graph",
-)
+ALLOCATE, FREE, COPY_IN, COPY_OUT, LAUNCH, GRAPH = ("allocate", "free", "copy in", "copy out", "launch", "graph")
 RECORD, WAIT, SYNCHRONIZE, TOUCH = "record", "wait", "synchronize", "touch"
 # What executes them: the program on the processor, and three queues of the GPU.
 HOST, IN, COMPUTE, OUT = "host", "in", "compute", "out"

@@ -109,9 +109,7 @@ def from_rows(rows: Sequence[Mapping[str, Any]]) -> Rates:
         copies[way] = rate_of([(row[size], row["copies_ms"][way]) for row in timed])
     ceilings = [row["ceilings"] for row in timed if row.get("ceilings")]
     call, gap = (float(np.median([c[k] for c in ceilings])) / 1e3 for k in ("launch_host_us", "launch_us"))
-    return Rates(
-        timed[0]["device"], tr(COPIES_OF_ROWS, n=len(timed)), copies, call, gap, kernel_ms_of_recordings
-    )
+    return Rates(timed[0]["device"], tr(COPIES_OF_ROWS, n=len(timed)), copies, call, gap, kernel_ms_of_recordings)
 
 
 def from_record(record: Mapping[str, Any]) -> Rates:
@@ -125,10 +123,16 @@ def from_record(record: Mapping[str, Any]) -> Rates:
             counts += [p["n"] for p in record["copies"][way]]
     costs = record.get("costs", {})
     return Rates(
-        record["device"], tr(COPIES_OF_RECORD, n=min(counts, default=0)), copies,
-        costs.get("call_ms", base.call_ms), costs.get("gap_ms", base.gap_ms), kernel_ms_of_pieces(record),
-        costs.get("malloc_ms"), costs.get("free_ms"), costs.get("pool_ms"),
-    )  # fmt: skip
+        record["device"],
+        tr(COPIES_OF_RECORD, n=min(counts, default=0)),
+        copies,
+        costs.get("call_ms", base.call_ms),
+        costs.get("gap_ms", base.gap_ms),
+        kernel_ms_of_pieces(record),
+        costs.get("malloc_ms"),
+        costs.get("free_ms"),
+        costs.get("pool_ms"),
+    )
 
 
 # -- kernels -----------------------------------------------------------------------------------------

@@ -19,12 +19,7 @@ from kernels.transfers.operations import Op, memory_after
 WIDTH = 2048  # columns of a batch and of its result: w is WIDTH x WIDTH
 SHORT = (64, 256)  # the arrays of a kernel that is shorter than its launch
 MAX_ROWS, MAX_N = 1 << 20, 64
-BATCH, BATCHES, SHORT_KERNELS, ALLOCATIONS = (
-    "batch",
-    "batches",
-    "launches",
-    "allocations",
-)  # kinds of arguments
+BATCH, BATCHES, SHORT_KERNELS, ALLOCATIONS = ("batch", "batches", "launches", "allocations")  # kinds of arguments
 TOLERANCE = 1e-5  # of the sum of absolute products, as the ladder of GEMM has it
 
 
@@ -54,18 +49,30 @@ SCENARIOS: Mapping[str, Scenario] = {
     for s in (
         Scenario("pageable", mark("pageable memory"), programs.one_batch, BATCH, pinned=False),
         Scenario("pinned", mark("pinned memory"), programs.one_batch, BATCH, rival="pageable"),
-        Scenario("pieces", mark("in pieces, with streams"), programs.pieces, BATCH, n=PIECES, default_n=8, rival="pinned"),
+        Scenario(
+            "pieces", mark("in pieces, with streams"), programs.pieces, BATCH, n=PIECES, default_n=8, rival="pinned"
+        ),
         Scenario("waiting", mark("batch after batch"), programs.waiting, BATCHES, n=BATCH_COUNT, default_n=4),
-        Scenario("prefetch", mark("next batch prefetched"), programs.prefetch, BATCHES, n=BATCH_COUNT, default_n=4, rival="waiting"),
+        Scenario(
+            "prefetch",
+            mark("next batch prefetched"),
+            programs.prefetch,
+            BATCHES,
+            n=BATCH_COUNT,
+            default_n=4,
+            rival="waiting",
+        ),
         Scenario("launches", mark("launches one by one"), programs.launches, SHORT_KERNELS, n=LAUNCHES, default_n=20),
-        Scenario("graph", mark("one CUDA graph"), programs.graph, SHORT_KERNELS, n=LAUNCHES, default_n=20, rival="launches"),
+        Scenario(
+            "graph", mark("one CUDA graph"), programs.graph, SHORT_KERNELS, n=LAUNCHES, default_n=20, rival="launches"
+        ),
         Scenario("malloc", mark("cudaMalloc each time"), programs.malloc, ALLOCATIONS, n=STEPS, default_n=8),
         Scenario("pool", mark("memory pool"), programs.pool, ALLOCATIONS, n=STEPS, default_n=8, rival="malloc"),
         Scenario("managed", mark("unified memory"), programs.managed, BATCH, rival="pinned"),
         Scenario("leak", mark("a leak"), programs.leak, BATCHES, n=STEPS, default_n=6, rival="no_leak"),
         Scenario("no_leak", mark("the leak repaired"), programs.no_leak, BATCHES, n=STEPS, default_n=6, rival="leak"),
     )
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -78,18 +85,12 @@ class Settings:
 
     def __post_init__(self):
         if self.scenario not in SCENARIOS:
-            raise RuleError(
-                tr("no scenario {name}; there are: {all}", name=self.scenario, all=", ".join(SCENARIOS))
-            )
+            raise RuleError(tr("no scenario {name}; there are: {all}", name=self.scenario, all=", ".join(SCENARIOS)))
         for name, value, most in (("rows", self.rows, MAX_ROWS), ("n", self.n, MAX_N)):
             if not isinstance(value, int) or not 1 <= value <= most:
-                raise RuleError(
-                    tr("{name} must be 1 to {most}, got {value}", name=name, most=most, value=value)
-                )
+                raise RuleError(tr("{name} must be 1 to {most}, got {value}", name=name, most=most, value=value))
         if self.row.n == PIECES and self.n > self.rows:
-            raise RuleError(
-                tr("{rows} rows can be cut into 1 to {rows} pieces, got {n}", rows=self.rows, n=self.n)
-            )
+            raise RuleError(tr("{rows} rows can be cut into 1 to {rows} pieces, got {n}", rows=self.rows, n=self.n))
 
     @property
     def row(self) -> Scenario:
@@ -125,9 +126,11 @@ class Settings:
                 raise RuleError(
                     tr(
                         "the arrays need {needed} bytes on {where}, {free} bytes are free; take fewer rows",
-                        needed=f"{needed:,}", where=where, free=f"{free:,}",
+                        needed=f"{needed:,}",
+                        where=where,
+                        free=f"{free:,}",
                     )
-                )  # fmt: skip
+                )
 
 
 @dataclass
@@ -180,9 +183,7 @@ class Arrays:
                 gpu.backend.zero(array.buffer)
 
 
-def arrays(
-    gpu: Gpu, s: Settings, empty: Callable[[tuple[int, ...], bool], HostArray], seed: int = 0
-) -> Arrays:
+def arrays(gpu: Gpu, s: Settings, empty: Callable[[tuple[int, ...], bool], HostArray], seed: int = 0) -> Arrays:
     """Returns the arguments of a scenario: seeded random batches, or small whole numbers whose sums are exact.
 
     `empty(shape, pinned)` allocates on the host.

@@ -118,9 +118,7 @@ def address_of(
 
 
 ADDRESS = replace(
-    address_of(LADDER, DEFAULT, DEFAULT_RUNG),
-    shape=shape_fields(DEFAULT) | variant_fields(),
-    fix=_fix_variants,
+    address_of(LADDER, DEFAULT, DEFAULT_RUNG), shape=shape_fields(DEFAULT) | variant_fields(), fix=_fix_variants
 )
 
 
@@ -152,11 +150,7 @@ def orders(rung: str) -> dict[str, str]:
     """Returns the orders in which a rung can be played, with a description of each."""
     if rung in RINGS:
         return {order: tr(text) for order, text in RING.items()}
-    known = (
-        EXPLAINING
-        | (TIMELINE if rung in timeline.RUNGS else {})
-        | ({MAP: DESCRIPTION} if rung in MAPPED else {})
-    )
+    known = EXPLAINING | (TIMELINE if rung in timeline.RUNGS else {}) | ({MAP: DESCRIPTION} if rung in MAPPED else {})
     return {order: tr(text) for order, text in known.items()}
 
 
@@ -189,9 +183,7 @@ def scene(
 def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
     query, _ = ADDRESS.read(params)
-    return scene(query.shape, query.rung.name, tuple(query.tiles.items()), valid_values(params.get(VALUES)))[
-        0
-    ]
+    return scene(query.shape, query.rung.name, tuple(query.tiles.items()), valid_values(params.get(VALUES)))[0]
 
 
 def valid_values(name: str | None) -> str:

@@ -47,13 +47,8 @@ def section(parts: Collection[str], query: Selection, above: Shown) -> None:
 def capacities(ladder: str, card: str) -> tuple[DeviceMemory, ...]:
     """Returns the memory of this machine's GPU (or of the GPU that the ladder is shown from, which follows from the reader's
     `card`) and of its processor."""
-    machines = (
-        memory_levels.gpu(engines.load("cuda").status()) or levels.shown(ladder),
-        memory_levels.cpu(),
-    )
-    return tuple(
-        DeviceMemory.from_levels(machine) for machine in machines if machine and machine.levels[-1].bytes
-    )
+    machines = (memory_levels.gpu(engines.load("cuda").status()) or levels.shown(ladder), memory_levels.cpu())
+    return tuple(DeviceMemory.from_levels(machine) for machine in machines if machine and machine.levels[-1].bytes)
 
 
 def _dots(ladder: Ladder, s: AttentionShape) -> tuple[Dot, ...]:
@@ -63,9 +58,7 @@ def _dots(ladder: Ladder, s: AttentionShape) -> tuple[Dot, ...]:
 
 
 @cached(64)
-def _chart(
-    ladder: str, s: AttentionShape, capacities: tuple[DeviceMemory, ...], dots: tuple[Dot, ...]
-) -> Chart | None:
+def _chart(ladder: str, s: AttentionShape, capacities: tuple[DeviceMemory, ...], dots: tuple[Dot, ...]) -> Chart | None:
     return charts.chart_of(LADDERS[ladder].rungs, s, capacities, dots)
 
 
@@ -78,8 +71,7 @@ def memory_card(ladder: Ladder, s: AttentionShape, squares: str) -> None:
             together(head, paragraph(none))
             return
         peaks = {
-            dot.kind: tr("{device}, peak: {mark}", device=dot.device, mark=charts.MARKS[dot.kind][1])
-            for dot in dots
+            dot.kind: tr("{device}, peak: {mark}", device=dot.device, mark=charts.MARKS[dot.kind][1]) for dot in dots
         }
         badges = {"predicted": f"B{s.B} H{s.H} d{s.d}"} | peaks
         line = " ".join(units.badge(kind, detail) for kind, detail in badges.items())

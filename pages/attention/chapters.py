@@ -15,9 +15,7 @@ FLASH = {"rung": "flash"}
 NAIVE = {"rung": "naive", "N": "8", "BLOCK": "16"}  # few enough scores to print their numbers
 REAL = {"B": "4", "H": "16", "N": "2048", "d": "64"}
 WGMMA = "attention/wgmma"
-VARIANTS = tuple(
-    f"{WGMMA}-{name}" for name in ("consumers", "ping-pong", "overlap", "balanced", "persistent")
-)
+VARIANTS = tuple(f"{WGMMA}-{name}" for name in ("consumers", "ping-pong", "overlap", "balanced", "persistent"))
 # Two consumers, two stages
 RING = {"N": "256", "d": "64", "dtype": "fp16", "Br": "128", "Bc": "64", "STAGES": "2"}
 

@@ -22,13 +22,28 @@ from visuals import units
 from visuals.attention.inputs import KINDS
 
 CHIPS = {
-    "attention-toy": mark("Toy N=8"), "attention-16": "N=16", "attention-toy-causal": mark("N=16, causal"), "paper-cpu": "N=1024",
-    "gpt2": "GPT-2", "bert": "BERT", "attention-2048": "N=2048", "attention-2048-causal": mark("N=2048, causal"),
-    "attention-2048-fp16": "N=2048, FP16", "attention-8192": "N=8192", "attention-d128": "d=128", "attention-ragged": mark("ragged"),
-    "decode-toy": mark("Toy decoding"), "window-toy": mark("Toy window"), "llama-decode": mark("Llama 3 decoding"),
-    "llama-decode-16": mark("Llama 3 decoding, batch 16"), "llama-2048": mark("Llama 3, N=2048"), "mistral-8192": mark("Mistral, window"),
-    "gemma2-2048": mark("Gemma 2, softcap"), "diffusion-cross": mark("cross-attention"), "t5-bias": mark("T5, bias"),
-}  # fmt: skip
+    "attention-toy": mark("Toy N=8"),
+    "attention-16": "N=16",
+    "attention-toy-causal": mark("N=16, causal"),
+    "paper-cpu": "N=1024",
+    "gpt2": "GPT-2",
+    "bert": "BERT",
+    "attention-2048": "N=2048",
+    "attention-2048-causal": mark("N=2048, causal"),
+    "attention-2048-fp16": "N=2048, FP16",
+    "attention-8192": "N=8192",
+    "attention-d128": "d=128",
+    "attention-ragged": mark("ragged"),
+    "decode-toy": mark("Toy decoding"),
+    "window-toy": mark("Toy window"),
+    "llama-decode": mark("Llama 3 decoding"),
+    "llama-decode-16": mark("Llama 3 decoding, batch 16"),
+    "llama-2048": mark("Llama 3, N=2048"),
+    "mistral-8192": mark("Mistral, window"),
+    "gemma2-2048": mark("Gemma 2, softcap"),
+    "diffusion-cross": mark("cross-attention"),
+    "t5-bias": mark("T5, bias"),
+}
 LINE = ((("B", "B", 64),), (("H", "H", 70),), (("N", "N", 92),), (("d", "d", 70),))
 RARE = ((("scale", "scale", 110),),)
 VARIANTS = ((("M", "M", 110),), (("window", "window", 110),), (("softcap", "softcap", 110),))
@@ -75,10 +90,12 @@ def name(s: SelfAttentionShape) -> str:
 
 def _variant_words(s: SelfAttentionShape) -> list[str]:
     words = {
-        "M": lambda n: trn("{n} key", "{n} keys", n), "kv_heads": lambda n: trn("{n} head of keys", "{n} heads of keys", n),
-        "window": lambda n: tr("window {n}", n=decimal(f"{n:,}")), "softcap": lambda n: tr("softcap {n}", n=decimal(f"{n:g}")),
+        "M": lambda n: trn("{n} key", "{n} keys", n),
+        "kv_heads": lambda n: trn("{n} head of keys", "{n} heads of keys", n),
+        "window": lambda n: tr("window {n}", n=decimal(f"{n:,}")),
+        "softcap": lambda n: tr("softcap {n}", n=decimal(f"{n:g}")),
         "mask": lambda kind: tr("{kind} mask", kind=kind),
-    }  # fmt: skip
+    }
     return [words[name](value) for name, value in s.variants.items()]
 
 
@@ -91,12 +108,7 @@ def read(page: str, visible: bool) -> tuple[Selection, Link]:
 
 def _controls(fields: Fields, query: Selection, link: Link) -> None:
     with st.container(key="chips", horizontal=True):
-        presets(
-            link,
-            {key: tr(label) for key, label in CHIPS.items()},
-            ATTENTION_PRESETS,
-            ADDRESS.lit_shape(query),
-        )
+        presets(link, {key: tr(label) for key, label in CHIPS.items()}, ATTENTION_PRESETS, ADDRESS.lit_shape(query))
         chooser(address.VALUES, {name: tr(caption) for name, caption in CAPTIONS.items()})
     types, s = tr("The type is that of Q, K, V and O."), query.shape
     draw_fields(fields, s, types, _derived(s), lambda: _variants(fields, s))

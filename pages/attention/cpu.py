@@ -65,9 +65,7 @@ def requests(settings: CpuSettings) -> list[Request]:
     def request(rungs: Sequence[str], tiles: dict[str, int], seconds: float) -> Request:
         return Request(tuple(rungs), settings.shape, None, "cpu", tiles, settings.timing, seconds)
 
-    supported = [
-        r for r in LADDER.rungs if not any(r.rules(settings.shape, r.default_tiles | settings.tiles))
-    ]
+    supported = [r for r in LADDER.rungs if not any(r.rules(settings.shape, r.default_tiles | settings.tiles))]
     if not supported:
         return []
     known = {name for rung in supported for name in rung.tiles}
@@ -99,17 +97,13 @@ def _recorded():
 def _controls(shape: AttentionShape) -> CpuSettings:
     with st.container(key="params_attention_cpu", horizontal=True, width="content"):
         size = _select("cpu_shape", tr("shape"), [*SHAPES, PAGE_SHAPE], 158)
-        threads = _select(
-            "threads", "THREADS", [n for n in processor.THREADS if n <= processor.max_threads()[0]], 130
-        )
+        threads = _select("threads", "THREADS", [n for n in processor.THREADS if n <= processor.max_threads()[0]], 130)
         tiles = {
             name: _select(f"cpu_{name}", name, choices, 74 + 9 * len(name))
             for name, choices in (("BLOCK", cpu_ladder.BLOCKS), ("Br", cpu_ladder.SIDES), ("Bc", cpu_ladder.SIDES))
-        }  # fmt: skip
+        }
     timing = chosen("caches", MODES)
-    return CpuSettings(
-        SHAPES.get(size, shape), int(threads), **{k: int(v) for k, v in tiles.items()}, timing=timing
-    )
+    return CpuSettings(SHAPES.get(size, shape), int(threads), **{k: int(v) for k, v in tiles.items()}, timing=timing)
 
 
 def _select(name: str, label: str, choices: Sequence, width: int) -> str:
@@ -175,10 +169,7 @@ def _draw(series: Series) -> None:
     with st.container(key="attention_cpu_bars", horizontal=True):
         with st.container(key="attention_cpu_time"):
             cards.chart(
-                lambda: bars.times(titled_rows, tokens()),
-                bars.height(len(titled_rows)),
-                "chart_cpu_times",
-                ids,
+                lambda: bars.times(titled_rows, tokens()), bars.height(len(titled_rows)), "chart_cpu_times", ids
             )
         with st.container(key="attention_cpu_memory"):
             height = bars.height(len(titled_rows), bars.MEMORY_PX)
@@ -225,6 +216,14 @@ def _curves(series: Series, rows: list[dict]) -> None:
 
 def _card() -> cpu_card.Card:
     return cpu_card.Card(
-        KEY, tr("Attention on this processor"), tr("Measure the loops"), _controls, requests, _name, _plan,
-        lambda series: bool(series.rows), _draw, tr("allocated bytes and bytes past the caches"),
-    )  # fmt: skip
+        KEY,
+        tr("Attention on this processor"),
+        tr("Measure the loops"),
+        _controls,
+        requests,
+        _name,
+        _plan,
+        lambda series: bool(series.rows),
+        _draw,
+        tr("allocated bytes and bytes past the caches"),
+    )

@@ -16,12 +16,7 @@ PROCESSOR = "processor"  # the page part with the loops on this processor
 
 chapter = STORY.open()
 parts, whole = lesson.begin(
-    tr("From attention to flash attention"),
-    cards.MEMORY,
-    cards.TRAFFIC,
-    PROCESSOR,
-    page=PAGE,
-    chapter=chapter,
+    tr("From attention to flash attention"), cards.MEMORY, cards.TRAFFIC, PROCESSOR, page=PAGE, chapter=chapter
 )
 visible = whole and not chapter
 with lesson.controls(visible):
@@ -35,9 +30,7 @@ if "watch" in parts:
     # A broken rule is already named beside the tile sizes.
     note_in_place("" if visible and query.broken else reason)
     offered = orders if len(orders) > 1 else {}
-    Stage(
-        "attention", scene, settings, query.rung, controls.sizes(query), link, offered, chapter=chapter
-    ).draw()
+    Stage("attention", scene, settings, query.rung, controls.sizes(query), link, offered, chapter=chapter).draw()
 if whole:
     idea(
         tr(

@@ -47,9 +47,7 @@ def model(found: CollectiveEvidence) -> None:
     s = found.shape
     together(card_title(tr("Time over length"), tr("{n} GPUs", n=s.ranks)), conclusion(_turns(s)), _badges(s))
     key = s.kind, s.algorithm, s.ranks, len(recorded.rows(s.kind, s.algorithm, s.ranks))
-    chart(
-        lambda: charts.model(s.kind, s.ranks, s.algorithm, tokens()), charts.HEIGHT, "chart_collectives", key
-    )
+    chart(lambda: charts.model(s.kind, s.ranks, s.algorithm, tokens()), charts.HEIGHT, "chart_collectives", key)
     known = charts.accuracy(s.kind, s.ranks)
     text = tr(
         "A round takes a latency, and the time in which the busiest port moves its bytes. Both are fitted to measured times. "
@@ -65,10 +63,7 @@ def _turns(s: CollectiveShape) -> str:
     turn = crossover("one-shot", "ring", s.ranks, s.kind)
     if not turn:
         return tr("One-shot is predicted to be the fastest up to {length}.", length=list(SIZES)[-1])
-    return tr(
-        "One-shot is predicted to be faster than the ring below {length}, the ring from there on.",
-        length=turn,
-    )
+    return tr("One-shot is predicted to be faster than the ring below {length}, the ring from there on.", length=turn)
 
 
 def _badges(s: CollectiveShape) -> str:
@@ -86,10 +81,16 @@ def _fits(s: CollectiveShape, known: list) -> str:
     for name, n, worst in known:
         link = recorded.fitted(s.kind, name, s.ranks).link
         held_out = recorded.between(s.kind, name, s.ranks)
-        rows.append((
-            tr(charts.ALGORITHM_TITLES[name]), units.time_(1e3 * link.latency), units.bandwidth(link.bandwidth), str(n),
-            units.share(worst), "–" if held_out is None else units.share(held_out),
-        ))  # fmt: skip
+        rows.append(
+            (
+                tr(charts.ALGORITHM_TITLES[name]),
+                units.time_(1e3 * link.latency),
+                units.bandwidth(link.bandwidth),
+                str(n),
+                units.share(worst),
+                "–" if held_out is None else units.share(held_out),
+            )
+        )
     head = (
         tr("algorithm"),
         tr("latency of a round"),
@@ -106,19 +107,17 @@ def links(shape: CollectiveShape) -> None:
     """Draws the bytes of each link: counted from the schedule, and by the emulator if a kernel of ours runs it."""
     plan = of_shape(shape).link_elements()
     most = max(plan.values(), default=0)
-    said = tr(
-        "{n} links are used. The busiest moves {bytes}.", n=len(plan), bytes=units.exact_bytes(ITEM * most)
-    )
+    said = tr("{n} links are used. The busiest moves {bytes}.", n=len(plan), bytes=units.exact_bytes(ITEM * most))
     counted = (
-        _emulated(shape)
-        if deferred_loaded() and shape.kind == ALL_REDUCE and shape.algorithm in KERNELS
-        else None
+        _emulated(shape) if deferred_loaded() and shape.kind == ALL_REDUCE and shape.algorithm in KERNELS else None
     )
     together(
-        card_title(tr("Bytes of each link"), tr("on the stage")), conclusion(said),
+        card_title(tr("Bytes of each link"), tr("on the stage")),
+        conclusion(said),
         f'<p class="kt-figures">{units.badge("counted")}</p>',
-        paragraph(_agreement(shape, counted), "why"), details(_links_table(shape, counted), label=tr("All links")),
-    )  # fmt: skip
+        paragraph(_agreement(shape, counted), "why"),
+        details(_links_table(shape, counted), label=tr("All links")),
+    )
 
 
 @lru_cache(maxsize=64)
@@ -141,8 +140,9 @@ def _agreement(shape: CollectiveShape, counted: Emulated | str | None) -> str:
         return tr(
             "The emulator ran our kernel on {n} GPUs with memories of their own. Each link moved the same bytes, and "
             "{flags} of flags.",
-            n=shape.ranks, flags=units.exact_bytes(sum(counted.flag_bytes.values())),
-        )  # fmt: skip
+            n=shape.ranks,
+            flags=units.exact_bytes(sum(counted.flag_bytes.values())),
+        )
     return tr("Our kernel moves other bytes than the schedule.")
 
 
@@ -185,9 +185,7 @@ def _tabs(front: str) -> None:
     files += sorted({header for file in files for header in sources.headers(file)})
     names = [file.rpartition("/")[2] for file in files]
     first = KERNELS[front].source.rpartition("/")[2]
-    for file, tab in zip(
-        files, st.tabs(names, default=first, key=f"tabs_{front}", on_change="rerun"), strict=True
-    ):
+    for file, tab in zip(files, st.tabs(names, default=first, key=f"tabs_{front}", on_change="rerun"), strict=True):
         if tab.open:
             with tab:
                 st.code(sources.text(file), language="cpp", line_numbers=True)

@@ -25,9 +25,7 @@ PORTS = (1.5, 1.75, 3.5)  # answers: times the array
 
 def facts(evidences: Evidences) -> Facts:
     """Returns the fields of the sentences: those of both lengths, and what the ring and more GPUs would need."""
-    found = {
-        f"{size}_{name}": text for size, one in evidences.items() for name, text in facts_of(one).items()
-    }
+    found = {f"{size}_{name}": text for size, one in evidences.items() for name, text in facts_of(one).items()}
     ranks = evidences["stage"].shape.ranks
     return found | {
         "half": str(ranks - 1),
@@ -62,9 +60,7 @@ def _device_of_two() -> str:
 def _growth(evidences: Evidences) -> float:
     """Returns how many times as long MORE GPUs take as those on the stage, by the model, at the strip's length."""
     s = evidences["real"].shape
-    return predicted_ms(s.kind, s.algorithm, MORE, s.nbytes) / predicted_ms(
-        s.kind, s.algorithm, s.ranks, s.nbytes
-    )
+    return predicted_ms(s.kind, s.algorithm, MORE, s.nbytes) / predicted_ms(s.kind, s.algorithm, s.ranks, s.nbytes)
 
 
 def growth(evidences: Evidences) -> int | None:
@@ -94,9 +90,7 @@ def every_link_always(evidences: Evidences) -> bool:
     plan = schedules.of_shape(evidences["stage"].shape)
     ranks = plan.shape.ranks
     adding = [moves[0].add for moves in plan.rounds]
-    return all(len(moves) == ranks for moves in plan.rounds) and adding == [True] * (ranks - 1) + [False] * (
-        ranks - 1
-    )
+    return all(len(moves) == ranks for moves in plan.rounds) and adding == [True] * (ranks - 1) + [False] * (ranks - 1)
 
 
 def a_tree_has_fewer_rounds(evidences: Evidences) -> bool:

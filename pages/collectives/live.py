@@ -27,8 +27,9 @@ def _sentence(rows: Sequence[Row]) -> str:
     if all(row["equal"] and row["same_bytes"] for row in rows):
         return tr(
             "Emulated: {n} kernels on {gpus} GPUs. All sums are right and equal bit for bit, all bytes as scheduled.",
-            n=len(rows), gpus=rows[0]["ranks"],
-        )  # fmt: skip
+            n=len(rows),
+            gpus=rows[0]["ranks"],
+        )
     wrong = next(row["algorithm"] for row in rows if not (row["equal"] and row["same_bytes"]))
     return tr("Emulated: {kernel} differs from its schedule.", kernel=wrong)
 

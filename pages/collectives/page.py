@@ -20,16 +20,11 @@ def links(name: str, label: str, titles: dict[str, str], chosen: str, values: ad
     """Draws the choices of a field as links in a popover. Another collective begins with its first algorithm."""
     dropped = {"kind", "algorithm"} if name == "kind" else {name}
     kept = {key: value for key, value in address.FIELDS.write(values).items() if key not in dropped}
-    with (
-        st.popover(f"{label}: {titles[chosen]}", key=f"{name}_chooser"),
-        st.container(key=f"rungs_{name}", gap=None),
-    ):
+    with st.popover(f"{label}: {titles[chosen]}", key=f"{name}_chooser"), st.container(key=f"rungs_{name}", gap=None):
         for other, title in titles.items():
             first = other == address.FIELDS.defaults[name]
             params = {**query.others(address.FIELDS), **kept, **({} if first else {name: other})}
-            st.page_link(
-                PAGE, label=f"**{title}**" if other == chosen else title, query_params=query.explored(params)
-            )
+            st.page_link(PAGE, label=f"**{title}**" if other == chosen else title, query_params=query.explored(params))
 
 
 def controls(values: address.Values) -> None:

@@ -27,9 +27,7 @@ def draw(values: Mapping[str, Any], chapter: OpenChapter | None) -> None:
     def show(run: OneRun) -> Shown:
         found = evidences(values)
         selected = chapter.current.size if chapter else REAL
-        return Shown(
-            address.scene(values), strip.strip(found, selected, _run(values, run), _label(values)), found
-        )
+        return Shown(address.scene(values), strip.strip(found, selected, _run(values, run), _label(values)), found)
 
     def start(run: OneRun) -> None:
         if wanted := pressed_request(values):

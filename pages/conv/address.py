@@ -23,17 +23,30 @@ RUNGS = {
     "im2col": ("conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"),
     "direct": ("conv/direct", "conv/direct-tiled", "conv/im2col-cublas", "conv/cudnn-implicit-precomp-gemm"),
     "implicit": (
-        "conv/im2col-gemm", "conv/im2col-cublas", "conv/implicit-gemm-plain", "conv/implicit-gemm",
-        "conv/cudnn-implicit-gemm", "conv/cudnn-implicit-precomp-gemm",
+        "conv/im2col-gemm",
+        "conv/im2col-cublas",
+        "conv/implicit-gemm-plain",
+        "conv/implicit-gemm",
+        "conv/cudnn-implicit-gemm",
+        "conv/cudnn-implicit-precomp-gemm",
     ),
     "winograd": (
-        "conv/implicit-gemm", "conv/winograd-2x2", "conv/winograd-4x4", "conv/winograd-nonfused",
-        "conv/cudnn-winograd", "conv/cudnn-winograd-nonfused",
+        "conv/implicit-gemm",
+        "conv/winograd-2x2",
+        "conv/winograd-4x4",
+        "conv/winograd-nonfused",
+        "conv/cudnn-winograd",
+        "conv/cudnn-winograd-nonfused",
     ),
     "fft": (
-        "conv/direct", "conv/implicit-gemm", "conv/fft", "conv/fft-tiled", "conv/cudnn-fft", "conv/cudnn-fft-tiling",
+        "conv/direct",
+        "conv/implicit-gemm",
+        "conv/fft",
+        "conv/fft-tiled",
+        "conv/cudnn-fft",
+        "conv/cudnn-fft-tiling",
     ),
-}  # fmt: skip
+}
 INPUT_FIELDS = ("picture", "filter", "seed", "taps")  # the parameters that are not part of the shape
 
 
@@ -64,8 +77,24 @@ class ConvQuery:
 DEFAULT = ConvQuery(CONV_PRESETS["toy"].shape)
 CHOICES = {"mode": MODES, "picture": (*PICTURES, UPLOAD), "filter": (*FILTERS, CUSTOM)}
 # The largest values that a page accepts.
-MAX = {"N": 64, "C": 1024, "H": 512, "W": 512, "K": 1024, "R": 11, "S": 11, "u": 8, "v": 8,
-        "pad_h": 8, "pad_w": 8, "extra_h": 8, "extra_w": 8, "dilation_h": 8, "dilation_w": 8, "seed": MAX_SEED}  # fmt: skip
+MAX = {
+    "N": 64,
+    "C": 1024,
+    "H": 512,
+    "W": 512,
+    "K": 1024,
+    "R": 11,
+    "S": 11,
+    "u": 8,
+    "v": 8,
+    "pad_h": 8,
+    "pad_w": 8,
+    "extra_h": 8,
+    "extra_w": 8,
+    "dilation_h": 8,
+    "dilation_w": 8,
+    "seed": MAX_SEED,
+}
 MIN = dict.fromkeys(MAX, 1) | {"pad_h": 0, "pad_w": 0, "extra_h": -8, "extra_w": -8, "seed": 0}
 # The fields of one axis, which limit each other. If resetting either of two is enough, the first is reset.
 AXES = (("R", "dilation_h", "H", "pad_h", "extra_h"), ("S", "dilation_w", "W", "pad_w", "extra_w"))

@@ -34,17 +34,27 @@ from visuals.conv.part import copies_per_pixel
 from visuals.conv.pictures import CUSTOM, UPLOAD, PictureError
 
 CHIPS = {
-    "toy": mark("Toy 8×8"), "cudnn-paper": mark("cuDNN paper"), "lenet-conv1": "LeNet conv1",
-    "resnet50-conv1-n1": "ResNet-50 conv1", "resnet50-res3-3x3-n1": "res3 3×3",
-    "resnet50-res2-1x1": "1×1", "vgg-conv1_2": "VGG conv1_2", "signal": mark("1-D, 64 samples"),
-    "signal-causal": mark("1-D, causal"), "signal-causal-dilated": mark("1-D, causal, dilation 4"),
+    "toy": mark("Toy 8×8"),
+    "cudnn-paper": mark("cuDNN paper"),
+    "lenet-conv1": "LeNet conv1",
+    "resnet50-conv1-n1": "ResNet-50 conv1",
+    "resnet50-res3-3x3-n1": "res3 3×3",
+    "resnet50-res2-1x1": "1×1",
+    "vgg-conv1_2": "VGG conv1_2",
+    "signal": mark("1-D, 64 samples"),
+    "signal-causal": mark("1-D, causal"),
+    "signal-causal-dilated": mark("1-D, causal, dilation 4"),
     "toy-same-stride2": mark("Toy 8×8, zeros after"),
-}  # fmt: skip
+}
 LINE = (
-    (("N", "N", 48),), (("C", "C", 60),), (("H", "H", 54), ("W", "W", 56)), (("K", "K", 60),),
-    (("R", "R", 50), ("S", "S", 48)), (("u", mark("stride u"), 87), ("v", mark("stride v"), 87)),
+    (("N", "N", 48),),
+    (("C", "C", 60),),
+    (("H", "H", 54), ("W", "W", 56)),
+    (("K", "K", 60),),
+    (("R", "R", 50), ("S", "S", 48)),
+    (("u", mark("stride u"), 87), ("v", mark("stride v"), 87)),
     (("pad_h", mark("pad h"), 72), ("pad_w", mark("pad w"), 75)),
-)  # fmt: skip
+)
 EXTRA = ((("extra_h", mark("after h +"), 108), ("extra_w", mark("after w +"), 111)),)
 RARE = ((("dilation_h", mark("dilation h"), 108), ("dilation_w", mark("dilation w"), 108)), *EXTRA)
 PRESETS = CONV_PRESETS | CONV_GRID | CONV_PADDING
@@ -96,9 +106,7 @@ def inputs(
 REAL = CONV_PRESETS["resnet50-res3-3x3-n32"]
 
 
-def sizes(
-    settings: RunSettings, rung: Rung, real: Preset = REAL, fields: parts_address.Fields = FIELDS
-) -> Sizes:
+def sizes(settings: RunSettings, rung: Rung, real: Preset = REAL, fields: parts_address.Fields = FIELDS) -> Sizes:
     """Returns how the strip names a shape, and a layer of a real network. `fields`: those of the lesson."""
     tiles, opens = settings.tiles_of(rung), address.query_of(fields.defaults).shape
     return Sizes(name, lambda shape: real.shape, {} if tiles == rung.default_tiles else tiles, opens)
@@ -240,8 +248,18 @@ def _picture_chooser(fields: parts_address.Fields, query: ConvQuery) -> bytes | 
             upload = file.getvalue() if file else None
         # A control that is not drawn would drop out of the URL: it is hidden instead.
         with st.container(key="seed_line" if "random" in (query.picture, query.filter) else "away_seed"):
-            st.number_input(tr("random seed"), 0.0, float(pictures.MAX_SEED), 0.0, 1.0, "%.0f",
-                            required=True, key="seed", bind="query-params", width=180)  # fmt: skip
+            st.number_input(
+                tr("random seed"),
+                0.0,
+                float(pictures.MAX_SEED),
+                0.0,
+                1.0,
+                "%.0f",
+                required=True,
+                key="seed",
+                bind="query-params",
+                width=180,
+            )
     return upload
 
 
@@ -285,7 +303,9 @@ def show_pictures(inputs: Inputs) -> None:
     figures = ""
     for values, role, caption in images:
         uri = pictures.data_uri(pictures.picture_rgb(values, t[role], t["ground"], t["ink"]))
-        figures += f'<figure><img src="{uri}" alt="{escape(caption)}"><figcaption>{escape(caption)}</figcaption></figure>'
+        figures += (
+            f'<figure><img src="{uri}" alt="{escape(caption)}"><figcaption>{escape(caption)}</figcaption></figure>'
+        )
     st.html(f'<div class="kt-pictures">{figures}</div>')
 
 

@@ -34,7 +34,9 @@ CHAPTERS = (
     Chapter(
         mark("A window slides over the image"),
         (
-            mark("A [filter](filter) of 3 × 3 weights is laid over the [input](input). Each weight is multiplied by the pixel below it."),
+            mark(
+                "A [filter](filter) of 3 × 3 weights is laid over the [input](input). Each weight is multiplied by the pixel below it."
+            ),
             mark("The sum of the 9 products is one [output](output) pixel."),
             mark("Press Play to see the first sum grow, product by product."),
         ),
@@ -57,7 +59,9 @@ CHAPTERS = (
     Chapter(
         mark("Seven loops"),
         (
-            mark("A convolution has seven loops: images n, filters k, rows p and columns q of the output, channels c, rows r and columns s of the filter."),
+            mark(
+                "A convolution has seven loops: images n, filters k, rows p and columns q of the output, channels c, rows r and columns s of the filter."
+            ),
             mark("Threads take the place of four of them. The other three, c, r and s, run inside the thread."),
             mark("The highlighted line is the innermost one."),
         ),
@@ -75,7 +79,14 @@ CHAPTERS = (
         NUMBERS,
         step=30,
         size="real",
-        question=Question(mark("What limits the kernel there?"), LIMITS, limited_by("real"), mark("None of the three. Each multiply-add waits for two loads, which the caches mostly answer. No bar counts these. It takes {real_time}.")),
+        question=Question(
+            mark("What limits the kernel there?"),
+            LIMITS,
+            limited_by("real"),
+            mark(
+                "None of the three. Each multiply-add waits for two loads, which the caches mostly answer. No bar counts these. It takes {real_time}."
+            ),
+        ),
         holds=nothing_limits("real"),
     ),
     Chapter(
@@ -92,7 +103,9 @@ CHAPTERS = (
     Chapter(
         mark("Would sharing help?"),
         (
-            mark("A second version first copies a patch of the image and the weights into shared memory. All threads of a block then read from there."),
+            mark(
+                "A second version first copies a patch of the image and the weights into shared memory. All threads of a block then read from there."
+            ),
             mark("The copy costs instructions and a barrier. The stage still shows the plain version."),
         ),
         NUMBERS,
@@ -100,7 +113,8 @@ CHAPTERS = (
         size="real",
         question=faster(
             mark("Your guess: is the version with shared memory faster at {real_shape}?"),
-            "conv/direct", "real",
+            "conv/direct",
+            "real",
             mark("It takes {real_time_direct_tiled}, the plain loop {real_time}."),
             of="conv/direct-tiled",
         ),
@@ -116,6 +130,6 @@ CHAPTERS = (
         size="real",
         nudge=mark("Switch to Explore to set your own shape and run it."),
     ),
-)  # fmt: skip
+)
 
 STORY = Story(CHAPTERS, facts)

@@ -225,9 +225,7 @@ ORDERS = {"explaining": mark("launch after launch, the first threads of each"), 
 
 
 @cached(MAX_CACHED_SCENES)
-def _scene(
-    s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...], order: str
-) -> tuple[Scene | None, str]:
+def _scene(s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...], order: str) -> tuple[Scene | None, str]:
     note = ""
     if order == MAP:
         if found := fusion_map(s, rung, dict(tiles)):

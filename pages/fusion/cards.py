@@ -42,10 +42,7 @@ def _stale(result: CardRows) -> str:
 def _launches(settings: RunSettings, result: CardRows) -> None:
     with st.container(key="card_fusion_launches", border=True):
         head, titled = card_title(tr("Launch by launch")), bars(settings, result.rows)
-        table = (
-            _badge_line(units.badge("predicted", tr("each tensor once per launch"))),
-            _table(settings.shape),
-        )
+        table = (_badge_line(units.badge("predicted", tr("each tensor once per launch"))), _table(settings.shape))
         if not titled:
             press = tr("Press Run. Each launch is then also timed alone and shown here as a bar.")
             together(head, paragraph(press), details(*table))
@@ -131,9 +128,7 @@ def _savings(settings: RunSettings, result: CardRows) -> None:
         lines = {line: [columns[rung][line] for rung in names] for line in columns[names[0]]}
         parts = [(units.badge("predicted"), lines)]
         if floor_lines := _floor(s, result, names):
-            detail = tr(
-                "{device}: a copy at {rate}", device=roof.device, rate=units.bandwidth(roof.bytes_per_s)
-            )
+            detail = tr("{device}: a copy at {rate}", device=roof.device, rate=units.bandwidth(roof.bytes_per_s))
             parts.append((units.badge(result.kind, detail), floor_lines))
         table = _columns([tr(find(rung).title) for rung in names], parts)
         together(head, conclusion(first), picture, details(*map(paragraph, reasons), table))
@@ -157,9 +152,7 @@ def _roof(result: CardRows) -> roofline.Roof | None:
 
 def _floor(s: ChainShape, result: CardRows, names: list[str]) -> dict[str, list[str]]:
     """Returns lines: each rung's time, the time to copy the least bytes as measured, and their ratio."""
-    if result.stale or not any(
-        (row.get("ceilings") or {}).get("copy_bytes_per_s") for row in result.rows.values()
-    ):
+    if result.stale or not any((row.get("ceilings") or {}).get("copy_bytes_per_s") for row in result.rows.values()):
         return {}
     floor = story.floor_ms(s, _roof(result))
     rows = [result.rows.get(name) for name in names]

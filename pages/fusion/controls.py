@@ -25,19 +25,29 @@ from pages.parts.text import quiet
 from visuals import units
 
 CHIPS = {
-    "fusion-toy": mark("Toy"), "fusion-toy-pool": mark("Toy with a pool"), "fusion-ragged": mark("odd sizes"),
-    "fusion-bias-bn-relu": mark("bias, BN, ReLU"), "fusion-eight": mark("eight blocks"), "resnet50-res2-end-n64": mark("BN, add, ReLU"),
-    "resnet50-res2-3x3-bn-relu-n32": "ResNet-50 3×3", "resnet50-stem-n32": mark("ResNet-50 stem"),
-    "resnet50-end-n64": mark("ResNet-50 end"), "vgg-conv2_2-pool-n8": mark("VGG-16 and pool"),
+    "fusion-toy": mark("Toy"),
+    "fusion-toy-pool": mark("Toy with a pool"),
+    "fusion-ragged": mark("odd sizes"),
+    "fusion-bias-bn-relu": mark("bias, BN, ReLU"),
+    "fusion-eight": mark("eight blocks"),
+    "resnet50-res2-end-n64": mark("BN, add, ReLU"),
+    "resnet50-res2-3x3-bn-relu-n32": "ResNet-50 3×3",
+    "resnet50-stem-n32": mark("ResNet-50 stem"),
+    "resnet50-end-n64": mark("ResNet-50 end"),
+    "vgg-conv2_2-pool-n8": mark("VGG-16 and pool"),
     "densenet121-transition-n32": mark("DenseNet transition"),
-}  # fmt: skip
+}
 LINE = ((("N", "N", 66),), (("C", "C", 76),), (("H", "H", 70), ("W", "W", 70)))
 NAMES = {
-    "conv": mark("conv, a convolution with K filters of R×R"), "bias": mark("bias, one number added to each map"),
-    "bn": mark("bn, batch norm at inference"), "relu": mark("relu, max(v, 0)"), "add": mark("add, the maps of a second branch"),
-    "maxpool": mark("maxpool, the largest value of each window"), "avgpool": mark("avgpool, the mean of each window"),
+    "conv": mark("conv, a convolution with K filters of R×R"),
+    "bias": mark("bias, one number added to each map"),
+    "bn": mark("bn, batch norm at inference"),
+    "relu": mark("relu, max(v, 0)"),
+    "add": mark("add, the maps of a second branch"),
+    "maxpool": mark("maxpool, the largest value of each window"),
+    "avgpool": mark("avgpool, the mean of each window"),
     "gap": mark("gap, the mean of each map"),
-}  # fmt: skip
+}
 OPTION_PX = 130
 # Session key of (number of chain changes, current shape). Option fields of earlier chains are ignored.
 CHAIN_VERSION = "_fusion_turns"
@@ -75,9 +85,7 @@ def read(page: str, visible: bool) -> tuple[Selection, Link]:
 def _controls(page: str, fields: Fields, query: Selection, link: Link) -> None:
     s, bounds = query.shape, address.bounds(query.shape)
     with st.container(key="chips", horizontal=True):
-        presets(
-            link, {key: tr(label) for key, label in CHIPS.items()}, FUSION_PRESETS, ADDRESS.lit_shape(query)
-        )
+        presets(link, {key: tr(label) for key, label in CHIPS.items()}, FUSION_PRESETS, ADDRESS.lit_shape(query))
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
         with st.container(key="chips_blocks", horizontal=True, width="content"):
@@ -91,8 +99,11 @@ def _derived(s: ChainShape) -> str:
     out = "×".join(decimal(f"{extent:,}") for extent in s.y_shape)
     fused = len(codegen.groups([b.kind for b in s.blocks]))
     launches = trn(
-        "<b>{n}</b> launch, <b>{fused}</b> if fused", "<b>{n}</b> launches, <b>{fused}</b> if fused", len(s.blocks), fused=fused
-    )  # fmt: skip
+        "<b>{n}</b> launch, <b>{fused}</b> if fused",
+        "<b>{n}</b> launches, <b>{fused}</b> if fused",
+        len(s.blocks),
+        fused=fused,
+    )
     sizes = tr(
         "output <b>{out}</b> · <b>{flop}</b> FLOP · at least <b>{bytes}</b> moved",
         out=out,
@@ -119,8 +130,7 @@ def _follow_options() -> None:
             entered = st.session_state.get(_key(at, name))
             if entered is not None and entered != getattr(block, name):
                 _set_chain(
-                    current,
-                    address.with_option(current.shape, at, name, entered if name == "eps" else int(entered)),
+                    current, address.with_option(current.shape, at, name, entered if name == "eps" else int(entered))
                 )
                 return
 
@@ -161,9 +171,7 @@ class _Builder:
     def _field(self, at: int, name: str, bound, form: str, step: float) -> None:
         current = float(getattr(self.s.blocks[at], name))
         bounds = {"min_value": float(bound.low), "max_value": float(bound.high)}
-        st.number_input(
-            name, **bounds, value=current, step=step, format=form, key=_key(at, name), width=OPTION_PX
-        )
+        st.number_input(name, **bounds, value=current, step=step, format=form, key=_key(at, name), width=OPTION_PX)
         if bound.why_high and bound.high == current:
             high = decimal(f"{bound.high:,}")
             st.caption(tr("{name} ≤ {high} here: {why}", name=name, high=high, why=bound.why_high))

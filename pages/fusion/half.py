@@ -26,9 +26,7 @@ def card() -> None:
             card_title(tr("Fused convolutions in FP16")),
             conclusion(half.sentence(found)) or paragraph(tr("No recording exists of these kernels.")),
             _badge(found),
-            details(table(head, rows, tr("Times of the chains")), label=tr("Times of the chains"))
-            if rows
-            else "",
+            details(table(head, rows, tr("Times of the chains")), label=tr("Times of the chains")) if rows else "",
             paragraph(f"{product} {addend}"),
         )
         if deferred_loaded():
@@ -46,9 +44,7 @@ def _badge(found: list[half.Chain]) -> str:
 def files() -> dict[str, str]:
     """Returns the source of the kernel of each preset by its file's name."""
     (rung,) = (rung for rung in half.LADDER.rungs if not rung.library)
-    steps = (
-        step for p in half.LADDER.presets.values() for step in rung.build(p.shape, rung.default_tiles).steps
-    )
+    steps = (step for p in half.LADDER.presets.values() for step in rung.build(p.shape, rung.default_tiles).steps)
     return {step.source.rpartition("/")[2]: step.source for step in steps}
 
 
@@ -56,11 +52,7 @@ def _source() -> None:
     """Draws the choice of a kernel, and the listing of the one that is chosen."""
     by_name = files()
     name = st.selectbox(
-        tr("CUDA C++ of a kernel"),
-        list(by_name),
-        index=None,
-        placeholder=tr("choose a file"),
-        key="fusion_half_file",
+        tr("CUDA C++ of a kernel"), list(by_name), index=None, placeholder=tr("choose a file"), key="fusion_half_file"
     )
     if name:
         st.code(sources.text(by_name[name]), language="cpp", line_numbers=True)

@@ -13,11 +13,7 @@ from visuals.fusion import story
 PAGE = "fusion/page.py"
 
 chapter = STORY.open()
-parts, whole = lesson.begin(
-    tr("Fusion: many blocks, one kernel"),
-    page=PAGE,
-    chapter=chapter,
-)
+parts, whole = lesson.begin(tr("Fusion: many blocks, one kernel"), page=PAGE, chapter=chapter)
 visible = whole and not chapter
 with lesson.controls(visible):
     query, link = controls.read(PAGE, visible=visible)
@@ -40,7 +36,5 @@ if whole:
 if {"run", "why"} & parts:
     run.run_section(settings, story.FUSION, link, more=cards.section, sizes=controls.sizes(query))
 if "kernel" in parts:
-    sources.draw_tabs(
-        LADDER, query.shape, query.tiles_of, first=query.rung.name, file=address.first_source(query)
-    )
+    sources.draw_tabs(LADDER, query.shape, query.tiles_of, first=query.rung.name, file=address.first_source(query))
 lesson.load_deferred(parts)

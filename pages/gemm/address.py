@@ -35,23 +35,27 @@ def _fix(values: Values) -> Iterator[tuple[str, Values]]:
             back = fewest_resets(values, DEFAULT.params(), SIZES, _fits)
             rule = tr(
                 "{matrix} may have at most {limit} elements on this page, {rows}*{cols} is {count}",
-                matrix=matrix, limit=_count(MAX_ELEMENTS), rows=rows, cols=cols, count=_count(values[rows] * values[cols]),
-            )  # fmt: skip
+                matrix=matrix,
+                limit=_count(MAX_ELEMENTS),
+                rows=rows,
+                cols=cols,
+                count=_count(values[rows] * values[cols]),
+            )
             yield rule, back
     if values["dtype"] == "int8":
         for name in FACTORS:
             if values[name] != int(values[name]):
                 rule = tr(
-                    "{name} must be a whole number if dtype is int8, got {value}",
-                    name=name,
-                    value=f"{values[name]:g}",
+                    "{name} must be a whole number if dtype is int8, got {value}", name=name, value=f"{values[name]:g}"
                 )
                 yield rule, {name: getattr(DEFAULT, name)}
         if values["K"] * abs(values["alpha"]) > MAX_INT8_K:
             rule = tr(
                 "K*|alpha| must be at most {limit} if dtype is int8, so that sums fit in int32; got {K}*{alpha}",
-                limit=MAX_INT8_K, K=values["K"], alpha=f"{abs(values['alpha']):g}",
-            )  # fmt: skip
+                limit=MAX_INT8_K,
+                K=values["K"],
+                alpha=f"{abs(values['alpha']):g}",
+            )
             yield rule, {"alpha": DEFAULT.alpha}
 
 

@@ -22,11 +22,20 @@ from visuals.gemm import story
 from visuals.gemm.scene import folds
 
 CHIPS = {
-    "square-8": mark("Toy 8×8"), "square-16": "16×16", "square-64": "64×64", "square-1024": "1024³",
-    "square-4096": "4096³", "odd-4095": mark("odd"), "tall": mark("tall"), "deep": mark("deep"), "fc-vgg16-fc6": "VGG-16 fc6",
-    "gpt2-qkv": "GPT-2 QKV", "gpt2-mlp-up": "GPT-2 MLP", "square-4096-fp16": "4096³ FP16",
+    "square-8": mark("Toy 8×8"),
+    "square-16": "16×16",
+    "square-64": "64×64",
+    "square-1024": "1024³",
+    "square-4096": "4096³",
+    "odd-4095": mark("odd"),
+    "tall": mark("tall"),
+    "deep": mark("deep"),
+    "fc-vgg16-fc6": "VGG-16 fc6",
+    "gpt2-qkv": "GPT-2 QKV",
+    "gpt2-mlp-up": "GPT-2 MLP",
+    "square-4096-fp16": "4096³ FP16",
     "square-4096-int8": "4096³ INT8",
-}  # fmt: skip
+}
 LINE = ((("M", "M", 80), ("N", "N", 78), ("K", "K", 78)),)
 RARE = ((("alpha", "alpha", 96), ("beta", "beta", 92)),)
 
@@ -39,10 +48,7 @@ def read(page: str, visible: bool = True) -> tuple[Selection, Link]:
     def controls(fields: Fields, query: Selection, link: Link) -> None:
         with st.container(key="chips", horizontal=True):
             presets(
-                link,
-                {key: tr(label) for key, label in CHIPS.items()},
-                GEMM_PRESETS,
-                address.ADDRESS.lit_shape(query),
+                link, {key: tr(label) for key, label in CHIPS.items()}, GEMM_PRESETS, address.ADDRESS.lit_shape(query)
             )
         _fields(fields, query, page)
 
@@ -86,11 +92,14 @@ def _fields(fields: Fields, query: Selection, page: str) -> None:
             '<p class="kt-derived">'
             + tr(
                 "C <b>{rows}×{cols}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved · <b>{intensity}</b> FLOP per byte",
-                rows=decimal(f"{shape.M:,}"), cols=decimal(f"{shape.N:,}"), flops=units.count(shape.flops),
-                bytes=units.bytes_(min_bytes), intensity=units.ratio(shape.flops / min_bytes),
+                rows=decimal(f"{shape.M:,}"),
+                cols=decimal(f"{shape.N:,}"),
+                flops=units.count(shape.flops),
+                bytes=units.bytes_(min_bytes),
+                intensity=units.ratio(shape.flops / min_bytes),
             )
             + "</p>"
-        )  # fmt: skip
+        )
     limits(shape.params(), bounds)
 
 

@@ -75,10 +75,7 @@ def section(shape: GemmShape) -> None:
 
 # -- settings --------------------------------------------------------------------------------------
 def _options(shape: GemmShape) -> CpuSettings:
-    with (
-        st.container(key="chips_cpu_curve", width="content"),
-        st.popover(tr("options"), key="cpu_curve_options"),
-    ):
+    with st.container(key="chips_cpu_curve", width="content"), st.popover(tr("options"), key="cpu_curve_options"):
         size = option("curve", [*SIZES, PAGE_SHAPE])
         threads = option("threads", [str(n) for n in THREADS if n <= cores()])
         st.caption(
@@ -106,11 +103,7 @@ def _plan(settings: CpuSettings, todo: int) -> Sequence[str]:
 def _what(settings: CpuSettings) -> str:
     """Returns sentences on what the button measures."""
     blocks = [request for request in requests(settings) if "BLOCK" in request.tiles]
-    others = [
-        tr(rung.title)
-        for rung in OTHERS
-        if rung.name in {name for r in requests(settings) for name in r.rungs}
-    ]
+    others = [tr(rung.title) for rung in OTHERS if rung.name in {name for r in requests(settings) for name in r.rungs}]
     return " ".join(
         (
             tr("It runs in FP32 at {settings}.", settings=settings),
@@ -150,6 +143,13 @@ def _draw(curve: Series) -> None:
 
 
 CARD = cpu_card.Card(
-    KEY, mark("Tile sizes on this processor"), mark("Measure the curve"), _options, requests, _name, _plan,
-    lambda curve: bool(blocked(curve)), _draw,
-)  # fmt: skip
+    KEY,
+    mark("Tile sizes on this processor"),
+    mark("Measure the curve"),
+    _options,
+    requests,
+    _name,
+    _plan,
+    lambda curve: bool(blocked(curve)),
+    _draw,
+)

@@ -16,10 +16,7 @@ PAGE, LADDER = "gemm/page.py", LADDERS["gemm"]
 
 chapter = STORY.open()
 parts, whole = lesson.begin(
-    tr("Tiling: a matrix product (GEMM) from naive to fast"),
-    autotune.PART,
-    page=PAGE,
-    chapter=chapter,
+    tr("Tiling: a matrix product (GEMM) from naive to fast"), autotune.PART, page=PAGE, chapter=chapter
 )
 visible = whole and not chapter
 with lesson.controls(visible):
@@ -33,9 +30,7 @@ if "watch" in parts:
     # A broken rule is already named beside the tile sizes.
     note_in_place("" if visible and query.broken else reason)
     opens = shown(controls.folds(shape, rung.name, query.tiles))
-    Stage(
-        "tiling", scene, settings, rung, controls.sizes(query), link, orders, chapter, every_step=opens
-    ).draw()
+    Stage("tiling", scene, settings, rung, controls.sizes(query), link, orders, chapter, every_step=opens).draw()
 if whole:
     idea(
         tr(

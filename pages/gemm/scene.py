@@ -26,9 +26,7 @@ GEMM_ORDERS = {
 }
 
 TIMELINE = {"timeline": mark("the copies, waits, products and barriers of one block: what follows what")}
-FRAGMENTS = {
-    "fragments": mark("the elements in each lane’s registers in the first mma.sync m16n8k16 of block 0")
-}
+FRAGMENTS = {"fragments": mark("the elements in each lane’s registers in the first mma.sync m16n8k16 of block 0")}
 
 
 FILLED = 512  # rows of A and columns of B with random values; block 0 reads the first of them

@@ -177,8 +177,7 @@ class Archive:
 
     def kinds(self) -> set[tuple[str, ...]]:
         recorded = {
-            (*(e.row[n] for n in ("rung", "engine", "device", "mode")), RECORDED)
-            for e in _recordings().values()
+            (*(e.row[n] for n in ("rung", "engine", "device", "mode")), RECORDED) for e in _recordings().values()
         }
         found = self._query_store(lambda s: s.kinds(), set())
         self.notes += self._query_store(lambda s: s.notes(), [])
@@ -202,9 +201,7 @@ class Archive:
     def some(self, query: Filter, limit: int, skip: int = 0) -> list[Entry]:
         """Returns entries of the store and recordings, newest first."""
         recorded = self._recorded(query)
-        start = max(
-            0, skip - len(recorded)
-        )  # all rows of the store before this index come before the requested ones
+        start = max(0, skip - len(recorded))  # all rows of the store before this index come before the requested ones
         stored = self._query_store(lambda s: s.rows(query, limit + skip - start, start), [])
         return newest_first([*stored, *recorded])[skip - start : skip - start + limit]
 
@@ -233,11 +230,7 @@ def filters(archive: Archive) -> tuple[Filter, list[str]]:
         value = st.query_params.get(field.param)
         if value is not None and value not in choices:
             notes.append(
-                tr(
-                    "No run has {field} {value}. All are listed.",
-                    field=tr(field.label),
-                    value=address.quoted(value),
-                )
+                tr("No run has {field} {value}. All are listed.", field=tr(field.label), value=address.quoted(value))
             )
         with st.container(key=f"filter_{field.param}"):
             label = tr(field.label)
@@ -291,9 +284,7 @@ def chosen_group(groups: list[Group]) -> tuple[Group | None, list[str]]:
     found = next((group for group in groups if group.key == key), None)
     if found or key in ("", ALL):
         return found, []
-    return None, [
-        tr("There is no group of runs {group} here. All groups are listed.", group=address.quoted(key))
-    ]
+    return None, [tr("There is no group of runs {group} here. All groups are listed.", group=address.quoted(key))]
 
 
 # -- texts ---------------------------------------------------------------------------------------
@@ -471,7 +462,12 @@ def comparison(chosen: list[Entry | None]) -> None:
         st.html(card_title(tr("Compare")) + paragraph(how))
         with st.container(key="chips_examples", horizontal=True):
             for n, (text, *ids) in enumerate(_examples()):
-                st.button(text, key=f"example_{n}", on_click=st.query_params.update, args=(dict(zip(("run", "against"), ids, strict=True)),))  # fmt: skip
+                st.button(
+                    text,
+                    key=f"example_{n}",
+                    on_click=st.query_params.update,
+                    args=(dict(zip(("run", "against"), ids, strict=True)),),
+                )
         return
     with st.container(key="compared_head", horizontal=True, vertical_alignment="center"):
         st.html(card_title(tr("A and B") if len(entries) == 2 else tr("One run")))
@@ -513,9 +509,7 @@ def _examples() -> list[tuple[str, str, str]]:
     )
     found = []
     for text, *pair in pairs:
-        both = [
-            records.recorded(rung, shape, find(rung).default_tiles | tiles) for rung, shape, tiles in pair
-        ]
+        both = [records.recorded(rung, shape, find(rung).default_tiles | tiles) for rung, shape, tiles in pair]
         if all(both):
             found.append((text, *map(id_of, both)))
     return found
@@ -539,9 +533,7 @@ def _link(entries: list[Entry]) -> None:
         else:
             query[by_id], too_large = entry.id, True
     url = urlsplit(st.context.url or "")._replace(query=urlencode(query), fragment="")
-    st.caption(
-        tr("Opens this comparison wherever the app runs, also without a GPU. Add &embed=true for a slide.")
-    )
+    st.caption(tr("Opens this comparison wherever the app runs, also without a GPU. Add &embed=true for a slide."))
     st.code(url.geturl(), language=None)
     if too_large:
         st.caption(tr("This run has too many samples for a link. Export it and send the file."))
@@ -554,14 +546,16 @@ def _files(archive: Archive, query: Filter, total: int) -> None:
 
     with st.container(key="chips_files", horizontal=True, width="content"):
         if total:
-            for name, text, mime in (
-                ("CSV", rows.to_csv, "text/csv"),
-                ("JSON", rows.to_json, "application/json"),
-            ):
+            for name, text, mime in (("CSV", rows.to_csv, "text/csv"), ("JSON", rows.to_json, "application/json")):
                 st.download_button(
-                    name, lambda text=text: text(all_()).encode(), f"kernel-theatre.{name.lower()}", mime,
-                    key=f"export_{name}", on_click="ignore", help=tr("The runs of this list, at most {n}.", n=decimal(f"{MAX_EXPORTED:,}")),
-                )  # fmt: skip
+                    name,
+                    lambda text=text: text(all_()).encode(),
+                    f"kernel-theatre.{name.lower()}",
+                    mime,
+                    key=f"export_{name}",
+                    on_click="ignore",
+                    help=tr("The runs of this list, at most {n}.", n=decimal(f"{MAX_EXPORTED:,}")),
+                )
         with st.popover(tr("import"), key="import"):
             _import(archive)
 

@@ -42,9 +42,7 @@ MODES = {
     "none": mark("rows are stored as they are, for comparison"),
 }
 WARPS = {str(warp): mark("a warp of the first warpgroup") for warp in range(4)}
-FIELDS = {name: TILING.shape[name] for name in (*SIZES, *FACTORS)} | {
-    "dtype": Choice(DEFAULT.dtype, hopper.HALVES)
-}
+FIELDS = {name: TILING.shape[name] for name in (*SIZES, *FACTORS)} | {"dtype": Choice(DEFAULT.dtype, hopper.HALVES)}
 
 
 ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, TILING.fix, fit=Rung.tiles_at)
@@ -79,9 +77,7 @@ def _map(shape: GemmShape, rung: str, tiles: Tiles, mode: str, warp: int) -> Mad
         return None, reason
     if found := hopper_map(shape, rung, tiles):
         return map_scene(found), _other_gpu(found.gpu.name)
-    note = tr(
-        "How many blocks fit on an SM is not known for these tile sizes: the kernel is not compiled ahead."
-    )
+    note = tr("How many blocks fit on an SM is not known for these tile sizes: the kernel is not compiled ahead.")
     return swizzle.swizzle_scene(shape, rung, tiles), note
 
 

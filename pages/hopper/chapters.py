@@ -21,7 +21,12 @@ LEFT = ("2", "4", "8")
 LAST_SHOWN = 12  # step of the ring: each stage was filled, and the first one again
 START, ARRIVED, READ = 0, swizzle.ROWS + 1, swizzle.ROWS + 2  # steps of the scene of a tile
 # The kernel before each one whose map is shown: chapters compare the blocks and bytes of both.
-BEFORE = {"gemm/wgmma-consumers": "gemm/wgmma-ring", "gemm/wgmma-persistent": "gemm/wgmma-consumers", "gemm/wgmma-cluster": "gemm/wgmma-store", "gemm/wgmma-turns": "gemm/wgmma-cluster"}  # fmt: skip
+BEFORE = {
+    "gemm/wgmma-consumers": "gemm/wgmma-ring",
+    "gemm/wgmma-persistent": "gemm/wgmma-consumers",
+    "gemm/wgmma-cluster": "gemm/wgmma-store",
+    "gemm/wgmma-turns": "gemm/wgmma-cluster",
+}
 
 
 def _passes(mode: int) -> str:
@@ -61,9 +66,7 @@ def facts(evidences: Evidences) -> Facts:
         "stages": str(tiles.get("STAGES", "")),
         "of_library": units.share(of_library) if of_library else "",
         **_map(stage.shape, stage.rung.name, tiles),
-        **(
-            {f"before_{name}": text for name, text in _map(stage.shape, before, {}).items()} if before else {}
-        ),
+        **({f"before_{name}": text for name, text in _map(stage.shape, before, {}).items()} if before else {}),
     }
 
 

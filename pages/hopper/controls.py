@@ -20,11 +20,16 @@ from visuals import units
 from visuals.gemm import story
 
 CHIPS = {
-    "square-64-fp16": mark("64³ FP16"), "square-64-bf16": mark("64³ BF16"), "square-4096-fp16": mark("4096³ FP16"),
-    "square-4096-bf16": mark("4096³ BF16"), "square-8192-fp16": mark("8192³ FP16"),
-    "square-8192-bf16": mark("8192³ BF16"), "gpt2-qkv-fp16": mark("GPT-2 QKV FP16"),
-    "gpt2-mlp-up-fp16": mark("GPT-2 MLP up FP16"), "gpt2-mlp-down-fp16": mark("GPT-2 MLP down FP16"),
-}  # fmt: skip
+    "square-64-fp16": mark("64³ FP16"),
+    "square-64-bf16": mark("64³ BF16"),
+    "square-4096-fp16": mark("4096³ FP16"),
+    "square-4096-bf16": mark("4096³ BF16"),
+    "square-8192-fp16": mark("8192³ FP16"),
+    "square-8192-bf16": mark("8192³ BF16"),
+    "gpt2-qkv-fp16": mark("GPT-2 QKV FP16"),
+    "gpt2-mlp-up-fp16": mark("GPT-2 MLP up FP16"),
+    "gpt2-mlp-down-fp16": mark("GPT-2 MLP down FP16"),
+}
 LINE = ((("M", "M", 80), ("N", "N", 78), ("K", "K", 78)),)
 REAL = GEMM_PRESETS["square-4096-fp16"].shape
 SWIZZLE, WARP = "swizzle", "warp"  # URL parameters of one picture each
@@ -53,18 +58,18 @@ def _fields(fields: Fields, query: Selection) -> None:
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
         choose(fields, "dtype")
-        with (
-            st.container(key="chips_more", width="content"),
-            st.popover(factors(s) or tr("more"), key="more"),
-        ):
+        with st.container(key="chips_more", width="content"), st.popover(factors(s) or tr("more"), key="more"):
             with st.container(key="params_rare", horizontal=True):
                 numbers(fields, RARE, bounds)
             st.caption(tr("C = alpha · A × B + beta · C0. C and C0 are FP32."))
         text = tr(
             "C <b>{rows}×{cols}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved · <b>{intensity}</b> FLOP per byte",
-            rows=decimal(f"{s.M:,}"), cols=decimal(f"{s.N:,}"), flops=units.count(s.flops),
-            bytes=units.bytes_(s.bytes), intensity=units.ratio(s.flops / s.bytes),
-        )  # fmt: skip
+            rows=decimal(f"{s.M:,}"),
+            cols=decimal(f"{s.N:,}"),
+            flops=units.count(s.flops),
+            bytes=units.bytes_(s.bytes),
+            intensity=units.ratio(s.flops / s.bytes),
+        )
         st.html(f'<p class="kt-derived">{text}</p>')
     limits(s.params(), bounds)
 

@@ -14,9 +14,7 @@ PAGE, LADDER = "hopper/page.py", address.LADDER
 
 card_choice.prefer(records.covering(*address.OWN))
 chapter = STORY.open()
-parts, whole = lesson.begin(
-    tr("Hopper: the copy engine, wgmma and warps with roles"), page=PAGE, chapter=chapter
-)
+parts, whole = lesson.begin(tr("Hopper: the copy engine, wgmma and warps with roles"), page=PAGE, chapter=chapter)
 visible = whole and not chapter
 order = chosen("order", address.ORDERS)
 with lesson.controls(visible):

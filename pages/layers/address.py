@@ -43,9 +43,15 @@ WINDOWS = {"R": 32, "S": 32, "u": 32, "v": 32, "dilation_h": 32, "dilation_w": 3
 LIMITS = EXTENTS | WINDOWS
 PADS = {"pad_h": 16, "pad_w": 16}
 CHOICES = {
-    "keep": ("y", "bytes", "bits"), "form": FORMS, "layout": ("nchw", "nhwc"), "ceil": (0, 1), "include_pad": (1, 0),
-    "tokens": ("uniform", "zipf", "equal"), "parts": (1, 3), "causal": (0, 1),
-}  # fmt: skip
+    "keep": ("y", "bytes", "bits"),
+    "form": FORMS,
+    "layout": ("nchw", "nhwc"),
+    "ceil": (0, 1),
+    "include_pad": (1, 0),
+    "tokens": ("uniform", "zipf", "equal"),
+    "parts": (1, 3),
+    "causal": (0, 1),
+}
 
 
 # -- which layer, which pass ---------------------------------------------------------------------------
@@ -164,9 +170,7 @@ def _last(valid: int, end: int, rule: Callable[[int], str]) -> int:
 def across(layer: str, side: str, shape: Any) -> dict[str, str]:
     """Returns the URL parameters of another pass of a layer at the same extents, with its first rung."""
     one = address(layer, side)
-    values = one.fields[one.default_rung].defaults | {
-        n: v for n, v in shape.params().items() if n in one.shape
-    }
+    values = one.fields[one.default_rung].defaults | {n: v for n, v in shape.params().items() if n in one.shape}
     selection = one.selection(values)
     return one.at_rung(selection, selection.rung)
 
@@ -178,11 +182,7 @@ def real(layer: str, side: str, shape: Any) -> Any:
     found = one.presets[one.real].shape
     if layer == "bias" and shape.layout == "nhwc" and shape.P == shape.Q == 1:
         found = one.presets[f"{one.ladder_name}-gpt2"].shape
-    kept = {
-        n: v
-        for n, v in shape.params().items()
-        if n in row.field_names and n not in EXTENTS and n not in row.text
-    }
+    kept = {n: v for n, v in shape.params().items() if n in row.field_names and n not in EXTENTS and n not in row.text}
     try:
         return found.with_(**kept)
     except ShapeError:

@@ -18,19 +18,7 @@ from kernels.norm.shape import RowsShape
 from kernels.optimizer.shape import OptimizerShape
 from kernels.pooling.shape import PoolShape
 from pages.layers import address
-from pages.layers.layers import (
-    BACKWARD,
-    FORWARD,
-    INFERENCE,
-    LAYERS,
-    MERGE,
-    SPLIT,
-    STEP,
-    UPDATE,
-    WEIGHTS,
-    Layer,
-    Pass,
-)
+from pages.layers.layers import BACKWARD, FORWARD, INFERENCE, LAYERS, MERGE, SPLIT, STEP, UPDATE, WEIGHTS, Layer, Pass
 from pages.parts import query, rung_picker
 from pages.parts.address import MAX_TEXT_CHARS, Fields
 from pages.parts.controls import Link, limits, numbers, presets, select
@@ -43,14 +31,17 @@ from visuals import units
 
 PASSES = {
     FORWARD: (mark("forward"), mark("From the input to the output")),
-    BACKWARD: (mark("backward"), mark("From the gradient of the output to the gradient of the input, over the same links")),
+    BACKWARD: (
+        mark("backward"),
+        mark("From the gradient of the output to the gradient of the input, over the same links"),
+    ),
     INFERENCE: (mark("inference"), mark("With the statistics of the training")),
     WEIGHTS: (mark("weights"), mark("The gradients of the weights and of the bias")),
     SPLIT: (mark("split"), mark("From rows of tokens to heads, before attention")),
     MERGE: (mark("merge"), mark("From heads to rows of tokens, after attention; also the gradient of the split")),
     STEP: (mark("both in one"), mark("Loss and gradient in one kernel")),
     UPDATE: (mark("update"), mark("The step of the optimiser after the backward pass")),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -158,12 +149,7 @@ def name(s: Any) -> str:
         return rows
     if isinstance(s, OptimizerShape):
         count = len(s.counts)
-        return trn(
-            "{n} tensor, {weights} weights",
-            "{n} tensors, {weights} weights",
-            count,
-            weights=_count(s.elements),
-        )
+        return trn("{n} tensor, {weights} weights", "{n} tensors, {weights} weights", count, weights=_count(s.elements))
     if isinstance(s, RowsShape):
         return trn("{n} row of {count} numbers", "{n} rows of {count} numbers", s.M, count=_count(s.N))
     if isinstance(s, LinearShape):
@@ -178,9 +164,7 @@ def name(s: Any) -> str:
         return tr("{tokens}, {parts} × {h} heads of {d}", tokens=tokens, parts=s.parts, h=s.h, d=s.d)
     rows, columns = (s.P, s.Q) if not hasattr(s, "H") else (s.H, s.W)
     text = f"N {_count(s.N)}, C {_count(s.C)}, {rows}×{columns}"
-    return (
-        tr("{maps}, window {window}", maps=text, window=f"{s.R}×{s.S}") if isinstance(s, PoolShape) else text
-    )
+    return tr("{maps}, window {window}", maps=text, window=f"{s.R}×{s.S}") if isinstance(s, PoolShape) else text
 
 
 def _count(n: int) -> str:

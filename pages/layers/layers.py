@@ -33,10 +33,16 @@ FORWARD, BACKWARD, STEP, UPDATE = "forward", "backward", "step", "update"
 INFERENCE, WEIGHTS = "inference", "weights"
 SPLIT, MERGE = "split", "merge"
 STORIES: Mapping[str, Story] = {
-    **elementwise_story.STORIES, **pooling_story.POOLING, **cross_entropy_story.STORIES, **optimizer_story.STORIES,
-    **norm_story.STORIES, **linear_story.STORIES, **embedding_story.STORIES, **heads_story.STORIES,
+    **elementwise_story.STORIES,
+    **pooling_story.POOLING,
+    **cross_entropy_story.STORIES,
+    **optimizer_story.STORIES,
+    **norm_story.STORIES,
+    **linear_story.STORIES,
+    **embedding_story.STORIES,
+    **heads_story.STORIES,
     **lse_story.STORIES,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,7 @@ def _plane(s: Any) -> Any:
     size = {
         name: min(getattr(s, name), getattr(s, dilation) * (getattr(s, window) - 1) + 1 + 3 * getattr(s, stride))
         for name, window, stride, dilation in (("H", "R", "u", "dilation_h"), ("W", "S", "v", "dilation_w"))
-    }  # fmt: skip
+    }
     return s.with_(N=1, C=1, **size)
 
 

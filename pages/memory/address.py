@@ -34,17 +34,22 @@ TOPICS = {
 TOPIC_FIELDS = {
     "threads": {
         "mapping": Choice("vector", ("vector", "matrix", "matrix-transposed")),
-        "M": Number(12, 1, 32), "N": Number(20, 1, 64),
-        "BLOCK": Choice(64, (64, 128, 256)), "TILE": Choice(16, (8, 16, 32)),
+        "M": Number(12, 1, 32),
+        "N": Number(20, 1, 64),
+        "BLOCK": Choice(64, (64, 128, 256)),
+        "TILE": Choice(16, (8, 16, 32)),
     },
     "divergence": {"branches": Choice("lanes", ("lanes", "warps")), "rounds": Number(2, 1, 3)},
     "coalescing": {"stride": Number(2, 1, 32)},
     "banks": {"stride": Number(4, 1, 32), "row": Choice(32, (32, 33))},
     "layout": {
-        "n": Number(2, 1, 4), "c": Number(3, 1, 8), "h": Number(2, 1, 4), "w": Number(4, 1, 4),
+        "n": Number(2, 1, 4),
+        "c": Number(3, 1, 8),
+        "h": Number(2, 1, 4),
+        "w": Number(4, 1, 4),
         "along": Choice("w", ("w", "c")),
     },
-}  # fmt: skip
+}
 # What Run measures: large enough to leave the caches, and on a GPU the shapes of the recordings.
 SIZES = {
     "cuda": {
@@ -78,9 +83,7 @@ def fields(topic: str) -> Fields:
 
 
 def bounds(topic: str) -> dict[str, Bound]:
-    return {
-        name: Bound(f.minimum, f.maximum) for name, f in TOPIC_FIELDS[topic].items() if isinstance(f, Number)
-    }
+    return {name: Bound(f.minimum, f.maximum) for name, f in TOPIC_FIELDS[topic].items() if isinstance(f, Number)}
 
 
 def ladder(topic: str) -> Ladder:
@@ -128,18 +131,12 @@ def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
     name, topic_shape = rung(topic, values), shape(topic, values)
     if topic == "threads":
         stage_rung = ladder(topic).rung(name)
-        return add_scene(
-            name, topic_shape, {n: v for n, v in tiles(topic, values).items() if n in stage_rung.tiles}
-        )
+        return add_scene(name, topic_shape, {n: v for n, v in tiles(topic, values).items() if n in stage_rung.tiles})
     if topic == "divergence":
         return branches_scene(values["branches"], values["rounds"])
     if topic == "coalescing":
         return stride_scene(values["stride"])
-    return (
-        banks_scene(values["stride"], values["row"] - 32)
-        if topic == "banks"
-        else layout_scene(name, topic_shape)
-    )
+    return banks_scene(values["stride"], values["row"] - 32) if topic == "banks" else layout_scene(name, topic_shape)
 
 
 def counted(topic: str, values: Values) -> story.CountTable:

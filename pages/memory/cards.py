@@ -153,11 +153,7 @@ def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
         unit = "passes"
     first, *others = [charts.slowdown_sentence(line, stride, per_line[line.name], unit) for line in lines]
     together(conclusion(first), _badge(rows[0], kind))
-    _plot(
-        lambda: charts.slowdown(lines, counted, stride, tokens()),
-        f"chart_{topic}_{kind}",
-        charts.HEIGHT,
-    )
+    _plot(lambda: charts.slowdown(lines, counted, stride, tokens()), f"chart_{topic}_{kind}", charts.HEIGHT)
     notes = [*others, _shape_text(topic, rows[0]), _processor_note(rows[0])]
     together(details(*map(paragraph, notes)))
 
@@ -176,9 +172,7 @@ def _processor_note(row: dict) -> str:
 
 def _line(rung: str, rows: Sequence[dict]) -> Line:
     role, symbol = STYLES.get(rung, ("input", "circle"))
-    return Line(
-        tr(find(rung).title), {r["shape"]["stride"]: r for r in rows if r["rung"] == rung}, role, symbol
-    )
+    return Line(tr(find(rung).title), {r["shape"]["stride"]: r for r in rows if r["rung"] == rung}, role, symbol)
 
 
 def _plot(draw, key: str, height: int) -> None:

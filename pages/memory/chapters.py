@@ -22,9 +22,7 @@ def facts(evidences: Evidences) -> Facts:
     left = shape.M * shape.N % LANES if isinstance(shape, AddShape) else 0
     found = {"stage_left": str(left), "stage_idle": str(LANES - left)} if left else {}
     if real and isinstance(real.shape, StrideShape):
-        row = records.recorded(
-            real.rung.name, real.shape.with_(stride=1), real.rung.default_tiles | dict(real.tiles)
-        )
+        row = records.recorded(real.rung.name, real.shape.with_(stride=1), real.rung.default_tiles | dict(real.tiles))
         found["real_stride_1"] = units.time_(row["median_ms"]) if row else ""
     return found
 

@@ -108,12 +108,8 @@ note_in_place(*address.topic_notes(query.url_values()), *notes)
 if "watch" in parts:
     rung = sizes.stage_rung(topic, values)
     tiles = rung.default_tiles | {n: v for n, v in address.tiles(topic, values).items() if n in rung.tiles}
-    settings = run.options(
-        address.ladder(topic), address.shape(topic, values), (rung.name, tiles), visible=False
-    )
-    Stage(
-        "threads", address.scene(topic, values), settings, rung, sizes.sizes(topic, values), chapter=chapter
-    ).draw()
+    settings = run.options(address.ladder(topic), address.shape(topic, values), (rung.name, tiles), visible=False)
+    Stage("threads", address.scene(topic, values), settings, rung, sizes.sizes(topic, values), chapter=chapter).draw()
 if whole:
     idea(about)
 if {"run", "why"} & parts:
@@ -129,8 +125,9 @@ if {"run", "why"} & parts:
 if "kernel" in parts:
     ladder, tile_values = address.ladder(topic), address.tiles(topic, values)
     sources.draw_tabs(
-        ladder, address.shape(topic, values),
+        ladder,
+        address.shape(topic, values),
         lambda rung: rung.default_tiles | {n: v for n, v in tile_values.items() if n in rung.tiles},
         first=address.rung(topic, values),
-    )  # fmt: skip
+    )
 lesson.load_deferred(parts)

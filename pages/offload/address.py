@@ -29,10 +29,7 @@ def _a_measured_size(values: Values) -> Iterator[tuple[str, Values]]:
     known, size = sizes(values["work"], values["copies"]), values["n"]
     if size not in known:
         nearest = min(known, key=lambda one: max(one, size) / min(one, size))
-        yield (
-            tr("{size} was not measured here", size=size_text(values["work"], size)),
-            {"n": nearest},
-        )
+        yield (tr("{size} was not measured here", size=size_text(values["work"], size)), {"n": nearest})
 
 
 FIELDS = Fields(

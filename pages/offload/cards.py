@@ -52,9 +52,7 @@ def _data_key(found: OffloadEvidence) -> tuple:
 def times(found: OffloadEvidence) -> None:
     """Draws the times of both sides over the size."""
     together(
-        card_title(tr("Time over size"), tr(found.work.title)),
-        conclusion(charts.times_text(found)),
-        badges(found),
+        card_title(tr("Time over size"), tr(found.work.title)), conclusion(charts.times_text(found)), badges(found)
     )
     cards.chart(lambda: charts.times(found, tokens()), charts.HEIGHT, "chart_sizes", _data_key(found))
     head = (tr("size"), tr("processor"), *(tr(BAR_TITLES[copies]) for copies in COPIES))
@@ -66,8 +64,7 @@ def times(found: OffloadEvidence) -> None:
     ]
     layers = tr("The sizes are layers of different shapes, so the lines jump.") if found.key == "conv" else ""
     together(
-        paragraph(" ".join(filter(None, (charts.times_source(found), layers)))),
-        details(table(head, rows, tr("Times"))),
+        paragraph(" ".join(filter(None, (charts.times_source(found), layers)))), details(table(head, rows, tr("Times")))
     )
 
 
@@ -89,9 +86,7 @@ def amdahl(found: OffloadEvidence) -> None:
     title = card_title(tr("What is left sets the limit"), found.size_text)
     together(title, conclusion(said), _predicted(tr("Amdahl’s law")))
     cards.chart(lambda: charts.amdahl(found, tokens()), charts.HEIGHT, "chart_amdahl", _data_key(found))
-    together(
-        paragraph(tr("The speedup of the program is 1 / (left + (1 − left) / the speedup of the work)."))
-    )
+    together(paragraph(tr("The speedup of the program is 1 / (left + (1 − left) / the speedup of the work).")))
 
 
 def repeats(found: OffloadEvidence) -> None:

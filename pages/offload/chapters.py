@@ -29,9 +29,7 @@ def gemm(evidences: Evidences, size: int, copies: str = NONE) -> OffloadEvidence
 def facts(evidences: Evidences) -> Facts:
     """Returns the figures of the sentences: measured here or recorded."""
     found = {"stage": evidences["stage"], "small": gemm(evidences, SMALL)}
-    texts = {
-        f"{word}_{name}": text for word, one in found.items() for name, text in evidence.facts(one).items()
-    }
+    texts = {f"{word}_{name}": text for word, one in found.items() for name, text in evidence.facts(one).items()}
     if machine := recorded_machine():
         counts = {**vars(machine), "processor": machine.on_processor, "gpu": machine.on_gpu}
         texts |= {f"machine_{name}": units.whole(n) for name, n in counts.items()}

@@ -24,9 +24,7 @@ def draw(page: str, fields: Fields, values: Values) -> None:
         copies = {key: tr(title) for key, title in COPY_TITLES.items()}
         _links(page, fields, values, "copies", copies[values["copies"]], copies)
         pictures = {SIDES: tr("both sides"), PROGRAM: tr("a program around it"), MACHINE: tr("the machine")}
-        _links(
-            page, fields, values, "picture", tr("picture: {name}", name=pictures[values["picture"]]), pictures
-        )
+        _links(page, fields, values, "picture", tr("picture: {name}", name=pictures[values["picture"]]), pictures)
     with st.container(key="params", horizontal=True):
         known = address.sizes(values["work"], values["copies"])
         select(fields, "n", 250, tr(WORKS[values["work"]].axis), known)
@@ -35,10 +33,7 @@ def draw(page: str, fields: Fields, values: Values) -> None:
 
 def _links(page: str, fields: Fields, values: Values, name: str, label: str, titles: dict[str, str]) -> None:
     """Draws the choices of a field as links in a popover. They keep the other values; another work begins at its own size."""
-    with (
-        st.popover(label, key=f"{name}_chooser"),
-        st.container(key=f"rungs_{name}", gap=None),
-    ):
+    with st.popover(label, key=f"{name}_chooser"), st.container(key=f"rungs_{name}", gap=None):
         for key, title in titles.items():
             wanted = {**values, name: key}
             if name == "work" and key != values["work"]:

@@ -28,9 +28,14 @@ Values = Mapping[str, Any]
 def plan(values: Values) -> Plan:
     """Returns the step at these values. RuleError names the rule that they break."""
     return Plan(
-        values["network"], values["way"], int(values["gpus"]), int(values["batch"]), int(values["micro"]),
-        KB * int(values["bucket"]), values["optimizer"],
-    )  # fmt: skip
+        values["network"],
+        values["way"],
+        int(values["gpus"]),
+        int(values["batch"]),
+        int(values["micro"]),
+        KB * int(values["bucket"]),
+        values["optimizer"],
+    )
 
 
 def _broken(values: Values) -> str:

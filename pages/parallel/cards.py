@@ -22,13 +22,19 @@ from visuals.parallel.scene import COLLECTIVES
 from visuals.training.plan import NAMES
 
 ASSUMPTIONS = (
-    mark("A kernel’s time has a fixed part and a part that grows with the images. Both come from two batches, recorded on an {device}."),
+    mark(
+        "A kernel’s time has a fixed part and a part that grows with the images. Both come from two batches, recorded on an {device}."
+    ),
     mark("All launches of a step are in one CUDA graph, so launching takes no time between kernels."),
-    mark("Inside a node of {node} GPUs a collective is a ring over NVLink. It takes 26 µs for 64 KiB on two H200s, and 1 GiB moves at 325 GB/s: both measured. A hop takes 3.4 µs, as NCCL assumes."),
+    mark(
+        "Inside a node of {node} GPUs a collective is a ring over NVLink. It takes 26 µs for 64 KiB on two H200s, and 1 GiB moves at 325 GB/s: both measured. A hop takes 3.4 µs, as NCCL assumes."
+    ),
     mark("Between nodes each GPU has a network card of 400 Gbit/s, and a hop takes 14 µs, as NCCL assumes."),
     mark("Computing and communicating do not slow each other down."),
-    mark("Tensor parallel divides a layer’s time by the GPUs, except for the gradient of its weight. A few tiles cover that gradient, and each tile reads all images."),
-)  # fmt: skip
+    mark(
+        "Tensor parallel divides a layer’s time by the GPUs, except for the gradient of its weight. A few tiles cover that gradient, and each tile reads all images."
+    ),
+)
 
 
 def section(values: address.Values) -> None:
@@ -59,15 +65,28 @@ def moves(found: ParallelEvidence) -> None:
         together(title, conclusion(tr("One GPU sends nothing.")))
         return
     total = sum(task.nbytes for _, task in tasks)
-    said = trn("A step has {n} exchange, over arrays of {bytes} together.", "A step has {n} exchanges, over arrays of {bytes} together.",
-               len(tasks), bytes=units.bytes_(total))  # fmt: skip
+    said = trn(
+        "A step has {n} exchange, over arrays of {bytes} together.",
+        "A step has {n} exchanges, over arrays of {bytes} together.",
+        len(tasks),
+        bytes=units.bytes_(total),
+    )
     rows = [
-        (units.time_(line.starts[n] / 1e3), _kind(task.kind), task.name if task.kind != SEND else _route(task.name), units.bytes_(task.nbytes), units.time_(task.us / 1e3))
+        (
+            units.time_(line.starts[n] / 1e3),
+            _kind(task.kind),
+            task.name if task.kind != SEND else _route(task.name),
+            units.bytes_(task.nbytes),
+            units.time_(task.us / 1e3),
+        )
         for n, task in sorted(tasks, key=lambda item: line.starts[item[0]])
-    ]  # fmt: skip
+    ]
     head = (tr("starts at"), tr("exchange"), tr("of"), tr("bytes"), tr("takes"))
-    about = tr("GPU 1 communicates for {moving} of {total}.", moving=units.time_(line.busy(0, LINK) / 1e3),
-               total=units.time_(line.total / 1e3))  # fmt: skip
+    about = tr(
+        "GPU 1 communicates for {moving} of {total}.",
+        moving=units.time_(line.busy(0, LINK) / 1e3),
+        total=units.time_(line.total / 1e3),
+    )
     together(
         title,
         conclusion(said),
@@ -90,11 +109,19 @@ def _route(name: str) -> str:
 def memory(found: ParallelEvidence) -> None:
     """Draws the bytes of each role on each GPU."""
     totals = [holding.peak.total for holding in found.holdings]
-    said = tr("The fullest GPU needs {bytes}. One GPU alone would need {one}.", bytes=units.bytes_(max(totals)), one=units.bytes_(found.alone.peak.total))  # fmt: skip
+    said = tr(
+        "The fullest GPU needs {bytes}. One GPU alone would need {one}.",
+        bytes=units.bytes_(max(totals)),
+        one=units.bytes_(found.alone.peak.total),
+    )
     rows = [
-        (tr("GPU {n}", n=n + 1), *(units.bytes_(holding.largest(role)) for role in HELD), units.bytes_(holding.peak.total))
+        (
+            tr("GPU {n}", n=n + 1),
+            *(units.bytes_(holding.largest(role)) for role in HELD),
+            units.bytes_(holding.peak.total),
+        )
         for n, holding in enumerate(found.holdings)
-    ]  # fmt: skip
+    ]
     head = ("", *(tr(NAMES[role]) for role in HELD), tr("peak"))
     together(
         card_title(tr("Memory of each GPU")),
@@ -114,9 +141,7 @@ def same_numbers(found: ParallelEvidence) -> None:
     """Draws a button that runs the step on this processor, and what the comparison gave."""
     together(
         card_title(tr("The same numbers")),
-        conclusion(
-            tr("Several GPUs must learn what one GPU learns: a test compares all weights after a step.")
-        ),
+        conclusion(tr("Several GPUs must learn what one GPU learns: a test compares all weights after a step.")),
         paragraph(_about_numbers(found), "why"),
     )
     result = stage.checked(found)
@@ -153,8 +178,9 @@ def result_text(found: ParallelEvidence, result: Check) -> str:
     error = decimal(f"{result.error:.1g}")
     text = tr(
         "{images} images: the weights differ from one GPU’s float64 step by at most {error} of the largest weight.",
-        images=result.images, error=error,
-    )  # fmt: skip
+        images=result.images,
+        error=error,
+    )
     if result.parts_error is None:
         return text
     if result.parts_error == 0:
@@ -188,9 +214,7 @@ def measured(found: ParallelEvidence) -> None:
         *here,
         conclusion(trn("{n} step was recorded.", "{n} steps were recorded.", len(rows))),
         f"<p>{units.badge('recorded', _source(rows[0]))}</p>",
-        details(
-            table(head, [_line(row) for row in rows], tr("Recorded steps")), label=tr("All recorded steps")
-        ),
+        details(table(head, [_line(row) for row in rows], tr("Recorded steps")), label=tr("All recorded steps")),
     )
 
 
@@ -203,8 +227,13 @@ def _line(row: recorded.Row) -> tuple[str, ...]:
     micro = str(row["micro"]) if row["way"] in PIPELINES else "–"
     overlap = "–" if row["way"] != DATA else tr("yes") if row.get("overlap") else tr("no")
     return (
-        tr(WAYS[row["way"]]), str(row["gpus"]), units.count(row["batch"]), micro, overlap, units.time_(row["step_us"] / 1e3)
-    )  # fmt: skip
+        tr(WAYS[row["way"]]),
+        str(row["gpus"]),
+        units.count(row["batch"]),
+        micro,
+        overlap,
+        units.time_(row["step_us"] / 1e3),
+    )
 
 
 def _measured_here(found: ParallelEvidence) -> tuple[str, ...]:
@@ -214,8 +243,10 @@ def _measured_here(found: ParallelEvidence) -> tuple[str, ...]:
         return ()
     text = tr(
         "One step took {time}, measured on {gpus} × {device}. The weights differ from one GPU’s by at most {error} of the largest weight.",
-        time=units.time_(row["step_us"] / 1e3), gpus=row["gpus"], device=row["device"],
+        time=units.time_(row["step_us"] / 1e3),
+        gpus=row["gpus"],
+        device=row["device"],
         error=decimal(f"{row['error_of_weights']:.1g}"),
-    )  # fmt: skip
+    )
     badge = units.badge("measured", tr("here"))
     return f"<p>{badge}</p>", paragraph(text)

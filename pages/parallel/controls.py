@@ -22,9 +22,7 @@ def draw(page: str, fields: Fields, values: address.Values) -> None:
         _links(page, fields, values, "network", tr(titles[values["network"]]), titles)
         _links(page, fields, values, "way", tr(WAYS[values["way"]]), WAYS)
     with st.container(key="params", horizontal=True):
-        limits = {
-            name: Bound(f.minimum, f.maximum) for name, f in fields.by_name.items() if hasattr(f, "minimum")
-        }
+        limits = {name: Bound(f.minimum, f.maximum) for name, f in fields.by_name.items() if hasattr(f, "minimum")}
         lines = [(("gpus", tr("GPUs"), 132), ("batch", tr("images"), 184))]
         if values["way"] in PIPELINES:
             lines.append((("micro", tr("micro-batches"), 204),))

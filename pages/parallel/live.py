@@ -20,7 +20,7 @@ def measured(plan: Plan) -> dict[Plan, Row]:
 
 def _plan(row: Row) -> Plan:
     """Returns the step of a row."""
-    return Plan(*(row[name] for name in ("network", "way", "gpus", "batch", "micro", "bucket_bytes", "optimizer")))  # fmt: skip
+    return Plan(*(row[name] for name in ("network", "way", "gpus", "batch", "micro", "bucket_bytes", "optimizer")))
 
 
 def refusal(plan: Plan) -> str:

@@ -82,12 +82,7 @@ class Choice:
                 return choice
         choices = ", ".join(map(str, self.choices))
         raise ShapeError(
-            tr(
-                "{name} must be one of {choices}; got {value}",
-                name=name,
-                choices=choices,
-                value=quoted(value),
-            )
+            tr("{name} must be one of {choices}; got {value}", name=name, choices=choices, value=quoted(value))
         )
 
 
@@ -175,9 +170,7 @@ def _used(problem: object, values: Values) -> str:
     return tr("{problem}: {values} are used", problem=problem, values=used)
 
 
-def fewest_resets(
-    values: Values, defaults: Values, names: Sequence[str], fits: Callable[[Values], bool]
-) -> Values:
+def fewest_resets(values: Values, defaults: Values, names: Sequence[str], fits: Callable[[Values], bool]) -> Values:
     """Returns default values for the fewest of `names` that make all values fit. The defaults themselves fit."""
     for count in range(1, len(names) + 1):
         for subset in combinations(names, count):

@@ -123,9 +123,7 @@ def _plan(settings: SweepSettings, legal: int, candidates: int) -> str:
         timing=settings.timing,
     )
     if candidates == legal:
-        text = tr(
-            "The button tries all {n} legal combinations of {title} at this shape.", n=legal, title=lower
-        )
+        text = tr("The button tries all {n} legal combinations of {title} at this shape.", n=legal, title=lower)
         return paragraph(text) + details(paragraph(how))
     text = tr(
         "The button tries {n} of {legal} legal combinations of {title} at this shape.",
@@ -196,9 +194,7 @@ def recorded(rung: Rung, shape: Any, timing: str) -> tuple[list[dict], str]:
     if not nearest:
         return [], ""
     ladder, equal_fields = rung.name.partition("/")[0], ("rung", "shape", "mode", "device", "engine")
-    rows = [
-        r for r in records.recordings(ladder) if all(r[name] == nearest.row[name] for name in equal_fields)
-    ]
+    rows = [r for r in records.recordings(ladder) if all(r[name] == nearest.row[name] for name in equal_fields)]
     return (rows, nearest.caption) if len(rows) > 1 else ([], "")
 
 
@@ -210,9 +206,7 @@ def _heading(rows: Sequence[dict], rung: Rung, head: str) -> None:
 def _curve(rows: Sequence[dict], tiles: Mapping[str, int], kind: str, more: Sequence[str] = ()) -> None:
     """Draws the chart and, folded, its legend and `more`."""
     data_key = tuple(id_of(row) for row in rows), tuple(tiles.items())
-    cards.chart(
-        lambda: sweeps.tiles(rows, tiles, tokens()), sweeps.tiles_px(rows), f"chart_autotune_{kind}", data_key
-    )
+    cards.chart(lambda: sweeps.tiles(rows, tiles, tokens()), sweeps.tiles_px(rows), f"chart_autotune_{kind}", data_key)
     legend = tr(
         "Each dot is a combination, its whisker p20 to p80. The line joins the fastest at each value. "
         "★ is the fastest of all, ○ the combination on the page."

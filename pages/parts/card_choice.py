@@ -47,9 +47,7 @@ def begin_page() -> None:
     wish, known = st.query_params.get(PARAM), records.known_cards()
     if wish and wish not in known:
         fields = {"known": ", ".join(known), "card": quoted(wish)}
-        note_on(
-            PARAM, [tr("card must be one of {known}; got {card}: each lesson shows its usual card", **fields)]
-        )
+        note_on(PARAM, [tr("card must be one of {known}; got {card}: each lesson shows its usual card", **fields)])
 
 
 def kept() -> dict[str, str]:
@@ -72,9 +70,14 @@ def control(*ladders: str) -> None:
         names = {card.key: card.name for card in known}
         st.session_state[PARAM] = shown.key
         st.pills(
-            tr("Recorded on"), list(names), format_func=names.get, required=True, key=PARAM, on_change=_choose,
+            tr("Recorded on"),
+            list(names),
+            format_func=names.get,
+            required=True,
+            key=PARAM,
+            on_change=_choose,
             args=(st.session_state.get(_PREFERRED) or known[0].key,),
-        )  # fmt: skip
+        )
     if wish and shown and shown.key != wish:
         named = {"card": records.known_cards()[wish].name, "shown": shown.name}
         quiet(tr("No recording of these kernels exists for the card {card}. These are of {shown}.", **named))

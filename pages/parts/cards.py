@@ -153,11 +153,11 @@ def by_card(settings: RunSettings) -> str:
     found = on_cards.rows(settings.ladder, settings.shape, settings.tiles_of, settings.timing, in_order)
     rung = settings.ladder.rung(settings.tiles_rung) if settings.tiles_rung else None
     sentence = on_cards.sentence(rung, found.get(rung.name, {}), in_order) if rung else ""
-    how = tr("Percent: the rate, relative to the roof that the peaks measured on the same card allow. Each card was measured in runs of its own.")  # fmt: skip
-    table = on_cards.table(settings.ladder, found, in_order, settings.shape)
-    return paragraph(sentence, "why") + details(
-        table, paragraph(how), label=tr("The same kernels on each card")
+    how = tr(
+        "Percent: the rate, relative to the roof that the peaks measured on the same card allow. Each card was measured in runs of its own."
     )
+    table = on_cards.table(settings.ladder, found, in_order, settings.shape)
+    return paragraph(sentence, "why") + details(table, paragraph(how), label=tr("The same kernels on each card"))
 
 
 def excluded_by_rules(settings: RunSettings) -> str:
@@ -211,10 +211,7 @@ def _times(
     if stale:
         together(f'<p class="kt-figures">{badge} {stale_mark(stale)}</p>')
     else:
-        together(
-            conclusion(conclusions.of_times(titled_rows)),
-            f'<p class="kt-figures">{badge}</p>',
-        )
+        together(conclusion(conclusions.of_times(titled_rows)), f'<p class="kt-figures">{badge}</p>')
     with st.container(key=f"{'stale' if stale else 'fresh'}_{kind}"):
         _bars(titled_rows, kind)
         together(
@@ -332,11 +329,7 @@ def _limits(row: dict) -> str:
     elif sync := ceilings.get("launch_sync_us"):
         wait = units.time_(sync / 1e3)
         texts.append(
-            tr(
-                "An empty kernel takes {time} (n = {n}), or {wait} if the CPU waits for each.",
-                wait=wait,
-                **fields,
-            )
+            tr("An empty kernel takes {time} (n = {n}), or {wait} if the CPU waits for each.", wait=wait, **fields)
         )
     else:
         texts.append(tr("An empty kernel takes {time} (n = {n}).", **fields))
@@ -359,8 +352,14 @@ def memory(settings: RunSettings, current: CardRows, cost: str, name: str = "") 
     """Draws what each kernel allocates. `name`: the shape of the settings in words."""
     _replayed(
         lambda: _memory(settings, current, cost, name),
-        "memory", settings, current.rows, current.kind, current.stale, cost, name,
-    )  # fmt: skip
+        "memory",
+        settings,
+        current.rows,
+        current.kind,
+        current.stale,
+        cost,
+        name,
+    )
 
 
 def _memory(settings: RunSettings, current: CardRows, cost: str, name: str) -> None:
@@ -374,11 +373,7 @@ def _memory(settings: RunSettings, current: CardRows, cost: str, name: str) -> N
     titled_rows = [bar_charts.combine_group(group, len(all_rows)) for group in groups]
     badge = units.badge(current.kind, tr("{device}, peak", device=all_rows[0][1]["device"]))
     stale = f" {stale_mark()}" if current.stale else ""
-    together(
-        head,
-        conclusion(conclusions.of_memory(all_rows)),
-        f'<p class="kt-figures">{badge}{stale}</p>',
-    )
+    together(head, conclusion(conclusions.of_memory(all_rows)), f'<p class="kt-figures">{badge}{stale}</p>')
     with st.container(key="stale_memory" if current.stale else "fresh_memory"):
         if len(groups) > 1:  # one bar would show no more than the conclusion
             chart(
@@ -400,9 +395,7 @@ def _roles_legend(titled_rows: list[tuple[str, dict]]) -> str:
     return legend(names)
 
 
-def _memory_notes(
-    groups: list, titled_rows: list[tuple[str, dict]], all_rows: list[tuple[str, dict]]
-) -> list[str]:
+def _memory_notes(groups: list, titled_rows: list[tuple[str, dict]], all_rows: list[tuple[str, dict]]) -> list[str]:
     """Returns HTML: the rungs that share a bar, why they allocate more than predicted, the memory over time."""
     pieces = [
         paragraph(f"{title}: {'; '.join(other for other, _ in group[1:])}")
@@ -438,23 +431,15 @@ def _rooflines(settings: RunSettings, name: str, dots: list[roofline.Dot]) -> No
     limits = roofline.bounds(marks, roofs)
     main, limits = (main, limits) if main else ([limits], "")
     badges = " ".join(units.badge(r.kind, f"{r.device}, {r.ceilings.get('date', '')}") for r in roofs)
-    no_roof = paragraph(
-        tr("The peaks of this device were not measured yet. A run measures them and draws the roof.")
-    )
+    no_roof = paragraph(tr("The peaks of this device were not measured yet. A run measures them and draws the roof."))
     together(
         card_title(tr("Roofline"), name),
         *map(conclusion, main),
         f'<p class="kt-figures">{badges}</p>' if roofs else no_roof,
     )
-    data_key = (
-        tuple((_id_of(d.row), d.stale, d.moved) for d in dots),
-        tuple(marks),
-        tuple(r.device for r in roofs),
-    )
+    data_key = (tuple((_id_of(d.row), d.stale, d.moved) for d in dots), tuple(marks), tuple(r.device for r in roofs))
     if dots or roofs:
-        chart(
-            lambda: roofline.chart(roofs, dots, marks, tokens()), roofline.HEIGHT, "chart_roofline", data_key
-        )
+        chart(lambda: roofline.chart(roofs, dots, marks, tokens()), roofline.HEIGHT, "chart_roofline", data_key)
     texts = [*more, limits, *map(roofline.ceilings_text, roofs)]
     names = _names(settings, dots, marks)
     short = len(re.sub("<[^>]*>", "", names)) <= LEGEND_CHARS

@@ -168,9 +168,7 @@ class OpenChapter:
     def lesson(self) -> Lesson | None:
         """Returns the lesson whose story it is, None for a story of no lesson."""
         modules = ((lesson, sys.modules.get(lesson.chapters)) for lesson in LESSONS)
-        return next(
-            (lesson for lesson, module in modules if getattr(module, "STORY", None) is self.story), None
-        )
+        return next((lesson for lesson, module in modules if getattr(module, "STORY", None) is self.story), None)
 
     @cached_property
     def to_come(self) -> frozenset[str]:
@@ -219,9 +217,7 @@ class OpenChapter:
             "place": tr("{n} of {count}", n=self.at + 1, count=len(all_chapters)),
             "title": tr(chapter.title),
             "text": text,
-            "terms": {
-                term.key: [tr(term.text), _href(glossary.PATH, {glossary.PARAM: term.key})] for term in terms
-            },
+            "terms": {term.key: [tr(term.text), _href(glossary.PATH, {glossary.PARAM: term.key})] for term in terms},
             "glossary": tr("Glossary"),
             "question": question,
             "nudge": nudge,
@@ -256,9 +252,7 @@ def fields(text: str) -> list[str]:
     return _FIELD.findall(text)
 
 
-def _question(
-    question: Question, evidences: Evidences, facts: Facts, counting: bool
-) -> dict[str, Any] | None:
+def _question(question: Question, evidences: Evidences, facts: Facts, counting: bool) -> dict[str, Any] | None:
     """Returns a question as data for the player; None if nothing was measured that answers it.
 
     One for counts is asked while they are made, its right answer None: later the stage would have shown it."""
@@ -284,9 +278,7 @@ def number(count: int) -> tuple[int, str]:
     if text.isascii() and text.isdigit() and len(text) < 4 and 1 <= int(text) <= count:
         return int(text) - 1, ""
     return 0, tr(
-        "chapter must be a number from 1 to {count}, got {text}: chapter 1 is shown",
-        count=count,
-        text=text[:20],
+        "chapter must be a number from 1 to {count}, got {text}: chapter 1 is shown", count=count, text=text[:20]
     )
 
 
@@ -298,11 +290,7 @@ class _Drawn(NamedTuple):
 
 
 def draw_stage(
-    draw: Callable[[Any, bool], None],
-    on_stage: Any,
-    key: str,
-    chapter: OpenChapter | None,
-    every: float | None,
+    draw: Callable[[Any, bool], None], on_stage: Any, key: str, chapter: OpenChapter | None, every: float | None
 ) -> None:
     """Draws a stage by `draw(on_stage, polled)`, again after `every` s if it is polled.
 

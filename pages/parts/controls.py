@@ -71,9 +71,7 @@ def preset_link(page: str, fields: Fields, to: Callable[[Any], dict[str, str]]) 
 
 def presets(link: Link, chips: Mapping[str, str], presets_by_key: Mapping[str, Preset], shape: Any) -> None:
     """Draws a popover with a chip for each preset of `chips` (key: label). That of the page's shape is bold and names it."""
-    current = next(
-        (label for key, label in chips.items() if presets_by_key[key].shape == shape), tr("presets")
-    )
+    current = next((label for key, label in chips.items() if presets_by_key[key].shape == shape), tr("presets"))
     with st.popover(current, key="presets"), st.container(key="chips_presets", horizontal=True):
         of_keys = ((presets_by_key[key], label) for key, label in chips.items())
         link.each((preset, f"**{label}**" if preset.shape == shape else label) for preset, label in of_keys)

@@ -49,9 +49,7 @@ class CountRequest:
     # What the browser shows once the rungs are counted: by its name in the answer, a function that returns it.
     views: dict[str, Callable[[], Any]] = field(default_factory=dict)
     watch: Watch | None = None
-    lock: threading.Lock = field(
-        default_factory=threading.Lock
-    )  # a page and its browser advance it at the same time
+    lock: threading.Lock = field(default_factory=threading.Lock)  # a page and its browser advance it at the same time
     listeners: set[Callable[[], None]] = field(default_factory=set)
     stop_listening: Callable[[], None] = lambda: None  # to its job
     left: bool = False  # the reader has gone on to other settings
@@ -134,9 +132,7 @@ def watched(request: CountRequest | None, settings: RunSettings, rungs: Sequence
                 return {"done": False, "text": request.status}
             return {"done": True} | {name: view() for name, view in request.views.items()}
 
-        request.watch = Watch(
-            state, request.listen, lambda: _due_s(request), at_end=True, gone=lambda: request.left
-        )
+        request.watch = Watch(state, request.listen, lambda: _due_s(request), at_end=True, gone=lambda: request.left)
     return request.watch
 
 
@@ -152,9 +148,7 @@ def _go_on(request: CountRequest, settings: RunSettings, missing: Sequence[Rung]
             if request.left:
                 return ""
             if request.job is None and time.monotonic() - request.since >= REST_S:
-                request.job = counts().request(
-                    missing, settings.shape, settings.tiles_for(missing), request.owner
-                )
+                request.job = counts().request(missing, settings.shape, settings.tiles_for(missing), request.owner)
                 request.stop_listening = request.job.listen(request.tell)
                 if request.left:  # meanwhile
                     counts().drop(request.job)

@@ -37,9 +37,7 @@ class Term:
         """Returns the lesson that shows the term, and the chapter, from 0; the first if no chapter has the clue."""
         lesson = next(each for each in LESSONS if each.path == self.lesson)
         story = import_module(lesson.chapters).STORY
-        return lesson, next(
-            (n for n, one in enumerate(story.chapters) if re.search(self.clue, _source(one))), 0
-        )
+        return lesson, next((n for n, one in enumerate(story.chapters) if re.search(self.clue, _source(one))), 0)
 
 
 GROUPS: Mapping[str, tuple[Term, ...]] = {

@@ -51,9 +51,7 @@ def is_stage_alone() -> bool:
     return address.is_presented(st.query_params) or (st.context.is_embedded and watched)
 
 
-def begin(
-    title: str, *more: str, page: str = "", chapter: OpenChapter | None = None
-) -> tuple[frozenset[str], bool]:
+def begin(title: str, *more: str, page: str = "", chapter: OpenChapter | None = None) -> tuple[frozenset[str], bool]:
     """Returns the parts to draw (`more` as in `parts`) and whether they are the whole page. Draws its heading if so.
 
     `page` is the file of a lesson that has a story: links switch between its modes. `chapter` is the open one.

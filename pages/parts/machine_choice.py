@@ -55,10 +55,7 @@ def control() -> None:
         where = (
             tr("cuda runs on {gpu}, a machine of the pool.", gpu=gpu.text)
             if wanted()
-            else tr(
-                "cuda runs on a free GPU of the pool. Kernels are offered by the rules of {gpu}.",
-                gpu=gpu.text,
-            )
+            else tr("cuda runs on a free GPU of the pool. Kernels are offered by the rules of {gpu}.", gpu=gpu.text)
         )
         st.caption(where)
 

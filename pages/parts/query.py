@@ -19,17 +19,7 @@ _PAGE = "_page"  # the URL path of the page of the last run
 _MODE, _LAST_MODE = "_mode", "_last_mode"  # of this run, and of the run before on the same page: a `_Mode`
 # Choices that some pages or kernels lack. A link to another kernel keeps the order; the engines depend on the machine.
 _ELSEWHERE = {
-    "order": (
-        "explaining",
-        "warps",
-        "map",
-        "timeline",
-        "library",
-        "fragments",
-        "ring",
-        "swizzle",
-        "accumulator",
-    ),
+    "order": ("explaining", "warps", "map", "timeline", "library", "fragments", "ring", "swizzle", "accumulator"),
     "engine": ("cuda", "emulator", "cpu"),
 }
 _WRONG = "_wrong_choices"  # of this run: notes on values of the URL, by name
@@ -284,10 +274,15 @@ def _run_what_was_sent(requests: Any, written: Mapping[str, str]) -> None:
         url = [(name, text) for name, text in parse_qsl(sent.query_string, True) if name not in written]
         url += [(name, text) for name, text in written.items() if text]
         requests.request_rerun(
-            RerunData(urlencode(url), page_script_hash=sent.page_script_hash, page_name=sent.page_name,
-                      cached_message_hashes=sent.cached_message_hashes,
-                      is_history_navigation=sent.is_history_navigation, context_info=sent.context_info)
-        )  # fmt: skip
+            RerunData(
+                urlencode(url),
+                page_script_hash=sent.page_script_hash,
+                page_name=sent.page_name,
+                cached_message_hashes=sent.cached_message_hashes,
+                is_history_navigation=sent.is_history_navigation,
+                context_info=sent.context_info,
+            )
+        )
         st.empty()  # Streamlit ends the run at its next element
 
 

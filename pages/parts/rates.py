@@ -34,9 +34,7 @@ def card(settings: RunSettings, library: Library) -> None:
         badge = units.badge(current.kind, sweeps.provenance([row for _, row in titled_rows]))
         stale = f" {stale_mark()}" if current.stale else ""
         together(
-            heading,
-            conclusion(conclusions.of_rates(titled_rows, of)),
-            f'<p class="kt-figures">{badge}{stale}</p>',
+            heading, conclusion(conclusions.of_rates(titled_rows, of)), f'<p class="kt-figures">{badge}{stale}</p>'
         )
         with st.container(key=f"{'stale' if current.stale else 'fresh'}_rates"):
             data_key = tuple(id_of(row) for _, row in titled_rows)
@@ -71,12 +69,7 @@ def sizes(ladder: Ladder, shape: Any, timing: str, size: Callable[[Any], float |
             f'<p class="kt-quiet">{_legend(lines)}</p>',
         )
         data_key = tuple(id_of(row) for _, points in lines for _, row in points), size(shape)
-        cards.chart(
-            lambda: sweeps.sizes(lines, title, size(shape), tokens()),
-            sweeps.SIZES_PX,
-            "chart_sizes",
-            data_key,
-        )
+        cards.chart(lambda: sweeps.sizes(lines, title, size(shape), tokens()), sweeps.SIZES_PX, "chart_sizes", data_key)
 
 
 def _legend(lines: list[sweeps.Line]) -> str:
@@ -105,7 +98,5 @@ def recorded_sizes(
         position = size(ladder.shape(**row["shape"]))
         if position is not None and row["tiles"] == ladder.rung(row["rung"]).default_tiles:
             found.setdefault(row["rung"], {})[position] = row
-    lines = [
-        (rung, sorted(found[rung.name].items())) for rung in ladder.rungs if len(found.get(rung.name, ())) > 1
-    ]
+    lines = [(rung, sorted(found[rung.name].items())) for rung in ladder.rungs if len(found.get(rung.name, ())) > 1]
     return [(rung.title_on(points[0][1]["engine"]), points) for rung, points in lines]

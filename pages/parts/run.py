@@ -56,9 +56,7 @@ def _on_stage(settings: RunSettings, sizes: Sizes | None) -> Shown:
     return Shown(settings, tr("{shape}, on the stage", shape=sizes.name(settings.shape)))
 
 
-def _all(
-    above: Shown, on_stage: Shown, story: Story, link: Link, more: Callable[[RunSettings], None]
-) -> None:
+def _all(above: Shown, on_stage: Shown, story: Story, link: Link, more: Callable[[RunSettings], None]) -> None:
     settings, name = above
     collect()
     restore_run(settings.ladder)
@@ -196,9 +194,7 @@ def _settings(ladder: Ladder, shape: Any, rung_tiles, choose: Option) -> RunSett
     engine, timing = choose("engine", _ready_engines()), choose("caches", MODES)
     machine = machine_choice.wanted()
     if rung_tiles:
-        return RunSettings(
-            ladder, shape, engine, timing, tuple(rung_tiles[1].items()), rung_tiles[0], machine
-        )
+        return RunSettings(ladder, shape, engine, timing, tuple(rung_tiles[1].items()), rung_tiles[0], machine)
     tiles = {name: choices for rung in ladder.rungs for name, choices in rung.tiles.items()}
     sizes = tuple((name, int(choose(name, [str(c) for c in choices]))) for name, choices in tiles.items())
     return RunSettings(ladder, shape, engine, timing, sizes, machine=machine)
@@ -213,11 +209,7 @@ def _options(ladder: Ladder, shape: Any, rung_tiles) -> RunSettings:
         st.caption(_unused(gpu) if gpu.advice else tr("No cuda: {reason}.", reason=gpu.text))
     elif gpu.which:
         st.caption(
-            tr(
-                "cuda runs on {gpu}, {text}. CUDA_VISIBLE_DEVICES chooses another.",
-                gpu=gpu.which,
-                text=gpu.text,
-            )
+            tr("cuda runs on {gpu}, {text}. CUDA_VISIBLE_DEVICES chooses another.", gpu=gpu.which, text=gpu.text)
         )
     st.caption(f"{tr(CACHES)} {tr(SEEDED)}")
     if not rung_tiles:

@@ -70,9 +70,7 @@ def _rough(seconds: float) -> str:
 def least_seconds(settings: RunSettings) -> float:
     """Returns the seconds that the runs of each kernel take at least. A kernel that was timed here, at any shape, has that
     rate; another one the rate of a matrix product, which few exceed."""
-    flops = [
-        (rung, why.cost(settings, rung).executed_flops or settings.shape.flops) for rung in settings.runs()
-    ]
+    flops = [(rung, why.cost(settings, rung).executed_flops or settings.shape.flops) for rung in settings.runs()]
     if sum(count for _, count in flops) < SHORT_FLOPS:
         return 0.0
     return sum(RUNS * count / (_timed_rate(rung) or cpu.product_rate()) for rung, count in flops)

@@ -76,9 +76,12 @@ def progress(series: Series | None) -> None:
         return
     ahead = worker().position(series.job)
     fields = {
-        "done": series.tried, "total": series.total, "ahead": ahead,
-        "name": series.name(series.job.request), "state": activity.shown(series.job.text),
-    }  # fmt: skip
+        "done": series.tried,
+        "total": series.total,
+        "ahead": ahead,
+        "name": series.name(series.job.request),
+        "state": activity.shown(series.job.text),
+    }
     text = (
         tr("{done} of {total} done, {ahead} ahead of you: {name}, {state}", **fields)
         if ahead

@@ -31,7 +31,9 @@ class RunSettings:
     engine: str
     timing: str
     tiles: tuple[tuple[str, int], ...]
-    tiles_rung: str = ""  # the rung that has these tile sizes, the others have those of the shape; "": every rung that has such sizes
+    tiles_rung: str = (
+        ""  # the rung that has these tile sizes, the others have those of the shape; "": every rung that has such sizes
+    )
     machine: str = ""  # of a pool, by its card; "" for any
 
     def tiles_of(self, rung: Rung) -> dict[str, int]:
@@ -52,8 +54,7 @@ class RunSettings:
         return [
             r
             for r in self.ladder.rungs
-            if (self.engine in r.engines or r.not_on_cpu)
-            and availability.runs(r, self.shape, self.tiles_of(r))
+            if (self.engine in r.engines or r.not_on_cpu) and availability.runs(r, self.shape, self.tiles_of(r))
         ]
 
     def refusals(self) -> dict[str, str]:
@@ -78,9 +79,7 @@ class RunSettings:
         if self.tiles_rung:
             tiles = {r.name: self.tiles_of(r) for r in rungs}
             return {
-                r.name: tiles[r.name]
-                for r in rungs
-                if tiles[r.name] != r.default_tiles or r.name == self.tiles_rung
+                r.name: tiles[r.name] for r in rungs if tiles[r.name] != r.default_tiles or r.name == self.tiles_rung
             }
         return {name: value for name, value in self.tiles if any(name in r.tiles for r in rungs)}
 
@@ -95,10 +94,7 @@ class RunSettings:
 
     @cached_property
     def _recorded(self) -> dict[str, dict]:  # every card reads them
-        found = {
-            r.name: records.recorded(r.name, self.shape, self.tiles_of(r), self.timing)
-            for r in self.ladder.rungs
-        }
+        found = {r.name: records.recorded(r.name, self.shape, self.tiles_of(r), self.timing) for r in self.ladder.rungs}
         return {name: row for name, row in found.items() if row}
 
     def nearest(self) -> dict[str, Match]:
@@ -130,7 +126,9 @@ class RunResult:
 
     settings: RunSettings
     rows: Mapping[str, dict]
-    finished_at: float  # seconds since the epoch; before this reader's press if another reader requested the same earlier
+    finished_at: (
+        float  # seconds since the epoch; before this reader's press if another reader requested the same earlier
+    )
     refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -158,6 +156,4 @@ def card_rows(settings: RunSettings) -> CardRows:
 
 def bars(settings: RunSettings, rows: Mapping[str, dict]) -> list[tuple[str, dict]]:
     """Returns (title, row) of each rung that has a row, in the order of the ladder."""
-    return [
-        (r.title_on(rows[r.name]["engine"]), rows[r.name]) for r in settings.ladder.rungs if r.name in rows
-    ]
+    return [(r.title_on(rows[r.name]["engine"]), rows[r.name]) for r in settings.ladder.rungs if r.name in rows]

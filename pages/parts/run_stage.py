@@ -43,19 +43,14 @@ class RunStage:
 
 def _draw(on_stage: RunStage, polled: bool) -> None:
     run = one_run(on_stage.run)
-    if isinstance(
-        pressed := stage.pressed(on_stage.key), dict
-    ):  # before anything is drawn: a press reruns the page
+    if isinstance(pressed := stage.pressed(on_stage.key), dict):  # before anything is drawn: a press reruns the page
         _act(on_stage, pressed, run)
     run.poll()
     shown, options = on_stage.show(run), {}
     if chapter := on_stage.chapter:
         panel = chapter.panel(shown.evidences)
         guess.keep(bool(panel["question"]))
-        options = {
-            "chapter": panel, "step": chapter.current.step,
-            "play": st.query_params.get(PLAY) == "1",
-        }  # fmt: skip
+        options = {"chapter": panel, "step": chapter.current.step, "play": st.query_params.get(PLAY) == "1"}
     stage.mount(shown.scene, on_stage.key, strip=shown.strip, fit=True, **options)
     if polled and not run.running and not url_is_stale():
         rerun()  # the polling ends, and the cards show the result

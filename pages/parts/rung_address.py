@@ -64,8 +64,7 @@ class Address:
         """Returns the parameters of the lesson for each selected rung, by its short name."""
         of = dict(self.shape) | {"rung": Choice(self.default_rung, tuple(self.rungs))}
         return {
-            name: Fields(self.ladder.name, of | self._tile_fields(rung), self.fix)
-            for name, rung in self.rungs.items()
+            name: Fields(self.ladder.name, of | self._tile_fields(rung), self.fix) for name, rung in self.rungs.items()
         }
 
     def _tile_fields(self, rung: Rung) -> dict[str, Choice]:

@@ -32,7 +32,9 @@ class Sizes:
     name: Callable[[Any], str]
     real: Callable[[Any], Any | None]
     tiles: Mapping[str, int] = field(default_factory=dict)
-    opens: Any = None  # the shape that the lesson opens with: another one is the reader's own, and is shown first; None: none is
+    opens: Any = (
+        None  # the shape that the lesson opens with: another one is the reader's own, and is shown first; None: none is
+    )
 
 
 def settings_by_size(settings: RunSettings, rung: Rung, sizes: Sizes) -> dict[str, RunSettings]:
@@ -51,10 +53,7 @@ def settings_by_size(settings: RunSettings, rung: Rung, sizes: Sizes) -> dict[st
 
 def strip_sizes(by_size: Mapping[str, RunSettings], rung: Rung, sizes: Sizes, can_put: bool) -> list[Size]:
     """Returns what is known of the rung at each size. `can_put`: the page can show the real one."""
-    return [
-        Size(key, _evidence(settings, rung, sizes), can_put and key == REAL)
-        for key, settings in by_size.items()
-    ]
+    return [Size(key, _evidence(settings, rung, sizes), can_put and key == REAL) for key, settings in by_size.items()]
 
 
 def measured(by_size: Mapping[str, RunSettings]) -> str:

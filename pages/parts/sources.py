@@ -38,11 +38,7 @@ class Use:
 
 
 def draw_tabs(
-    ladder: Ladder,
-    shape: Any,
-    tiles: Tiles = lambda rung: rung.default_tiles,
-    first: str = "",
-    file: str = "",
+    ladder: Ladder, shape: Any, tiles: Tiles = lambda rung: rung.default_tiles, first: str = "", file: str = ""
 ) -> None:
     """Draws a tab for each file, in the order of the ladder, at the tile sizes of each rung (`tiles`).
 
@@ -62,9 +58,7 @@ def _of_run(ladder: Ladder) -> str:
     """Returns what Run does with the sources, on a GPU and without one."""
     compiled = tr("Run compiles this source for an NVIDIA GPU.")
     if any(not rung.not_on("cpu") for rung in ladder.rungs):
-        return " ".join(
-            (compiled, tr("Without a GPU, Run computes with NumPy and does not use this source."))
-        )
+        return " ".join((compiled, tr("Without a GPU, Run computes with NumPy and does not use this source.")))
     return " ".join((compiled, tr("Without a GPU, Run measures none of these kernels.")))
 
 
@@ -153,9 +147,7 @@ def needs(use: Use) -> str:
     facts = (
         per_block,
         tr("{n} registers per thread", n=usage["registers"]),
-        tr("{bytes} spilled", bytes=units.bytes_(usage["spill_bytes"]))
-        if usage["spill_bytes"]
-        else tr("no spills"),
+        tr("{bytes} spilled", bytes=units.bytes_(usage["spill_bytes"])) if usage["spill_bytes"] else tr("no spills"),
         tr("{bytes} shared memory", bytes=units.bytes_(shared)),
     )
     badge = units.badge("predicted", tr("ptxas for sm_90, occupancy by formula"))
@@ -187,8 +179,4 @@ def _fits(fit: Occupancy) -> str:
     if fit.share == 1:
         return tr("All {n} warps fit on an SM of the {device}.", n=H200.warps, device=H200.name)
     fields = {"warps": fit.warps, "n": H200.warps, "share": units.share(fit.share), "device": H200.name}
-    return (
-        tr("{warps} of {n} warps ({share}) fit on an SM of the {device}.", **fields)
-        + " "
-        + tr(LIMITS[fit.limit])
-    )
+    return tr("{warps} of {n} warps ({share}) fit on an SM of the {device}.", **fields) + " " + tr(LIMITS[fit.limit])

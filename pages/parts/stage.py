@@ -16,17 +16,7 @@ from pages.parts.controls import Link
 from pages.parts.later import draw_controls
 from pages.parts.query import in_browser, rerun, write
 from pages.parts.run_settings import RunSettings, card_rows
-from pages.parts.sizes import (
-    REAL,
-    STAGE,
-    Sizes,
-    choose,
-    measured,
-    selected,
-    settings_by_size,
-    show,
-    strip_sizes,
-)
+from pages.parts.sizes import REAL, STAGE, Sizes, choose, measured, selected, settings_by_size, show, strip_sizes
 from pages.parts.turns import TURNS
 from pages.parts.watch import Watch
 from visuals import stage
@@ -171,9 +161,7 @@ def _with_counts(size: Size, rung: Rung) -> Size:
     if found.totals or found.counting or "emulator" not in rung.engines:
         return size
     count = counts.counts().get(rung, found.shape, found.tiles)
-    return replace(
-        size, evidence=replace(found, totals=None if count is None or count.uncounted else count.total)
-    )
+    return replace(size, evidence=replace(found, totals=None if count is None or count.uncounted else count.total))
 
 
 def _every_step(on_stage: Stage) -> tuple[bool, str] | None:
@@ -241,9 +229,7 @@ def _run_state(on_stage: Stage, by_size: Mapping[str, RunSettings]) -> strip.Run
     """Returns how far a run is, and its error; before a press what it does, or why there is nothing to press."""
     error = st.session_state.get("run_error", "")
     if not (pending := st.session_state.get("job")):
-        measures = [
-            by_size[key] for key in dict.fromkeys(_runs_at(on_stage.settings, key) for key in by_size)
-        ]
+        measures = [by_size[key] for key in dict.fromkeys(_runs_at(on_stage.settings, key) for key in by_size)]
         if all(run_plan.refusal(settings) for settings in measures):
             return strip.Run(can=False, text=run_plan.refusal(measures[0]))
         shape = on_stage.sizes.name(measures[0].shape)

@@ -53,7 +53,9 @@ def details(*pieces: str, label: str = "") -> str:
     if not (body := "".join(pieces)):
         return ""
     summary = escape(label or tr("Details"))
-    return f'<details class="kt-more kt-details"><summary>{summary}</summary><div class="kt-stack">{body}</div></details>'
+    return (
+        f'<details class="kt-more kt-details"><summary>{summary}</summary><div class="kt-stack">{body}</div></details>'
+    )
 
 
 def paragraph(text: str, kind: str = "quiet") -> str:

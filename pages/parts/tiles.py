@@ -109,9 +109,7 @@ def sweep_candidates(rung: Rung, shape: Any, tiles: Mapping[str, int], max_count
     """
     all_legal = legal(rung, shape)
     one_changed = [{**tiles, name: v} for name, values in rung.tiles.items() for v in sorted(values)]
-    chosen = _first(
-        [t for t in (dict(tiles), *rung.tile_sets(shape), *one_changed) if t in all_legal], max_count
-    )
+    chosen = _first([t for t in (dict(tiles), *rung.tile_sets(shape), *one_changed) if t in all_legal], max_count)
     chosen += _spread([t for t in all_legal if t not in chosen], max_count - len(chosen))
     return sorted(chosen, key=all_legal.index)
 
@@ -128,8 +126,4 @@ def _spread(items: Sequence[Combination], max_count: int) -> list[Combination]:
     """Returns at most `max_count` items, at even distances."""
     if max_count <= 0:
         return []
-    return (
-        [items[i * len(items) // max_count] for i in range(max_count)]
-        if len(items) > max_count
-        else list(items)
-    )
+    return [items[i * len(items) // max_count] for i in range(max_count)] if len(items) > max_count else list(items)

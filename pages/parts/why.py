@@ -85,9 +85,7 @@ def _traffic(settings: RunSettings) -> str:
             return ""
         text, kind = conclusions.of_traffic(counted, conclusions.MOVED), "predicted"
         text = " ".join(filter(None, (text, _limit(settings))))
-        detail = tr(
-            "each launch moves each of its tensors once; one that stays in the L2 cache does not move again"
-        )
+        detail = tr("each launch moves each of its tensors once; one that stays in the L2 cache does not move again")
     badge = f'<p class="kt-figures">{units.badge(kind, detail)}</p>'
     most = max(count for _, count in counted)
     if min(count for _, count in counted) == most:  # bars would show no more
@@ -103,10 +101,7 @@ def _limit(settings: RunSettings) -> str:
     pairs = [(cost(settings, rung).flops, must_move(settings, rung)) for rung in rungs]
     intensities = [flops / moved for flops, moved in pairs if flops and moved]
     roof = next(
-        iter(
-            roofline.roofs(((row, "recorded") for row in settings.recorded().values()), settings.ladder.name)
-        ),
-        None,
+        iter(roofline.roofs(((row, "recorded") for row in settings.recorded().values()), settings.ladder.name)), None
     )
     return conclusions.of_limit(intensities, roof, fp32) if roof and intensities else ""
 
@@ -119,8 +114,7 @@ def downloads(settings: RunSettings) -> None:
     with st.container(key="downloads", horizontal=True):
         csv = File("CSV", "kernel-theatre.csv", "text/csv", to_csv(rows))
         save_buttons(
-            (csv, File("JSON", "kernel-theatre.json", "application/json", json.dumps(rows, indent=1))),
-            "files",
+            (csv, File("JSON", "kernel-theatre.json", "application/json", json.dumps(rows, indent=1))), "files"
         )
         if ran:
             ids = [id_of(row) for row in ran.rows.values()][:2]
@@ -209,13 +203,10 @@ def lines(titles: Sequence[str], parts: Sequence[tuple[str, Lines | str]]) -> st
         for title, cells in zip(titles, zip(*part.values(), strict=True), strict=True):
             same.setdefault(cells, []).append(title)
         body = "".join(
-            f'<tr><th scope="row">{_together(of, len(titles))}</th>{_cells(cells)}</tr>'
-            for cells, of in same.items()
+            f'<tr><th scope="row">{_together(of, len(titles))}</th>{_cells(cells)}</tr>' for cells, of in same.items()
         )
         heads = "".join(f'<th scope="col">{name}</th>' for name in part)
-        text += _scrolled(
-            badge.partition(">")[2].partition("<")[0], " kt-shares", f"<tr><td></td>{heads}</tr>{body}"
-        )
+        text += _scrolled(badge.partition(">")[2].partition("<")[0], " kt-shares", f"<tr><td></td>{heads}</tr>{body}")
     return text
 
 
@@ -266,7 +257,7 @@ def _measured(rows: Sequence[dict | None], first: dict, library: dict | None) ->
         figures += [
             (name, lambda r: units.share(r["flops"] / r["median_ms"] * 1e3 / roof.flops_per_s), not as_defined),
             (of_bandwidth, _of_bandwidth, True),
-        ]  # fmt: skip
+        ]
 
     def cell(text: Callable[[dict], str], depends: bool, row: dict | None) -> str:
         if row is None:
@@ -287,9 +278,7 @@ def moved(settings: RunSettings, rung: Rung) -> int | None:
     return count and roofline.SECTOR * (count.total["sectors_ld"] + count.total["sectors_st"])
 
 
-def _counted(
-    settings: RunSettings, supported: Sequence[Rung], request: counts.CountRequest | None
-) -> Lines | str:
+def _counted(settings: RunSettings, supported: Sequence[Rung], request: counts.CountRequest | None) -> Lines | str:
     """Returns the figures that the emulator counted, or the reason why there are none."""
     got = {r.name: counts.known(settings, r) for r in counts.countable(settings)}
     if not all(got.values()):

@@ -25,8 +25,15 @@ from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 TOPIC = "topic"
 BITS, GRADIENTS, SCALING, WEIGHTS, SUMS, INT8, INSTRUCTIONS, PRODUCTS = (
-    "bits", "gradients", "scaling", "weights", "sums", "int8", "instructions", "products",
-)  # fmt: skip
+    "bits",
+    "gradients",
+    "scaling",
+    "weights",
+    "sums",
+    "int8",
+    "instructions",
+    "products",
+)
 TITLES = {
     BITS: mark("a number"),
     GRADIENTS: mark("gradients"),
@@ -64,7 +71,7 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     },
     INSTRUCTIONS: {"rung": Choice("ffma", RUNGS)},
     PRODUCTS: {"kernel": Choice(PROMOTED, (PROMOTED, *(name for name in KERNELS if name != PROMOTED)))},
-}  # fmt: skip
+}
 # The rung that computes with a topic's numbers.
 RUNG_OF_FORMAT = {"FP32": "ffma", "FP16": "hfma2", bits.INT8: "dp4a"}  # else the tensor cores'
 RUNG_OF_TOPIC = {SUMS: "hfma2", INT8: "dp4a"}
@@ -146,9 +153,7 @@ def _instructions(values: Values) -> Scene:
 
 def _gradients(values: Values) -> Scene:
     name = f"d {values['tensor']}"
-    return histogram.histogram_scene(
-        name, values["at"], record.gradient(name, values["at"]), values["format"]
-    )
+    return histogram.histogram_scene(name, values["at"], record.gradient(name, values["at"]), values["format"])
 
 
 def _int8(values: Values) -> Scene:
@@ -174,7 +179,7 @@ SCENES: Mapping[str, Callable[[Values], Scene]] = {
     INT8: _int8,
     INSTRUCTIONS: _instructions,
     PRODUCTS: lambda values: sums.fp8_scene(),
-}  # fmt: skip
+}
 
 
 @cached(MAX_CACHED_SCENES)

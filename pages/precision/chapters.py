@@ -35,14 +35,7 @@ def _whole_percent(part: float) -> str:
 
 def facts(evidences: Evidences) -> Facts:
     """Returns the figures of the sentences, all from data of the lesson."""
-    return {
-        **_of_gradients(),
-        **_of_trainings(),
-        **_of_sums(),
-        **_of_fp8(),
-        **_of_int8(),
-        **_of_instructions(),
-    }
+    return {**_of_gradients(), **_of_trainings(), **_of_sums(), **_of_fp8(), **_of_int8(), **_of_instructions()}
 
 
 def _of_gradients() -> Facts:
@@ -111,9 +104,12 @@ def _of_int8() -> Facts:
         for per in ("tensor", "channel")
     }
     return {
-        "right": str(first["right"]), "of": str(first["of"]), "worst": str(min(row["right"] for row in rows)),
-        "used_tensor": str(used["tensor"]), "used_channel": str(used["channel"]),
-    }  # fmt: skip
+        "right": str(first["right"]),
+        "of": str(first["of"]),
+        "worst": str(min(row["right"] for row in rows)),
+        "used_tensor": str(used["tensor"]),
+        "used_channel": str(used["channel"]),
+    }
 
 
 def _of_instructions() -> Facts:

@@ -120,14 +120,12 @@ def about_strip(topic: str, values: Values) -> str:
     """Returns what the figures under the picture have to do with it."""
     measured = tr(address.ladder(topic).rung(address.rung(topic, values)).title)
     if address.computes_in(topic, values):
-        return tr(
-            "The figures under the picture are those of {rung}, which computes with such numbers.",
-            rung=measured,
-        )
+        return tr("The figures under the picture are those of {rung}, which computes with such numbers.", rung=measured)
     return tr(
         "No kernel of this lesson computes in {format}. The figures under the picture are those of {rung}.",
-        format=values["format"], rung=measured,
-    )  # fmt: skip
+        format=values["format"],
+        rung=measured,
+    )
 
 
 chapter = STORY.open()

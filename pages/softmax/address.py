@@ -26,9 +26,7 @@ from visuals.softmax.plan import blocks_of, threads_of
 from visuals.softmax.scene import MAX_THREADS, softmax_scene, visible_columns
 
 LADDER = LADDERS["softmax"]
-STAGE_RUNGS = LADDER.only(
-    *(rung.name for rung in ladder.RUNGS)
-)  # the rungs whose kernel can be shown on the stage
+STAGE_RUNGS = LADDER.only(*(rung.name for rung in ladder.RUNGS))  # the rungs whose kernel can be shown on the stage
 DEFAULT = SOFTMAX_PRESETS["softmax-40"].shape
 DEFAULT_RUNG = "online"
 MAX = {"M": 2**20, "N": 2**22}
@@ -133,10 +131,7 @@ def row(s: SoftmaxShape, name: str, numbers: str = "") -> Row:
     source = tr("row 0 of {rows}", rows=_whole(s.M))
     if n < s.N:
         source = tr(
-            "row 0 of {rows}, its first {n} of {columns} columns",
-            rows=_whole(s.M),
-            n=_whole(n),
-            columns=_whole(s.N),
+            "row 0 of {rows}, its first {n} of {columns} columns", rows=_whole(s.M), n=_whole(n), columns=_whole(s.N)
         )
     return Row(inputs.row(name, n).tobytes(), source)
 

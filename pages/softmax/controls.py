@@ -21,10 +21,15 @@ from visuals import units
 from visuals.softmax import inputs
 
 CHIPS = {
-    "softmax-toy": mark("Toy 2×8"), "softmax-40": "4×40", "softmax-128": "128×128", "softmax-ragged": "1,001×777",
-    "softmax-attention": "8192×1024", "softmax-large": "32768×1024", "softmax-gpt2": mark("GPT-2 vocabulary"),
+    "softmax-toy": mark("Toy 2×8"),
+    "softmax-40": "4×40",
+    "softmax-128": "128×128",
+    "softmax-ragged": "1,001×777",
+    "softmax-attention": "8192×1024",
+    "softmax-large": "32768×1024",
+    "softmax-gpt2": mark("GPT-2 vocabulary"),
     "softmax-long": mark("4 long rows"),
-}  # fmt: skip
+}
 LINE = ((("M", "M", 104), ("N", "N", 112)),)
 
 
@@ -64,9 +69,7 @@ def _row(s: SoftmaxShape) -> address.Row:
 
 def _controls(fields: Fields, query: Selection, link: Link) -> None:
     with st.container(key="chips", horizontal=True):
-        presets(
-            link, {key: tr(label) for key, label in CHIPS.items()}, SOFTMAX_PRESETS, ADDRESS.lit_shape(query)
-        )
+        presets(link, {key: tr(label) for key, label in CHIPS.items()}, SOFTMAX_PRESETS, ADDRESS.lit_shape(query))
         chooser(LOGITS, {name: tr(text) for name, text in inputs.LOGITS.items()})
     custom = chosen(LOGITS, inputs.LOGITS) == inputs.OWN_NUMBERS
     s, bounds = query.shape, address.bounds(query.shape)

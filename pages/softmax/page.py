@@ -12,12 +12,7 @@ from visuals.softmax import story
 PAGE = "softmax/page.py"
 
 chapter = STORY.open()
-parts, whole = lesson.begin(
-    tr("Softmax: a row, its maximum, its sum"),
-    cards.ROW,
-    page=PAGE,
-    chapter=chapter,
-)
+parts, whole = lesson.begin(tr("Softmax: a row, its maximum, its sum"), cards.ROW, page=PAGE, chapter=chapter)
 visible = whole and not chapter
 with lesson.controls(visible):
     query, row, link = controls.read(PAGE, visible=visible)

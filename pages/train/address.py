@@ -71,8 +71,13 @@ def memory(values: Values) -> Memory:
 def settings(values: Values) -> Settings:
     """Returns what Train runs at these values."""
     return Settings(
-        values["network"], int(values["batch"]), values["optimizer"], {"lr": float(values["lr"])}, int(values["seed"]), memory(values)
-    )  # fmt: skip
+        values["network"],
+        int(values["batch"]),
+        values["optimizer"],
+        {"lr": float(values["lr"])},
+        int(values["seed"]),
+        memory(values),
+    )
 
 
 def scene(
@@ -112,17 +117,19 @@ def too_large(values: Values, needed: int, free: int) -> str:
     activations = StepEvidence(*name, memory=memory(values)).plan.largest("activation")
     text = tr(
         "A step needs {needed}, and {free} are free. Its activations have up to {activations}.",
-        needed=units.bytes_(needed), free=units.bytes_(free), activations=units.bytes_(activations),
-    )  # fmt: skip
+        needed=units.bytes_(needed),
+        free=units.bytes_(free),
+        activations=units.bytes_(activations),
+    )
     if memory(values).every:
         return text + " " + tr("A smaller batch or more parts need less.")
     less = all_bytes(*name, replace(memory(values), every=KEPT))
     if less >= needed:
-        return (
-            text + " " + tr("Computing layers again would not save memory here. A smaller batch needs less.")
-        )
+        return text + " " + tr("Computing layers again would not save memory here. A smaller batch needs less.")
     saved = tr(
         "With one layer in {kept} kept and the others computed again, a step needs {less}: {saved} less.",
-        kept=KEPT, less=units.bytes_(less), saved=units.bytes_(needed - less),
-    )  # fmt: skip
+        kept=KEPT,
+        less=units.bytes_(less),
+        saved=units.bytes_(needed - less),
+    )
     return f"{text} {saved}"

@@ -76,9 +76,15 @@ def _badge(found: StepEvidence) -> str:
 
 def _nodes(found: StepEvidence) -> str:
     rows = [
-        (row["node"], tr(PHASES[row["phase"]]), row["rung"], str(row["launches"]), units.time_(row["ms"]) if row["ms"] else "–")
+        (
+            row["node"],
+            tr(PHASES[row["phase"]]),
+            row["rung"],
+            str(row["launches"]),
+            units.time_(row["ms"]) if row["ms"] else "–",
+        )
         for row in as_rows(found)
-    ]  # fmt: skip
+    ]
     head = (tr("node"), tr("phase"), tr("kernel on a GPU"), tr("launches"), tr("time"))
     return details(table(head, rows, tr("Nodes of the step")), label=tr("All {n} nodes", n=len(rows)))
 
@@ -95,9 +101,7 @@ def memory(found: StepEvidence) -> None:
     kept = _kept(found, f)
     largest = max(p.largest(role) for role in ROLES)
     bars = [
-        (tr(NAMES[role]), p.largest(role) / largest, units.bytes_(p.largest(role)))
-        for role in ROLES
-        if p.largest(role)
+        (tr(NAMES[role]), p.largest(role) / largest, units.bytes_(p.largest(role))) for role in ROLES if p.largest(role)
     ]
     together(
         card_title(tr("Memory")),
@@ -136,15 +140,11 @@ def _held(found: StepEvidence) -> tuple[str, ...]:
     how = (
         tr("NumPy allocates each tensor when it is first used and frees it after its last use.")
         if here
-        else tr(
-            "CuPy’s memory pool allocates each tensor when it is first used and frees it after its last use."
-        )
+        else tr("CuPy’s memory pool allocates each tensor when it is first used and frees it after its last use.")
     )
     more = tr("The processor runs other kernels than a GPU. They need other workspace.") if here else ""
     badge = (
-        units.badge("measured", found.measured.device)
-        if here
-        else units.badge("recorded", str(found.record["device"]))
+        units.badge("measured", found.measured.device) if here else units.badge("recorded", str(found.record["device"]))
     )
     source = tr("measured, NumPy on this processor") if here else tr("recorded on a GPU")
     head = (tr("at most"), tr("predicted"), tr("measured"))
@@ -153,7 +153,7 @@ def _held(found: StepEvidence) -> tuple[str, ...]:
         paragraph(f"{most} {how} {more}".strip(), "why"),
         timeline.html(found, source),
         details(table(head, timeline.rows(found), tr("Memory by role")), label=tr("Memory by role")),
-    )  # fmt: skip
+    )
 
 
 def _kept(found: StepEvidence, f: Mapping[str, str]) -> str:
@@ -178,16 +178,10 @@ def _kept(found: StepEvidence, f: Mapping[str, str]) -> str:
 def launches(found: StepEvidence) -> None:
     f, whole = facts(found), list(found.whole_steps())
     title = card_title(tr("Launches one by one, or one CUDA graph"))
-    about = trn(
-        "A step of this network is {n} launch.", "A step of this network is {n} launches.", int(f["launches"])
-    )
-    graph = tr(
-        "A CUDA graph holds all of them. The processor then submits one graph in place of each launch."
-    )
+    about = trn("A step of this network is {n} launch.", "A step of this network is {n} launches.", int(f["launches"]))
+    graph = tr("A CUDA graph holds all of them. The processor then submits one graph in place of each launch.")
     if not whole:
-        together(
-            title, conclusion(tr("Not recorded yet for this step.")), paragraph(f"{about} {graph}", "why")
-        )
+        together(title, conclusion(tr("Not recorded yet for this step.")), paragraph(f"{about} {graph}", "why"))
         return
     said = (
         tr(
@@ -220,9 +214,19 @@ def learning(values: Values) -> None:
     head = (tr("training"), tr("steps"), tr("loss"), tr("accuracy"), tr("time"))
     trainings = table(head, rows, tr("Trainings")) if rows else ""
     missing = "" if other else tr("On the H200: not recorded yet for this network.")
-    together(title, conclusion(_learned(training)), trainings, paragraph(missing), paragraph(tr(
-        "The data are {count} handwritten digits of the UCI repository (Alpaydin and Kaynak, 1998). {training} train, the others test.",
-        count=decimal("1,797"), training=decimal("1,500"))))  # fmt: skip
+    together(
+        title,
+        conclusion(_learned(training)),
+        trainings,
+        paragraph(missing),
+        paragraph(
+            tr(
+                "The data are {count} handwritten digits of the UCI repository (Alpaydin and Kaynak, 1998). {training} train, the others test.",
+                count=decimal("1,797"),
+                training=decimal("1,500"),
+            )
+        ),
+    )
 
 
 def _learned(training: live.Live | None) -> str:
@@ -250,13 +254,7 @@ def _run_row(training: live.Live) -> tuple[str, ...]:
         if training.accuracy
         else "–"
     )
-    return (
-        name,
-        str(step),
-        loss_text(loss),
-        ended,
-        tr("{seconds} s here", seconds=decimal(f"{training.seconds:.3g}")),
-    )
+    return (name, str(step), loss_text(loss), ended, tr("{seconds} s here", seconds=decimal(f"{training.seconds:.3g}")))
 
 
 def _recorded_row(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -278,11 +276,7 @@ def conv1(found: StepEvidence) -> None:
     head = (tr("first convolution"), tr("product of"), tr("multiply-adds"), tr("FLOPs, as counted here"))
     together(
         card_title(tr("Two ways to count the first convolution")),
-        conclusion(
-            tr(
-                "The 1.2 · 10⁸ of the literature are multiply-adds. We count a multiply-add as two operations."
-            )
-        ),
+        conclusion(tr("The 1.2 · 10⁸ of the literature are multiply-adds. We count a multiply-add as two operations.")),
         table(head, rows, tr("Counts of the first convolution")),
         paragraph(flops.explained(), "why"),
     )

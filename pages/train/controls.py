@@ -13,10 +13,7 @@ from pages.parts.links import drawn
 from pages.parts.query import explored, others
 from pages.train import address
 
-LINE = (
-    (("batch", "batch", 158), ("parts", "parts", 126)),
-    (("epochs", "epochs", 154),),
-)
+LINE = ((("batch", "batch", 158), ("parts", "parts", 126)), (("epochs", "epochs", 154),))
 
 
 def draw(page: str, fields: Fields, values: address.Values) -> None:
@@ -31,14 +28,10 @@ def draw(page: str, fields: Fields, values: address.Values) -> None:
             label = f"**{tr(network.title)}**" if name == values["network"] else tr(network.title)
             kept = {k: v for k, v in fields.write(values).items() if k != "network"}
             first = name == fields.defaults["network"]
-            query = drawn(
-                explored({**others(fields), **kept, **({} if first else {"network": name})}), {"network"}
-            )
+            query = drawn(explored({**others(fields), **kept, **({} if first else {"network": name})}), {"network"})
             st.page_link(page, label=label, query_params=query, help=tr(network.source))
     with st.container(key="params", horizontal=True):
-        limits = {
-            name: Bound(f.minimum, f.maximum) for name, f in fields.by_name.items() if hasattr(f, "minimum")
-        }
+        limits = {name: Bound(f.minimum, f.maximum) for name, f in fields.by_name.items() if hasattr(f, "minimum")}
         numbers(fields, LINE[:1], limits)
         select(fields, "optimizer", 150, tr("optimiser"))
         _rate(fields)
@@ -49,6 +42,14 @@ def draw(page: str, fields: Fields, values: address.Values) -> None:
 def _rate(fields: Fields) -> None:
     rate = fields.by_name["lr"]
     st.number_input(
-        tr("learning rate"), min_value=float(rate.minimum), max_value=float(rate.maximum), value=float(rate.default),
-        step=0.01, format="%g", required=True, key="lr", bind="query-params", width=216,
-    )  # fmt: skip
+        tr("learning rate"),
+        min_value=float(rate.minimum),
+        max_value=float(rate.maximum),
+        value=float(rate.default),
+        step=0.01,
+        format="%g",
+        required=True,
+        key="lr",
+        bind="query-params",
+        width=216,
+    )

@@ -71,12 +71,7 @@ class Live:
 
     def measured(self) -> Measured | None:
         return (
-            Measured(
-                self.node_ms,
-                self.step_ms,
-                tr("{device}, one thread", device=processor.device_name()),
-                self.held,
-            )
+            Measured(self.node_ms, self.step_ms, tr("{device}, one thread", device=processor.device_name()), self.held)
             if self.node_ms and self.step_ms
             else None
         )
@@ -121,9 +116,7 @@ class Live:
             return
         step = self.state.steps if self.state else 0
         self.error = tr(
-            "{reason}. All steps up to {step} are kept. Resume continues there.",
-            reason=reason.rstrip("."),
-            step=step,
+            "{reason}. All steps up to {step} are kept. Resume continues there.", reason=reason.rstrip("."), step=step
         )
 
     # -- texts -------------------------------------------------------------------------------------------
@@ -135,16 +128,10 @@ class Live:
             return tr("{n} ahead of you", n=ahead) if ahead else activity.shown(self.job.text)
         if not points:
             return ""
-        fields = {
-            "step": points[-1][0],
-            "all": self.epochs * self.steps_per_epoch,
-            "loss": loss_text(points[-1][1]),
-        }
+        fields = {"step": points[-1][0], "all": self.epochs * self.steps_per_epoch, "loss": loss_text(points[-1][1])}
         text = tr("Step {step} of {all}, loss {loss}.", **fields)
         if self.accuracy:
-            text += " " + tr(
-                "{share} of the test digits recognised.", share=units.share(self.accuracy[-1][1])
-            )
+            text += " " + tr("{share} of the test digits recognised.", share=units.share(self.accuracy[-1][1]))
         if self.done:
             text += " " + tr(
                 "{seconds} s, {cpu} s of the processor.",

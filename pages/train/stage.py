@@ -51,9 +51,7 @@ def evidence(values: Mapping[str, Any]) -> StepEvidence:
 
 def _draw(on_stage: TrainStage, polled: bool) -> None:
     values = on_stage.values
-    if isinstance(
-        pressed := stage.pressed(KEY), dict
-    ):  # before anything is drawn: most presses rerun the page
+    if isinstance(pressed := stage.pressed(KEY), dict):  # before anything is drawn: most presses rerun the page
         _act(on_stage, pressed)
     training = live.current()
     if training:
@@ -77,11 +75,7 @@ def _draw(on_stage: TrainStage, polled: bool) -> None:
 
 def _is_same(values: Mapping[str, Any], training: Live | None) -> bool:
     """Returns whether a training has the settings of the page."""
-    return (
-        bool(training)
-        and training.settings == address.settings(values)
-        and training.epochs == int(values["epochs"])
-    )
+    return bool(training) and training.settings == address.settings(values) and training.epochs == int(values["epochs"])
 
 
 def _curve(values: Mapping[str, Any], training: Live | None) -> strip.Curve:
@@ -89,8 +83,7 @@ def _curve(values: Mapping[str, Any], training: Live | None) -> strip.Curve:
         return strip.Curve(
             epochs=int(values["epochs"]),
             text=tr(
-                "Press Train: {epochs} epochs of handwritten digits, on this processor.",
-                epochs=int(values["epochs"]),
+                "Press Train: {epochs} epochs of handwritten digits, on this processor.", epochs=int(values["epochs"])
             ),
         )
     same = _is_same(values, training)
@@ -104,17 +97,21 @@ def _curve(values: Mapping[str, Any], training: Live | None) -> strip.Curve:
     if not same:
         text = tr("At other settings: {settings}. {text}", settings=named(training), text=text)
     return strip.Curve(
-        training.shown(), training.accuracy, training.steps_per_epoch, training.epochs, text,
-        {"kind": "measured", "text": tr("measured here")}, not same, _problem(training),
-    )  # fmt: skip
+        training.shown(),
+        training.accuracy,
+        training.steps_per_epoch,
+        training.epochs,
+        text,
+        {"kind": "measured", "text": tr("measured here")},
+        not same,
+        _problem(training),
+    )
 
 
 def named(training: Live) -> str:
     """Returns the settings of a training in a few words."""
     s = training.settings
-    memory = [f"keep {s.memory.every}"] * bool(s.memory.every) + [f"parts {s.memory.parts}"] * (
-        s.memory.parts > 1
-    )
+    memory = [f"keep {s.memory.every}"] * bool(s.memory.every) + [f"parts {s.memory.parts}"] * (s.memory.parts > 1)
     return ", ".join([s.network, f"batch {s.batch}", s.optimizer, f"lr {s.factors['lr']:g}", *memory])
 
 

@@ -19,10 +19,7 @@ def _no_more_pieces_than_rows(values: Values) -> Iterator[tuple[str, Values]]:
     """Yields the rule that there are more pieces than rows, and one piece instead."""
     if SCENARIOS[values["scenario"]].n == PIECES and values["n"] > values["rows"]:
         rows = int(values["rows"])
-        yield (
-            tr("{rows} rows can be cut into 1 to {rows} pieces, got {n}", rows=rows, n=int(values["n"])),
-            {"n": 1},
-        )
+        yield (tr("{rows} rows can be cut into 1 to {rows} pieces, got {n}", rows=rows, n=int(values["n"])), {"n": 1})
 
 
 FIELDS = Fields(
@@ -45,9 +42,7 @@ def settings(values: Mapping[str, Any]) -> Settings:
 def params(scenario: str, **more: int) -> dict[str, str]:
     """Returns the parameters of a scenario with its usual number, without those at their default."""
     row = SCENARIOS[scenario]
-    return FIELDS.write(
-        FIELDS.defaults | {"scenario": scenario, "n": row.default_n if row.n else DEFAULT_N} | more
-    )
+    return FIELDS.write(FIELDS.defaults | {"scenario": scenario, "n": row.default_n if row.n else DEFAULT_N} | more)
 
 
 @cached(MAX_CACHED_SCENES)

@@ -45,9 +45,7 @@ def _not_recorded() -> str:
 def _badge() -> str:
     record = recorded.newest()
     kind, source = (
-        ("recorded", str(record["device"]))
-        if record
-        else ("predicted", tr("{device}’s rates", device=rates().device))
+        ("recorded", str(record["device"])) if record else ("predicted", tr("{device}’s rates", device=rates().device))
     )
     return f"<p>{units.badge(kind, source)}</p>"
 
@@ -60,9 +58,7 @@ def pieces(rows: int) -> None:
     cards.chart(lambda: charts.pieces(rows, tokens()), charts.HEIGHT, "chart_pieces", (rows, kind))
     together(
         paragraph(
-            tr(
-                "Jumps come from the SMs: a piece whose blocks do not fill them takes as long as one whose blocks do."
-            )
+            tr("Jumps come from the SMs: a piece whose blocks do not fill them takes as long as one whose blocks do.")
         )
     )
 
@@ -71,15 +67,20 @@ def copies() -> None:
     title = card_title(tr("Copies by size"))
     said = tr(
         "Large copies to the GPU reach {pinned} from pinned memory and {pageable} from pageable memory.",
-        pinned=bandwidth("h2d_pinned"), pageable=bandwidth("h2d_pageable"),
-    )  # fmt: skip
+        pinned=bandwidth("h2d_pinned"),
+        pageable=bandwidth("h2d_pageable"),
+    )
     kind = "recorded" if recorded.newest() else "predicted"
     together(title, conclusion(said), _badge())
     cards.chart(lambda: charts.copies(tokens()), charts.HEIGHT, "chart_copies", kind)
     rows = [
-        (tr(charts.TITLES[way]), units.time_(rates().copies[way].latency_ms), units.bandwidth(rates().copies[way].bytes_per_s))
+        (
+            tr(charts.TITLES[way]),
+            units.time_(rates().copies[way].latency_ms),
+            units.bandwidth(rates().copies[way].bytes_per_s),
+        )
         for way in WAYS
-    ]  # fmt: skip
+    ]
     of_copies = table((tr("copy"), tr("small copies"), tr("large copies")), rows, tr("Copies"))
     together(details(of_copies, paragraph(rates().source)))
 
@@ -99,9 +100,7 @@ def leak(rows: int) -> None:
     record = (recorded.newest() or {}).get("logs", {}).get("leak")
     log = text_log({int(k): v for k, v in record["log"]}) if record else text_log(by_line)
     about = (
-        tr("Recorded by CuPy’s memory hook.")
-        if record
-        else tr("Not recorded yet: from the program’s own operations.")
+        tr("Recorded by CuPy’s memory hook.") if record else tr("Not recorded yet: from the program’s own operations.")
     )
     together(
         card_title(tr("The allocator’s log of the leak")),
@@ -119,9 +118,7 @@ def scenarios(found: TransferEvidence) -> None:
     known = [one for one in all_of_them if not one.unknown and not one.settings.short]
     best = min((one for one in known if one.settings.row.kind == "batch"), key=lambda one: one.total_ms)
     said = tr(
-        "The fastest way for one batch: {title}, {total}.",
-        title=tr(best.settings.row.title),
-        total=best.total_text,
+        "The fastest way for one batch: {title}, {total}.", title=tr(best.settings.row.title), total=best.total_text
     )
     rows = [
         (
@@ -140,9 +137,7 @@ def scenarios(found: TransferEvidence) -> None:
         table((tr("scenario"), tr("size"), tr("total"), tr("kind")), rows, tr("Scenarios")),
         paragraph(_not_recorded()),
         paragraph(
-            tr(
-                "Unified memory has no predicted time: the rate of page moves is not known before it is measured."
-            )
+            tr("Unified memory has no predicted time: the rate of page moves is not known before it is measured.")
         ),
         *notes,
     )

@@ -32,9 +32,7 @@ def facts(evidences: Evidences) -> Facts:
     """Returns the figures of the sentences: measured here, recorded or predicted."""
     found = {"stage": evidences["stage"], **named()}
     line, nbytes = leaked(found["leak"])
-    texts = {
-        f"{word}_{name}": text for word, one in found.items() for name, text in evidence.facts(one).items()
-    }
+    texts = {f"{word}_{name}": text for word, one in found.items() for name, text in evidence.facts(one).items()}
     return texts | {
         "leak_line": str(line),
         "leak_bytes": units.bytes_(nbytes),
@@ -107,7 +105,9 @@ CHAPTERS = (
     Chapter(
         mark("Memory that cannot move"),
         (
-            mark("Ordinary memory is pageable: the system may move it. So the driver first copies it to a pinned buffer, part by part."),
+            mark(
+                "Ordinary memory is pageable: the system may move it. So the driver first copies it to a pinned buffer, part by part."
+            ),
             mark("Pinned memory stays in its place, and the GPU reads it directly."),
         ),
         {"scenario": "pageable"},
@@ -116,7 +116,9 @@ CHAPTERS = (
             mark("Your guess: how long does the copy to the GPU take from pageable memory?"),
             (mark("About as long"), mark("Up to 4 times as long"), mark("More than 4 times as long")),
             pageable_factor,
-            mark("{pinned_bytes} take {pinned_in} from pinned memory: {pinned_rate_in}. From pageable memory they take {pageable_in}: {pageable_rate_in}."),
+            mark(
+                "{pinned_bytes} take {pinned_in} from pinned memory: {pinned_rate_in}. From pageable memory they take {pageable_in}: {pageable_rate_in}."
+            ),
         ),
     ),
     Chapter(
@@ -147,7 +149,9 @@ CHAPTERS = (
             mark("Your guess: which of these numbers of pieces is the best for this batch?"),
             (mark("2"), mark("8"), mark("32")),
             best_of_three,
-            mark("2 pieces: {few_total}. 8 pieces: {pieces_total}. 32 pieces: {many_total}. All three are {many_kind}."),
+            mark(
+                "2 pieces: {few_total}. 8 pieces: {pieces_total}. 32 pieces: {many_total}. All three are {many_kind}."
+            ),
         ),
         nudge=mark("The chart of all numbers is in Explore, under the stage."),
     ),
@@ -175,7 +179,9 @@ CHAPTERS = (
             mark("Your guess: which work takes less time and is hidden behind the other?"),
             (mark("The copies behind the kernels"), mark("The kernels behind the copies")),
             hidden_by_prefetch,
-            mark("Copies in need {stage_in}, kernels {stage_compute}. Without prefetching: {waiting_total}. With it: {stage_total}."),
+            mark(
+                "Copies in need {stage_in}, kernels {stage_compute}. Without prefetching: {waiting_total}. With it: {stage_total}."
+            ),
         ),
     ),
     Chapter(
@@ -211,6 +217,6 @@ CHAPTERS = (
         ),
         nudge=mark("The next lesson, [CPU and GPU](/offload), counts these copies when it compares both."),
     ),
-)  # fmt: skip
+)
 
 STORY = Story(CHAPTERS, facts, no_facts)

@@ -25,23 +25,17 @@ def draw(page: str, fields: Fields, values: Values) -> None:
         for key, other in SCENARIOS.items():
             label = f"**{tr(other.title)}**" if key == row.key else tr(other.title)
             rows = (
-                {"rows": int(values["rows"])}
-                if not address.settings({**values, "scenario": key, "n": 1}).short
-                else {}
+                {"rows": int(values["rows"])} if not address.settings({**values, "scenario": key, "n": 1}).short else {}
             )
             st.page_link(
                 page,
                 label=label,
-                query_params=drawn(
-                    explored({**others(fields), **address.params(key, **rows)}), fields.by_name
-                ),
+                query_params=drawn(explored({**others(fields), **address.params(key, **rows)}), fields.by_name),
             )
     with st.container(key="params", horizontal=True):
         most = min(MAX_N, int(values["rows"])) if row.n == PIECES else MAX_N
         why = tr("a piece has at least one row") if most < MAX_N else ""
         bounds = {"rows": Bound(1, MAX_ROWS), "n": Bound(1, most, why_high=why)}
         short = address.settings(values).short
-        line = ([] if short else [(("rows", tr("rows"), 170),)]) + (
-            [(("n", tr(row.n), 150),)] if row.n else []
-        )
+        line = ([] if short else [(("rows", tr("rows"), 170),)]) + ([(("n", tr(row.n), 150),)] if row.n else [])
         numbers(fields, line, bounds)

@@ -28,9 +28,16 @@ def fake(monkeypatch):
     monkeypatch.setattr(kernels, "MAX_BLOCKS", 4)
     monkeypatch.setattr(collective_gpus, "GRAPH_RUNS", 2)
     for name, value in {
-        "SIZES": [64, 256], "BETWEEN": [256], "OTHER_KINDS": [64], "CHECKED": (1, 7), "SMALL": 64, "SAMPLES": 2,
-        "TUNE_SAMPLES": 1, "COPIES": (4, 64), "TUNED": {RING: ({}, {"most_blocks": 1})},
-    }.items():  # fmt: skip
+        "SIZES": [64, 256],
+        "BETWEEN": [256],
+        "OTHER_KINDS": [64],
+        "CHECKED": (1, 7),
+        "SMALL": 64,
+        "SAMPLES": 2,
+        "TUNE_SAMPLES": 1,
+        "COPIES": (4, 64),
+        "TUNED": {RING: ({}, {"most_blocks": 1})},
+    }.items():
         monkeypatch.setattr(bench, name, value)
     return found
 
@@ -38,9 +45,7 @@ def fake(monkeypatch):
 def emitted(part: str, seconds: float = 1e6) -> dict[str, list]:
     """Returns what a part emits, by what it is."""
     found: dict[str, list] = {}
-    bench.RUN[part](
-        lambda what, content: found.setdefault(what, []).append(content), bench.Clock(seconds), 2, LARGEST
-    )
+    bench.RUN[part](lambda what, content: found.setdefault(what, []).append(content), bench.Clock(seconds), 2, LARGEST)
     assert json.dumps(found)
     return found
 
@@ -90,10 +95,7 @@ def test_a_wrong_algorithm_is_an_error_and_the_rest_goes_on(fake, monkeypatch):
     monkeypatch.setattr(collective_gpus, "verify", wrong)
     found = emitted("ring")
     assert {row["algorithm"] for row in found["row"]} == {NAIVE}
-    assert found["error"][0] == {
-        "what": "check of ring all-reduce, 1 elements",
-        "error": "element 0 is wrong",
-    }
+    assert found["error"][0] == {"what": "check of ring all-reduce, 1 elements", "error": "element 0 is wrong"}
 
 
 def test_settings_that_fail_fall_back_to_the_kernels_own(fake, monkeypatch):
@@ -107,9 +109,7 @@ def test_settings_that_fail_fall_back_to_the_kernels_own(fake, monkeypatch):
     gpus = collective_gpus.Gpus(2, 64)
     monkeypatch.setattr(collective_gpus, "measure", failing)
     found = []
-    bench.timed(
-        lambda *e: found.append(e), bench.Clock(1e6), gpus, ALL_REDUCE, RING, 64, "launch", {"most_blocks": 1}
-    )
+    bench.timed(lambda *e: found.append(e), bench.Clock(1e6), gpus, ALL_REDUCE, RING, 64, "launch", {"most_blocks": 1})
     assert [what for what, _ in found] == ["error", "row"]
 
 
@@ -138,9 +138,13 @@ def test_a_part_that_hangs_is_killed_and_the_next_one_runs(monkeypatch):
 
 def test_a_run_replaces_an_older_one_of_the_same_machine():
     lines = [
-        ("machine", {"ranks": 2, "devices": ["H200", "H200"]}), ("row", {"n": 1}), ("check", {}),
-        ("error", {"what": "x", "error": "y"}), ("part", {"name": "links", "seconds": 1}), ("tuning", {}),
-    ]  # fmt: skip
+        ("machine", {"ranks": 2, "devices": ["H200", "H200"]}),
+        ("row", {"n": 1}),
+        ("check", {}),
+        ("error", {"what": "x", "error": "y"}),
+        ("part", {"name": "links", "seconds": 1}),
+        ("tuning", {}),
+    ]
     run = bench.collected(iter(lines), "abc")
     assert run["device"] == "H200" and run["rows"] == [{"n": 1}] and run["commit"] == "abc"
     assert len(run["errors"]) == len(run["checks"]) == len(run["tuning"]) == 1
@@ -173,9 +177,7 @@ def test_the_error_of_the_model_is_that_of_the_faster_way_to_launch():
     sizes = [bench.KIB << n for n in range(21)]
 
     def row(launch, nbytes, ms):
-        return {
-            "kind": ALL_REDUCE, "algorithm": RING, "launch": launch, "ranks": 2, "bytes": nbytes, "median_ms": ms,
-        }  # fmt: skip
+        return {"kind": ALL_REDUCE, "algorithm": RING, "launch": launch, "ranks": 2, "bytes": nbytes, "median_ms": ms}
 
     graphs = [row("graph", n, 0.006 + n / 3e8) for n in sizes]
     one_by_one = [row("launch", n, max(0.03, 0.006 + n / 3e8)) for n in sizes]

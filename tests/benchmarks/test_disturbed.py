@@ -16,7 +16,4 @@ def test_errors_are_against_the_undisturbed_median_and_lines_are_by_the_share_th
     assert "| under SCHED_FIFO | 2 | +0.0 % | +0.0 % | 0 % |" in lines
     assert "| waited in 0.1 to 5 % of the samples | 1 | +1.0 % | +1.0 % | 0 % |" in lines
     assert "| waited in 5 to 10 % of the samples | 0 | – | – | – |" in lines
-    assert (
-        lines[-2].startswith("| not marked | 3 |")
-        and lines[-1] == "| marked | 1 | +200.0 % | +200.0 % | 100 % |"
-    )
+    assert lines[-2].startswith("| not marked | 3 |") and lines[-1] == "| marked | 1 | +200.0 % | +200.0 % | 100 % |"

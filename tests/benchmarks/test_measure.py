@@ -28,10 +28,7 @@ def problem():
 @pytest.fixture
 def opened(monkeypatch, problem):
     """The sessions that are open. They run CORRECT, WRONG, UNSUPPORTED and BROKEN in this order."""
-    sessions, runs = (
-        set(),
-        iter((problem.ref, problem.ref + 1, UnsupportedError("no"), RuntimeError("fault"))),
-    )
+    sessions, runs = (set(), iter((problem.ref, problem.ref + 1, UnsupportedError("no"), RuntimeError("fault"))))
 
     class Session:
         def __init__(self, program, inputs):
@@ -85,10 +82,7 @@ def test_candidates_come_once_with_default_tile_sizes_first(monkeypatch):
     monkeypatch.setattr(availability, "missing_library", lambda rung, shape: "")
     rung, default = CORRECT
     sets = {rung.name: [{"BLOCK": 128}, {"BLOCK": default["BLOCK"]}]}
-    assert list(measure.candidates([rung], SHAPE, sets)) == [
-        (rung, default),
-        (rung, default | {"BLOCK": 128}),
-    ]
+    assert list(measure.candidates([rung], SHAPE, sets)) == [(rung, default), (rung, default | {"BLOCK": 128})]
 
 
 def test_figures_are_quantiles_of_the_samples():

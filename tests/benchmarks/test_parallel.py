@@ -73,10 +73,7 @@ def test_rows_of_other_gpus_stay_and_those_of_the_same_are_replaced(run):
     again = parallel.Run(run.path, 100.0, run.machine)
     again.case(plan_of(1), True)
     found = json.loads(run.path.read_text())
-    assert [(row["device"], row["step_us"]) for row in found] == [
-        ("NVIDIA Pretence", 1000),
-        ("NVIDIA Other", 2),
-    ]
+    assert [(row["device"], row["step_us"]) for row in found] == [("NVIDIA Pretence", 1000), ("NVIDIA Other", 2)]
 
 
 def test_nothing_begins_after_the_time(run):

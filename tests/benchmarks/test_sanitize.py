@@ -25,9 +25,7 @@ def of_any_d(kernels):
 def test_launches_cover_every_kernel_at_every_set_of_tile_sizes():
     launched = {(c.launch.source, c.launch.defines) for name in NAMES for c in sanitize.launches(name)}
     precompiled = {
-        (source, defines)
-        for source, _, defines in precompile.kernels()
-        if not source.startswith(SEVERAL_GPUS)
+        (source, defines) for source, _, defines in precompile.kernels() if not source.startswith(SEVERAL_GPUS)
     }
     assert not of_any_d(precompiled) - of_any_d(launched)
     files = {path for path in sources.paths() if path.endswith(".cu")}

@@ -10,9 +10,7 @@ import pytest
 from benchmarks.timing_agreement import table
 
 ROOT = Path(__file__).parents[2]
-RECORDING = json.loads(
-    (ROOT / "tests" / "fixtures" / "timing_agreement_h200.json").read_text(encoding="utf-8")
-)
+RECORDING = json.loads((ROOT / "tests" / "fixtures" / "timing_agreement_h200.json").read_text(encoding="utf-8"))
 CASES = {
     case["name"]: {method: case[method]["median_ms"] for method in ("ours", "do_bench", "ncu")}
     for case in RECORDING["cases"]

@@ -69,9 +69,7 @@ def test_a_part_that_fails_leaves_its_error_and_the_others_follow(monkeypatch):
     monkeypatch.setattr(cuda.CudaBackend, "begin_capture", broken)
     monkeypatch.setattr(transfers, "copies", broken)
     found, written = run()
-    assert found["failed"] == dict.fromkeys(
-        ("copies", "scenarios/graph"), "CUDARuntimeError: cudaErrorNotSupported"
-    )
+    assert found["failed"] == dict.fromkeys(("copies", "scenarios/graph"), "CUDARuntimeError: cudaErrorNotSupported")
     assert found["scenarios"].keys() == SCENARIOS.keys() - {"graph"} and "copies" not in found
     assert len(written) > len(SCENARIOS)
 

@@ -180,9 +180,7 @@ def test_a_chapter_holds_its_answer_back_until_g_is_pressed(deck):
 
 
 def test_the_chapters_are_of_at_least_six_lessons_and_ask():
-    slides = re.findall(
-        r'data-stage="/(\w+)\?[^"]*view=story&chapter=(\d+)', INDEX.read_text(encoding="utf-8")
-    )
+    slides = re.findall(r'data-stage="/(\w+)\?[^"]*view=story&chapter=(\d+)', INDEX.read_text(encoding="utf-8"))
     assert len(slides) == len(CHAPTERS) and len({path for path, _ in slides}) >= 6
     by_path = {lesson.path: story(lesson).chapters for lesson in LESSONS if lesson.chapters}
     assert all(by_path[path][int(n) - 1].question for path, n in slides)
@@ -190,7 +188,9 @@ def test_the_chapters_are_of_at_least_six_lessons_and_ask():
 
 # -- other windows cannot --------------------------------------------------------------------------
 POST_STEP = "([target, step]) => target.postMessage({ stage: 'goto', step }, '*')"
-AWAIT_MESSAGE = "() => { window.arrived = new Promise(done => addEventListener('message', () => done(true), { once: true })); }"
+AWAIT_MESSAGE = (
+    "() => { window.arrived = new Promise(done => addEventListener('message', () => done(true), { once: true })); }"
+)
 
 
 def test_only_the_parent_window_moves_the_stage(deck, stage):
@@ -217,9 +217,22 @@ def test_only_the_parent_window_moves_the_stage(deck, stage):
 
 
 NONSENSE = (
-    "", "{", "slide:start", "null", 7, None, [], {}, {"stage": "goto"}, {"stage": "goto", "step": "3"},
-    {"stage": "goto", "step": 1.5}, {"stage": "step", "by": "x"}, {"stage": "close"}, {"stage": {}}, "{" + "x" * 10**5 + "}",
-)  # fmt: skip
+    "",
+    "{",
+    "slide:start",
+    "null",
+    7,
+    None,
+    [],
+    {},
+    {"stage": "goto"},
+    {"stage": "goto", "step": "3"},
+    {"stage": "goto", "step": 1.5},
+    {"stage": "step", "by": "x"},
+    {"stage": "close"},
+    {"stage": {}},
+    "{" + "x" * 10**5 + "}",
+)
 
 
 def test_invalid_messages_move_nothing(deck, stage):
@@ -269,10 +282,7 @@ def test_deck_opens_from_a_folder(page, server):
 
 def test_deck_has_the_colours_of_the_palette():
     style = INDEX.read_text(encoding="utf-8")
-    themes = [
-        dict(re.findall(r"--([a-z]+): (#\w{6});", block))
-        for block in re.findall(r":root {(.*?)}", style, re.S)
-    ]
+    themes = [dict(re.findall(r"--([a-z]+): (#\w{6});", block)) for block in re.findall(r":root {(.*?)}", style, re.S)]
     assert len(themes) == 2 and all(themes)
     for colours, palette in zip(themes, (LIGHT, DARK), strict=True):
         assert colours == {name: palette[name] for name in colours}

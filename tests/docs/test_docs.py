@@ -47,9 +47,7 @@ def test_tables_are_those_of_the_recordings():
 
 def test_every_chapter_that_is_linked_exists():
     found = [
-        link
-        for page in [*PAGES, DOCS / "deck" / "index.html"]
-        for link in _CHAPTER.findall(page.read_text("utf-8"))
+        link for page in [*PAGES, DOCS / "deck" / "index.html"] for link in _CHAPTER.findall(page.read_text("utf-8"))
     ]
     assert found
     lessons = {lesson.path: lesson for lesson in LESSONS}
@@ -59,7 +57,5 @@ def test_every_chapter_that_is_linked_exists():
 
 
 def test_links_exclude_code_and_urls():
-    text = (
-        "[a](x.md) ![b](y.png#top) [c](https://e.org) [d](#here) `[e](no)`\n```\n[f](no)\n```\n[`g`](../z.cu)"
-    )
+    text = "[a](x.md) ![b](y.png#top) [c](https://e.org) [d](#here) `[e](no)`\n```\n[f](no)\n```\n[`g`](../z.cu)"
     assert links(text) == ["x.md", "y.png", "../z.cu"]

@@ -19,9 +19,7 @@ needs_haproxy = pytest.mark.skipif(
 
 
 def backend(**options) -> list[str]:
-    return [
-        line.strip() for line in render(Proxy(SERVERS, **options)).partition("backend apps\n")[2].splitlines()
-    ]
+    return [line.strip() for line in render(Proxy(SERVERS, **options)).partition("backend apps\n")[2].splitlines()]
 
 
 def test_a_reader_stays_with_the_process_that_has_the_session():
@@ -29,10 +27,7 @@ def test_a_reader_stays_with_the_process_that_has_the_session():
     assert "balance leastconn" in lines  # not by address: a lecture hall has one
     cookie = next(line for line in lines if line.startswith("cookie "))
     assert cookie == 'cookie kernel_theatre_app insert indirect nocache httponly attr "SameSite=Lax"'
-    assert (
-        "server app1 127.0.0.1:8601 cookie app1" in lines
-        and "server app2 127.0.0.1:8602 cookie app2" in lines
-    )
+    assert "server app1 127.0.0.1:8601 cookie app1" in lines and "server app2 127.0.0.1:8602 cookie app2" in lines
 
 
 def test_a_browser_without_cookies_finds_its_process_by_the_token():
@@ -85,18 +80,7 @@ def a_certificate(folder: Path) -> Path:
     if not shutil.which("openssl"):
         pytest.skip("no openssl here, which makes the certificate")
     key, certificate, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
-    make = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     subprocess.run([*make, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     both.write_text(certificate.read_text() + key.read_text())
     return both

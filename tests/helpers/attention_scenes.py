@@ -28,9 +28,7 @@ def random(s: AttentionShape, seed: int = 0) -> Arrays:
     return {name: rng.normal(size=s.qkv_shape).astype(dtype).astype(np.float32) for name in "QKV"}
 
 
-def emulated(
-    s: AttentionShape, rung: str, tiles, inputs: Arrays, trace_block: int | None = None
-) -> emulator.Session:
+def emulated(s: AttentionShape, rung: str, tiles, inputs: Arrays, trace_block: int | None = None) -> emulator.Session:
     """Returns a session of the emulator that has executed a rung's whole program."""
     program = find(rung).build(s, find(rung).check(s, tiles))
     arrays = {name: array.astype(INPUT_DTYPE[s.dtype]) for name, array in inputs.items()}

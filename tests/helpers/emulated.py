@@ -44,9 +44,7 @@ class Outcome:
 
     def at(self, line: int) -> dict[str, int]:
         """Returns the counts of one line of the CUDA source."""
-        return next(
-            c for place, c in self.counters.lines.items() if (place.file, place.number) == (NAME, line)
-        )
+        return next(c for place, c in self.counters.lines.items() if (place.file, place.number) == (NAME, line))
 
 
 def _dim3(n: int | Sequence[int]) -> tuple[int, int, int]:
@@ -103,10 +101,18 @@ def elementwise(
     """
     n = len(next(iter(inputs.values()))[1])
     c_type = {
-        np.int8: "signed char", np.uint8: "unsigned char", np.int16: "short", np.uint16: "unsigned short",
-        np.int32: "int", np.uint32: "unsigned", np.int64: "long long", np.uint64: "unsigned long long",
-        np.float32: "float", np.float64: "double", np.float16: "__half",
-    }  # fmt: skip
+        np.int8: "signed char",
+        np.uint8: "unsigned char",
+        np.int16: "short",
+        np.uint16: "unsigned short",
+        np.int32: "int",
+        np.uint32: "unsigned",
+        np.int64: "long long",
+        np.uint64: "unsigned long long",
+        np.float32: "float",
+        np.float64: "double",
+        np.float16: "__half",
+    }
     params = [f"{c_type[dtype]}* {name}_" for name, (_, dtype) in expressions.items()]
     params += [f"const {type_}* {name}_in" for name, (type_, _) in inputs.items()]
     body = [f"{type_} {name} = {name}_in[i];" for name, (type_, _) in inputs.items()]
@@ -114,9 +120,7 @@ def elementwise(
     body += [f"{name}_[i] = {text};" for name, (text, _) in expressions.items()]
     source = (
         f'{prelude}\nextern "C" __global__ void each({", ".join(params)}, int elements) {{\n'
-        "int i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i >= elements) return;\n"
-        + "\n".join(body)
-        + "\n}\n"
+        "int i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i >= elements) return;\n" + "\n".join(body) + "\n}\n"
     )
     run = emulate(
         source,

@@ -9,12 +9,7 @@ from typing import Any
 
 import numpy as np
 
-ATTRIBUTES = {
-    "ManagedMemory": 1,
-    "ConcurrentManagedAccess": 1,
-    "MultiProcessorCount": 4,
-    "L2CacheSize": 1 << 20,
-}
+ATTRIBUTES = {"ManagedMemory": 1, "ConcurrentManagedAccess": 1, "MultiProcessorCount": 4, "L2CacheSize": 1 << 20}
 FREE = 8 << 30
 
 
@@ -208,9 +203,18 @@ def pinned_pointer(memory, offset: int) -> np.ndarray:
 def module() -> types.SimpleNamespace:
     """Returns the stand-in for CuPy."""
     cuda = types.SimpleNamespace(
-        Stream=Stream, Event=Event, get_elapsed_time=get_elapsed_time, Memory=Memory, MemoryPointer=MemoryPointer, Device=Device,
-        MemoryPool=MemoryPool, MemoryHook=MemoryHook, PinnedMemory=Memory, PinnedMemoryPointer=pinned_pointer,
-        malloc_managed=lambda size: MemoryPointer(Memory(size), 0), runtime=types.SimpleNamespace(CUDARuntimeError=CUDARuntimeError),
+        Stream=Stream,
+        Event=Event,
+        get_elapsed_time=get_elapsed_time,
+        Memory=Memory,
+        MemoryPointer=MemoryPointer,
+        Device=Device,
+        MemoryPool=MemoryPool,
+        MemoryHook=MemoryHook,
+        PinnedMemory=Memory,
+        PinnedMemoryPointer=pinned_pointer,
+        malloc_managed=lambda size: MemoryPointer(Memory(size), 0),
+        runtime=types.SimpleNamespace(CUDARuntimeError=CUDARuntimeError),
         memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
-    )  # fmt: skip
+    )
     return types.SimpleNamespace(cuda=cuda, ndarray=ndarray, __version__="fake")

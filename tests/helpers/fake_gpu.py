@@ -27,16 +27,37 @@ from tests.children.driver import Driver
 
 DEVICE = os.environ.get("KERNEL_THEATRE_TEST_CARD", "NVIDIA Pretence 0").rpartition(" ")[0]
 CEILINGS = {
-    "copy_bytes_per_s": 4e12, "copy_n": 20, "copy": "device to device, 1024 MiB", "fp32_flops_per_s": 5e13,
-    "fp32_n": 19, "fp32": "FMA kernel", "launch_us": 1.4, "launch_n": 18, "launch": "empty kernel, queued",
-    "launch_sync_us": 11.0, "cache_bytes": 50 * 2**20, "device": DEVICE, "date": "2026-01-02",
-}  # fmt: skip
+    "copy_bytes_per_s": 4e12,
+    "copy_n": 20,
+    "copy": "device to device, 1024 MiB",
+    "fp32_flops_per_s": 5e13,
+    "fp32_n": 19,
+    "fp32": "FMA kernel",
+    "launch_us": 1.4,
+    "launch_n": 18,
+    "launch": "empty kernel, queued",
+    "launch_sync_us": 11.0,
+    "cache_bytes": 50 * 2**20,
+    "device": DEVICE,
+    "date": "2026-01-02",
+}
 # Versions of a driver and libraries that are installed. nvidia-smi is not, so the clocks are unknown.
 CONDITIONS = {
-    "driver": None, "cuda": "13.0", "cublas": "13.1.0", "cufft": "12.0.0", "cudnn": "9.19.0", "torch": "2.11.0",
-    "cupy": "14.2.0", "numpy": "2.4.0", "clock_sm_mhz": None, "clock_memory_mhz": None, "event_floor_ms": 0.001,
-    "clock_sm_mhz_after": None, "clock_memory_mhz_after": None, "ceilings": CEILINGS,
-}  # fmt: skip
+    "driver": None,
+    "cuda": "13.0",
+    "cublas": "13.1.0",
+    "cufft": "12.0.0",
+    "cudnn": "9.19.0",
+    "torch": "2.11.0",
+    "cupy": "14.2.0",
+    "numpy": "2.4.0",
+    "clock_sm_mhz": None,
+    "clock_memory_mhz": None,
+    "event_floor_ms": 0.001,
+    "clock_sm_mhz_after": None,
+    "clock_memory_mhz_after": None,
+    "ceilings": CEILINGS,
+}
 RUNS = itertools.count()
 COPIES = {"h2d_pageable": 0.4, "d2h_pageable": 0.2, "h2d_pinned": 0.1, "d2h_pinned": 0.05, "n": 11}
 
@@ -67,9 +88,15 @@ def _row(ms: float, rung: Rung, request: Request) -> dict[str, Any]:
     all_tiles = rung.check(request.shape, tiles | dict(request.tiles.get(rung.name, {})))
     program = rung.build(request.shape, all_tiles)
     result = Result(
-        rung.name, request.engine or "cuda", ladder.shape(**request.shape.params()), all_tiles, None, 1e-7,
-        _measurement(ms, program, request.mode), rung.cost(request.shape, program),
-    )  # fmt: skip
+        rung.name,
+        request.engine or "cuda",
+        ladder.shape(**request.shape.params()),
+        all_tiles,
+        None,
+        1e-7,
+        _measurement(ms, program, request.mode),
+        rung.cost(request.shape, program),
+    )
     return row(result, program, "unknown")
 
 
@@ -83,8 +110,11 @@ def _measurement(ms: float, program: Program, mode: str) -> Measurement:
     stages += [{"at": step.name, **allocated} for step in program.steps]
     steps = program.steps if len(program.steps) > 1 else ()
     return Measurement(
-        samples_ms=tuple(ms * (1 + 0.001 * i) for i in range(21)), mode=mode,
-        memory=memory_of(allocated, stages), device=DEVICE,
-        parts_ms=tuple((step.name, ms / len(steps)) for step in steps), conditions=CONDITIONS | {"queued": "3 of 21"},
+        samples_ms=tuple(ms * (1 + 0.001 * i) for i in range(21)),
+        mode=mode,
+        memory=memory_of(allocated, stages),
+        device=DEVICE,
+        parts_ms=tuple((step.name, ms / len(steps)) for step in steps),
+        conditions=CONDITIONS | {"queued": "3 of 21"},
         copies_ms=COPIES,
-    )  # fmt: skip
+    )

@@ -163,14 +163,23 @@ class FakeGpus:
         self._names = itertools.count()
         self.freed: list[int] = []  # the GPUs whose unused memory was given back
         runtime = SimpleNamespace(
-            getDeviceCount=lambda: count, getDeviceProperties=lambda rank: {"name": b"NVIDIA Pretence"}, CUDARuntimeError=RuntimeError_, memcpyPeerAsync=self._copy,
-            deviceCanAccessPeer=lambda a, b: int((a, b) != apart), deviceEnablePeerAccess=self._connect,
-        )  # fmt: skip
+            getDeviceCount=lambda: count,
+            getDeviceProperties=lambda rank: {"name": b"NVIDIA Pretence"},
+            CUDARuntimeError=RuntimeError_,
+            memcpyPeerAsync=self._copy,
+            deviceCanAccessPeer=lambda a, b: int((a, b) != apart),
+            deviceEnablePeerAccess=self._connect,
+        )
         driver = SimpleNamespace(ctxGetCurrent=lambda: self.current[-1], ctxSetCurrent=self._set_current)
         self.cuda = SimpleNamespace(
-            driver=driver, Device=self._device, Stream=lambda non_blocking: Stream(self), Event=Event, runtime=runtime,
-            set_allocator=lambda allocator: None, get_elapsed_time=lambda a, b: 1e3 * (b.at - a.at),
-        )  # fmt: skip
+            driver=driver,
+            Device=self._device,
+            Stream=lambda non_blocking: Stream(self),
+            Event=Event,
+            runtime=runtime,
+            set_allocator=lambda allocator: None,
+            get_elapsed_time=lambda a, b: 1e3 * (b.at - a.at),
+        )
 
     @contextmanager
     def _device(self, rank: int):
@@ -209,9 +218,7 @@ class FakeGpus:
         """Puts these GPUs in the place of CuPy."""
         monkeypatch.setattr(cuda_devices, "load", lambda: self)
         monkeypatch.setattr(cuda_devices, "nccl", lambda: FakeNccl(self, nccl_is_wrong))
-        monkeypatch.setattr(
-            cuda_devices.Devices, "kernel", lambda devices, *args: self.kernel(devices, *args)
-        )
+        monkeypatch.setattr(cuda_devices.Devices, "kernel", lambda devices, *args: self.kernel(devices, *args))
         monkeypatch.setattr(cuda_devices.Devices, "launcher", lambda devices, *args: self.launcher(*args))
 
     def launcher(self, rank: int, kernel: Kernel, grid: Any, block: Any, args: Any) -> Callable[[], None]:
@@ -249,9 +256,14 @@ class FakeGpus:
             (source, entry, defines), grid, block, _ = launches[0]
             assert {x[:3] for x in launches} == {launches[0][:3]}, "the ranks run different kernels"
             launch_ranks(
-                precompiled.ptx(source, defines), entry, grid, block, [x[3] for x in launches], self.memory,
+                precompiled.ptx(source, defines),
+                entry,
+                grid,
+                block,
+                [x[3] for x in launches],
+                self.memory,
                 options=Options(count=False),
-            )  # fmt: skip
+            )
         for stream in streams:
             stream.now += KERNEL_S
 

@@ -114,18 +114,14 @@ class FakeTeam:
     def get(self, rank: int, array: np.ndarray) -> np.ndarray:
         return array.copy()
 
-    def runner(
-        self, kind: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
-    ) -> Callable[[], None]:
+    def runner(self, kind: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         assert kind == "all-reduce"
         meeting = Meeting(lambda: _add(inputs, outputs), self.links.streams)
         return lambda: [stream.queue(meeting) for stream in self.links.streams] and None
 
     def sums(self, arrays: Sequence[np.ndarray]) -> tuple[Callable[[], None], Callable[[int], None]]:
         meeting = Meeting(lambda: _add(arrays, arrays), self.devices.streams)
-        return self.runner("all-reduce", arrays, arrays), lambda rank: self.devices.streams[rank].queue(
-            meeting
-        )
+        return self.runner("all-reduce", arrays, arrays), lambda rank: self.devices.streams[rank].queue(meeting)
 
     def wait(self, deadline_s: float = 0.0) -> None:
         """Runs all that is queued."""

@@ -154,9 +154,7 @@ def test_choose_hides_the_measurement_until_the_guess(device):
     assert f"measured {device}" in text and "kernels were timed" in text
     assert 'class="kt-race' not in text  # a guess comes first
     at = open_page(
-        "conv/choose/page.py",
-        {"ran": at.session_state["ran"]},
-        **choose_address.at_shape(TOY, choose_address.SHOW),
+        "conv/choose/page.py", {"ran": at.session_state["ran"]}, **choose_address.at_shape(TOY, choose_address.SHOW)
     )
     text = texts(at)
     assert f"measured {device}" in text and "kernels were timed" not in text
@@ -176,8 +174,7 @@ def test_threads_page_measures_on_the_gpu(device):
 @pytest.mark.slow
 def test_autotune_measures_tile_sizes(device):
     at = open_page(
-        "gemm/page.py",
-        **gemm_address.ADDRESS.at_rung(gemm_address.ADDRESS.read({})[0], gemm_address.RUNGS["naive"]),
+        "gemm/page.py", **gemm_address.ADDRESS.at_rung(gemm_address.ADDRESS.read({})[0], gemm_address.RUNGS["naive"])
     )
     finish(at, "autotune", autotune.KEY)
     series = at.session_state[autotune.KEY]
@@ -205,10 +202,7 @@ def test_history_lists_the_runs_and_compares_two(device):
 @pytest.mark.slow
 def test_preset_links_open(device):
     """On a machine with a GPU a preset's chip links to a URL that opens."""
-    for page, address in (
-        ("fusion/page.py", fusion_address.ADDRESS),
-        ("softmax/page.py", softmax_address.ADDRESS),
-    ):
+    for page, address in (("fusion/page.py", fusion_address.ADDRESS), ("softmax/page.py", softmax_address.ADDRESS)):
         at = open_page(page)
         preset_queries = [query for query in links(at).values() if query.keys() & address.shape.keys()]
         assert preset_queries

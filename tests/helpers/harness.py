@@ -30,9 +30,14 @@ from visuals.scene.scene import Scene
 
 ROOT = Path(__file__).resolve().parents[2]
 ARGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 TIMEOUT_MS = 30_000  # ms to wait for anything to appear: long, because the machine may be busy
 TOY_COLUMNS = 36  # of its data matrix: the first steps of im2col
 TOY_STEPS = TOY_COLUMNS + 3 * 5 + 1  # three blocks load, wait, multiply, wait and store; then the reshape
@@ -115,9 +120,7 @@ class Stage:
 
     def cell(self, name: str, index: int) -> dict[str, float]:
         """Returns the rectangle of a cell in pixels of the window."""
-        return self.root.evaluate(
-            "(root, [name, index]) => root.player.cellRect(name, index)", [name, int(index)]
-        )
+        return self.root.evaluate("(root, [name, index]) => root.player.cellRect(name, index)", [name, int(index)])
 
     def point_at(self, name: str, index: int) -> str:
         """Moves the mouse over a cell and returns the stage's explanation of it."""
@@ -215,9 +218,7 @@ def faster(stage):
 
 
 def scrolled(page):
-    return page.evaluate(
-        "[document.querySelector('[data-testid=stMain]').scrollTop, window.scrollY, window.scrollX]"
-    )
+    return page.evaluate("[document.querySelector('[data-testid=stMain]').scrollTop, window.scrollY, window.scrollX]")
 
 
 # Whether neither the page nor one of its parts with these keys is wider than the window.

@@ -20,9 +20,7 @@ def histories(draw):
     """
     steps = draw(st.integers(1, 6))
     numbers = st.integers(-9, 9).map(float)
-    begin = {
-        name: draw(st.none() | st.lists(numbers, min_size=CELLS, max_size=CELLS)) for name in ("a", "b", "c")
-    }
+    begin = {name: draw(st.none() | st.lists(numbers, min_size=CELLS, max_size=CELLS)) for name in ("a", "b", "c")}
     cell, writes = st.integers(0, CELLS - 1), []
     for name, sources in (("a", ()), ("b", ("a",)), ("c", ("a", "b"))):
         for source in draw(st.lists(st.sampled_from(("", *sources)), max_size=3)):

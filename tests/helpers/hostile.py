@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 def anything(names: Iterable[str]) -> st.SearchStrategy:
     """Returns a strategy for parameter values of a hostile or careless reader, including rung names."""
     return st.one_of(
-        st.text("0123456789.-+eE_<>'&\n ١x\0", max_size=30), st.integers(), st.floats(), st.none(),
+        st.text("0123456789.-+eE_<>'&\n ١x\0", max_size=30),
+        st.integers(),
+        st.floats(),
+        st.none(),
         st.sampled_from(["abc", "1e9", "nan", "inf", "-inf", "<script>", "8.5", "9" * 4000, *names]),
-    )  # fmt: skip
+    )
 
 
 def assert_changed_with_note(result: Any, default: Any, values: Mapping[str, Any], notes: list[str]) -> None:
@@ -30,9 +33,7 @@ def assert_valid(state: Any, notes: list[str], shape: type, rungs: Mapping[str, 
     assert all(len(note) < 450 for note in notes)
 
 
-def assert_bounds(
-    shape: Any, bounds: Mapping[str, Any], read: Callable[[Mapping], tuple[Any, list[str]]]
-) -> None:
+def assert_bounds(shape: Any, bounds: Mapping[str, Any], read: Callable[[Mapping], tuple[Any, list[str]]]) -> None:
     """Asserts that a value at a bound is accepted, and that one step beyond a bound of a rule gives a note."""
     for name, bound in bounds.items():
         for value in (bound.low, bound.high):

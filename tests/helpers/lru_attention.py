@@ -80,9 +80,7 @@ def _flash(s: AttentionShape, first: int, Br: int, Bc: int) -> Iterator[Access]:
         rows = range(i0, min(i0 + Br, N))
         for j0 in range(0, N, Bc):
             keys = range(j0, min(j0 + Bc, N))
-            yield from _score_tile(
-                s, first, rows, keys, Bc, lambda i, j, i0=i0, j0=j0: (i - i0) * Bc + j - j0
-            )
+            yield from _score_tile(s, first, rows, keys, Bc, lambda i, j, i0=i0, j0=j0: (i - i0) * Bc + j - j0)
             for i in rows:
                 yield from _softmax("S", (i - i0) * Bc, len(keys), n_passes=2)
                 for x in range(d):

@@ -44,9 +44,7 @@ class Machines:
 
     def __init__(self, folder: Path):
         file = folder / "scheduler.json"
-        self.scheduler = start(
-            "dask_scheduler", "--port", "0", "--scheduler-file", str(file), "--no-dashboard"
-        )
+        self.scheduler = start("dask_scheduler", "--port", "0", "--scheduler-file", str(file), "--no-dashboard")
         until(lambda: file.exists() and file.read_text())
         self.address = json.loads(file.read_text())["address"]
         self.folder, self.workers = folder, []

@@ -22,10 +22,7 @@ def extents(draw, window: int, stride: int, pad: int, dilation: int, ceil: int) 
 def windows(draw, max_window: int = 4, dilated: bool = True) -> dict[str, int]:
     """Draws a window, stride, padding, dilation and ceil mode, with the fields' names."""
     out = {"ceil": draw(st.integers(0, 1))}
-    for window, stride, pad, dilation in (
-        ("R", "u", "pad_h", "dilation_h"),
-        ("S", "v", "pad_w", "dilation_w"),
-    ):
+    for window, stride, pad, dilation in (("R", "u", "pad_h", "dilation_h"), ("S", "v", "pad_w", "dilation_w")):
         out[window], out[stride] = draw(st.integers(1, max_window)), draw(st.integers(1, 4))
         out[pad] = draw(st.integers(0, out[window] // 2))
         out[dilation] = draw(st.integers(1, 3)) if dilated else 1
@@ -48,14 +45,10 @@ def avg_shapes(draw, chosen: st.SearchStrategy | None = None) -> AvgPoolShape:
     H = extents(draw, *(fields[n] for n in ("R", "u", "pad_h")), 1, fields["ceil"])
     W = extents(draw, *(fields[n] for n in ("S", "v", "pad_w")), 1, fields["ceil"])
     include_pad = draw(st.integers(0, 1))
-    return AvgPoolShape(
-        draw(st.integers(1, 2)), draw(st.integers(1, 3)), H, W, **fields, include_pad=include_pad
-    )
+    return AvgPoolShape(draw(st.integers(1, 2)), draw(st.integers(1, 3)), H, W, **fields, include_pad=include_pad)
 
 
-global_shapes = st.builds(
-    GlobalShape, st.integers(1, 3), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)
-)
+global_shapes = st.builds(GlobalShape, st.integers(1, 3), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))
 
 # -- hard values -------------------------------------------------------------------------------------
 KINDS = ("ties", "zeros", "negative", "infinite", "NaN")

@@ -83,7 +83,5 @@ class PostgreSQL:
 
     def _run(self, program: str, *options: str | Path) -> None:
         command = [self.programs / program, "-D", self.folder / "data", *options]
-        done = subprocess.run(
-            command, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **self._user
-        )
+        done = subprocess.run(command, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **self._user)
         assert done.returncode == 0, done.stdout.decode()

@@ -66,9 +66,21 @@ _I32 = [
     0xFEDCBA98,
 ]
 _I64 = [
-    0, 1, 3, 0xFFFFFFFF, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 63) + 1, (1 << 64) - 3, (1 << 64) - 1,
-    0x123456789ABCDEF0, 0xFEDCBA9876543210, 0x0020000000000001, 0xFFFFFFFF80000000,
-]  # fmt: skip
+    0,
+    1,
+    3,
+    0xFFFFFFFF,
+    1 << 32,
+    (1 << 63) - 1,
+    1 << 63,
+    (1 << 63) + 1,
+    (1 << 64) - 3,
+    (1 << 64) - 1,
+    0x123456789ABCDEF0,
+    0xFEDCBA9876543210,
+    0x0020000000000001,
+    0xFFFFFFFF80000000,
+]
 _F32 = [
     0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x807FFFFF, 0x00800000, 0x80800000, 0x3F800000,
     0xBF800000, 0x3F000000, 0xBF000000, 0x3FC00000, 0x40200000, 0xC0200000, 0x3F7FFFFF, 0x3F800001, 0x33800000,
@@ -89,9 +101,27 @@ _F16 = [
     0x4248, 0x6401, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0x5BF8,
 ]  # fmt: skip
 _BF16 = [
-    0x0000, 0x8000, 0x0001, 0x807F, 0x0080, 0x3F80, 0xBF80, 0x3F00, 0x3FC0, 0x4020, 0x3F7F, 0x3F81, 0x4049, 0x4B01,
-    0x7F7F, 0xFF7F, 0x7F80, 0xFF80, 0x7FC0, 0x3380,
-]  # fmt: skip
+    0x0000,
+    0x8000,
+    0x0001,
+    0x807F,
+    0x0080,
+    0x3F80,
+    0xBF80,
+    0x3F00,
+    0x3FC0,
+    0x4020,
+    0x3F7F,
+    0x3F81,
+    0x4049,
+    0x4B01,
+    0x7F7F,
+    0xFF7F,
+    0x7F80,
+    0xFF80,
+    0x7FC0,
+    0x3380,
+]
 _AMOUNTS = [0, 1, 5, 8, 15, 16, 17, 24, 31, 32, 33, 63, 64, 65, 255, 256, 257, 0x80000000, 0xFFFFFFFF]
 
 
@@ -103,29 +133,47 @@ def _pairs(values: Sequence[int]) -> list[int]:
 # The kind of an operand: the type of its register, and its values.
 VALUES: dict[str, tuple[str, list[int]]] = {
     "i8": ("b16", [0, 1, 0x7F, 0x80, 0xFF, 0x1234, 0xFF80, 0x017F]),
-    "i16": ("b16", _I16), "i32": ("b32", _I32), "i64": ("b64", _I64),
-    "f16": ("b16", _F16), "bf16": ("b16", _BF16), "f32": ("b32", _F32), "f64": ("b64", _F64),
-    "f16x2": ("b32", _pairs(_F16)), "bf16x2": ("b32", _pairs(_BF16)), "i16x2": ("b32", _pairs(_I16)),
-    "amount": ("b32", _AMOUNTS), "offset": ("b32", [0, 1, 2, 5, 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFF0]),
+    "i16": ("b16", _I16),
+    "i32": ("b32", _I32),
+    "i64": ("b64", _I64),
+    "f16": ("b16", _F16),
+    "bf16": ("b16", _BF16),
+    "f32": ("b32", _F32),
+    "f64": ("b64", _F64),
+    "f16x2": ("b32", _pairs(_F16)),
+    "bf16x2": ("b32", _pairs(_BF16)),
+    "i16x2": ("b32", _pairs(_I16)),
+    "amount": ("b32", _AMOUNTS),
+    "offset": ("b32", [0, 1, 2, 5, 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFF0]),
     "base": ("b32", [0, 1, 7, 16, 30, 31]),
     "selector": ("b32", [0x3210, 0x7654, 0x0123, 0xFEDC, 0x89AB, 0x0F18, 0x10003, 2, 1, 3, 0]),
     "bit": ("b32", [0, 1]),
-}  # fmt: skip
+}
 # Cases that a draw may miss: the fields of bfe, subnormal and tied results, results just below the smallest normal one.
 NOTABLE = {
     ("i32", "amount", "amount"): [(0x80000000, 24, 16), (0x80000000, 31, 2), (0x80000000, 33, 1), (0xF0000000, 28, 0)],
     ("i64", "amount", "amount"): [(1 << 63, 56, 16), (1 << 63, 63, 2), (1 << 63, 65, 1), (0xF << 60, 60, 0)],
     ("f32", "f32"): [
-        (0x00800000, 0x3F7FFFFF), (0x80800000, 0x3F7FFFFF), (0x00000001, 0x3F800000), (0x80000001, 0x3F800000),
-        (0x00800001, 0x80800000), (0x00000001, 0x80000002), (0x3F800000, 0x33800000), (0x007FFFFF, 0x4B000001),
+        (0x00800000, 0x3F7FFFFF),
+        (0x80800000, 0x3F7FFFFF),
+        (0x00000001, 0x3F800000),
+        (0x80000001, 0x3F800000),
+        (0x00800001, 0x80800000),
+        (0x00000001, 0x80000002),
+        (0x3F800000, 0x33800000),
+        (0x007FFFFF, 0x4B000001),
     ],
     ("f32", "f32", "f32"): [
-        (0x00800000, 0x3F7FFFFF, 0x80000000), (0x00000001, 0x3F800000, 0x80000002), (0x3F800001, 0x3F800001, 0xBF800002),
-        (0x3F800000, 0x33800000, 0x3F800000), (0x80000001, 0x3F800000, 0x80000000), (0x3F800000, 0x80800000, 0x00800001),
+        (0x00800000, 0x3F7FFFFF, 0x80000000),
+        (0x00000001, 0x3F800000, 0x80000002),
+        (0x3F800001, 0x3F800001, 0xBF800002),
+        (0x3F800000, 0x33800000, 0x3F800000),
+        (0x80000001, 0x3F800000, 0x80000000),
+        (0x3F800000, 0x80800000, 0x00800001),
     ],
     ("f16", "f16"): [(0x0400, 0x3BFF), (0x0001, 0x3C00), (0x8001, 0x3C00), (0x0401, 0x8400), (0x8000, 0x0000)],
     ("f16x2", "f16x2"): [(0x04000001, 0x3BFF3C00), (0x80010401, 0x3C008400), (0x00008000, 0x80000000)],
-}  # fmt: skip
+}
 _SIZE = {"16": "i16", "32": "i32", "64": "i64"}
 FLOATS = ("f16", "bf16", "f32", "f64")
 
@@ -238,9 +286,7 @@ def logic() -> Iterable[Typed]:
     for table in (0x00, 0x1E, 0x80, 0x96, 0xE8, 0xCA, 0xFE, 0xFF):
         yield _typed("lop3.b32", "b32", "b32", "b32", "b32", more=f", {table:#x}")
     for combine in ("and", "or"):
-        text = (
-            f"setp.ne.b32 %q, %e, 0; lop3.{combine}.b32 %t32|%p, %a, %b, %c, 0x80, %q; selp.u32 %d, 1, 0, %p;"
-        )
+        text = f"setp.ne.b32 %q, %e, 0; lop3.{combine}.b32 %t32|%p, %a, %b, %c, 0x80, %q; selp.u32 %d, 1, 0, %p;"
         yield Typed(text, 32, ("i32", "i32", "i32", "bit"))
     for mode in ("", ".f4e", ".b4e", ".rc8", ".ecl", ".ecr", ".rc16"):
         yield _typed(f"prmt.b32{mode}", "b32", "b32", "b32", "selector")
@@ -271,8 +317,7 @@ def comparisons() -> Iterable[Typed]:
         yield _typed(f"set.{op}.ftz.f32.f32", "f32", "f32", "f32")
     for t in ("f32", "f64"):
         yield from (
-            _bool(f"testp.{c}.{t}", t)
-            for c in ("finite", "infinite", "number", "notanumber", "normal", "subnormal")
+            _bool(f"testp.{c}.{t}", t) for c in ("finite", "infinite", "number", "notanumber", "normal", "subnormal")
         )
     for t in (*UNTYPED, *INTEGERS, "f32", "f64"):
         yield Typed(f"setp.ne.b32 %p, %c, 0; selp.{t} %d, %a, %b, %p;", bits(t), (kind(t), kind(t), "bit"))
@@ -310,16 +355,12 @@ def half_arithmetic() -> Iterable[Typed]:
         for flush in ("", ".ftz") if ieee else ("",):
             if ieee:
                 yield from (
-                    _typed(f"{name}{flush}{sat}.{t}", t, t, t)
-                    for name in ("add", "sub", "mul")
-                    for sat in ("", ".sat")
+                    _typed(f"{name}{flush}{sat}.{t}", t, t, t) for name in ("add", "sub", "mul") for sat in ("", ".sat")
                 )
                 yield _typed(f"fma.rn{flush}.sat.{t}", t, t, t, t)
             yield from (_typed(f"fma.rn{flush}{relu}.{t}", t, t, t, t) for relu in ("", ".relu"))
             for name in ("min", "max"):
-                yield from (
-                    _typed(f"{name}{flush}{more}.{t}", t, t, t) for more in ("", ".NaN", ".xorsign.abs")
-                )
+                yield from (_typed(f"{name}{flush}{more}.{t}", t, t, t) for more in ("", ".NaN", ".xorsign.abs"))
             yield from (_typed(f"{name}{flush}.{t}", t, t) for name in ("abs", "neg"))
         if not ieee:
             yield from (_typed(f"{name}.rn.{t}", t, t, t) for name in ("add", "sub", "mul"))
@@ -359,9 +400,7 @@ def conversions() -> Iterable[Typed]:
     yield from (_typed(f"cvt.ftz{sat}.f32.f16", "f32", "f16") for sat in ("", ".sat"))
     for t in ("f32", "f64", "f16"):
         yield from (
-            _typed(f"cvt.{mode}{sat}.{t}.{t}", t, t)
-            for mode in ("rni", "rzi", "rmi", "rpi")
-            for sat in ("", ".sat")
+            _typed(f"cvt.{mode}{sat}.{t}.{t}", t, t) for mode in ("rni", "rzi", "rmi", "rpi") for sat in ("", ".sat")
         )
         yield _typed(f"cvt.sat.{t}.{t}", t, t)
     yield from (_typed(f"cvt.{mode}.ftz.f32.f32", "f32", "f32") for mode in ("rni", "rzi", "rmi", "rpi"))
@@ -369,9 +408,7 @@ def conversions() -> Iterable[Typed]:
     yield _typed("cvt.ftz.sat.f32.f32", "f32", "f32")
     for mode in ("rn", "rz"):
         yield _typed(f"cvt.{mode}.bf16.f32", "bf16", "f32")
-        yield from (
-            _typed(f"cvt.{mode}.bf16.{t}", "bf16", t) for t in ("s32", "u32", "s64", "u64", "f64", "f16")
-        )
+        yield from (_typed(f"cvt.{mode}.bf16.{t}", "bf16", t) for t in ("s32", "u32", "s64", "u64", "f64", "f16"))
     for t in ("f16x2", "bf16x2"):
         yield from (_typed(f"cvt.rn{relu}.{t}.f32", t, "f32", "f32") for relu in ("", ".relu"))
     yield _typed("cvt.f32.bf16", "f32", "bf16")
@@ -397,10 +434,7 @@ def video() -> Iterable[Typed]:
         for count in "24":
             yield _typed(f"vavrg{count}.{t}.{t}.{t}", "b32", t, t, "b32")
             yield from (_typed(f"vset{count}.{t}.{t}.{op}", "b32", t, t, "b32") for op in ("eq", "lt"))
-        yield from (
-            _typed(f"vmad.{t}.{t}.{t}{shift}", "b32", t, t, "b32")
-            for shift in ("", ".shr7", ".shr15", ".sat")
-        )
+        yield from (_typed(f"vmad.{t}.{t}.{t}{shift}", "b32", t, t, "b32") for shift in ("", ".shr7", ".shr15", ".sat"))
 
 
 def approximations() -> Iterable[Typed]:
@@ -418,9 +452,13 @@ def approximations() -> Iterable[Typed]:
 
 
 GROUPS: dict[str, Callable[[], Iterable[Typed]]] = {
-    "integer arithmetic": integer_arithmetic, "logic": logic, "comparisons": comparisons,
-    "float arithmetic": float_arithmetic, "conversions": conversions, "video": video,
-}  # fmt: skip
+    "integer arithmetic": integer_arithmetic,
+    "logic": logic,
+    "comparisons": comparisons,
+    "float arithmetic": float_arithmetic,
+    "conversions": conversions,
+    "video": video,
+}
 
 
 def instructions() -> list[Typed]:
@@ -442,9 +480,7 @@ def of_constants(i: Typed, name: str) -> str:
     """Returns a kernel that executes an instruction for each of its cases with constants for operands."""
     lines = [f".visible .entry {name}(.param .u64 out) {{", ".reg .b64 %out; ld.param.u64 %out, [out];"]
     for n, case in enumerate(i.cases):
-        moves = [
-            f"mov.{VALUES[k][0]} %{r}, {v:#x};" for r, k, v in zip(OPERANDS, i.kinds, case, strict=False)
-        ]
+        moves = [f"mov.{VALUES[k][0]} %{r}, {v:#x};" for r, k, v in zip(OPERANDS, i.kinds, case, strict=False)]
         lines += ["{", _registers(i), *moves, i.text, f"st.global.b{i.bits} [%out+{STRIDE * n}], %d;", "}"]
     return "\n".join([*lines, "ret;", "}"])
 
@@ -454,12 +490,13 @@ def of_memory(i: Typed, name: str) -> str:
     count = len(i.cases)
     lines = [
         f".visible .entry {name}(.param .u64 out, .param .u64 in) {{",
-        _registers(i), ".reg .b32 %i; .reg .b64 %out, %in, %at; .reg .pred %beyond;",
+        _registers(i),
+        ".reg .b32 %i; .reg .b64 %out, %in, %at; .reg .pred %beyond;",
         "ld.param.u64 %out, [out]; ld.param.u64 %in, [in];",
         "cvta.to.global.u64 %out, %out; cvta.to.global.u64 %in, %in;",
         f"mov.u32 %i, %tid.x; setp.ge.u32 %beyond, %i, {count}; @%beyond ret;",
         f"mul.wide.u32 %at, %i, {STRIDE}; add.u64 %out, %out, %at; add.u64 %in, %in, %at;",
-    ]  # fmt: skip
+    ]
     for n, (r, k) in enumerate(zip(OPERANDS, i.kinds, strict=False)):
         lines.append(f"ld.global.{VALUES[k][0]} %{r}, [%in+{STRIDE * n * count}];")
     return "\n".join([*lines, i.text, f"st.global.b{i.bits} [%out], %d;", "ret;", "}"])
@@ -510,15 +547,11 @@ def same(i: Typed, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if not i.floats:
         return a == b
     shifts = (0, 16) if i.floats.endswith("x2") else (0,)
-    return np.logical_and.reduce(
-        [_same_floats(i.floats, a >> np.uint64(s), b >> np.uint64(s)) for s in shifts]
-    )
+    return np.logical_and.reduce([_same_floats(i.floats, a >> np.uint64(s), b >> np.uint64(s)) for s in shifts])
 
 
 def _same_floats(type_: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    width, mantissa = {"f16": (16, 10), "bf16": (16, 7), "f32": (32, 23), "f64": (64, 52)}[
-        type_.removesuffix("x2")
-    ]
+    width, mantissa = {"f16": (16, 10), "bf16": (16, 7), "f32": (32, 23), "f64": (64, 52)}[type_.removesuffix("x2")]
     bits, infinity = np.uint64((1 << width) - 1), np.uint64((1 << width - 1) - (1 << mantissa))
     magnitude = bits >> np.uint64(1)
     a, b = a & bits, b & bits

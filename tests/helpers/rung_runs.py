@@ -81,9 +81,7 @@ def verified_outputs(
     return out
 
 
-def verified_output(
-    engine: ModuleType, rung: Rung, shape: Any, tiles=None, inputs=None, options=None
-) -> np.ndarray:
+def verified_output(engine: ModuleType, rung: Rung, shape: Any, tiles=None, inputs=None, options=None) -> np.ndarray:
     """Returns the output of `computed` after comparing it with the float64 reference as the runner does."""
     out, inputs = computed(engine, rung, shape, tiles, inputs, options)
     ref, scale = reference_and_scale(rung, shape, tiles, inputs)
@@ -145,9 +143,7 @@ def relaunched(
     message that matches `stops`: the fault is detected.
     """
     ptx = compile_ptx(
-        change(sources.translation_unit(step.source)),
-        "kernel.cu",
-        precompiled.options(step.defines, step.source),
+        change(sources.translation_unit(step.source)), "kernel.cu", precompiled.options(step.defines, step.source)
     )
     options = Options(**{"races": True, "count": False} | options)
     try:
@@ -157,9 +153,7 @@ def relaunched(
         return None
 
 
-def assert_fault_is_detected(
-    rung: Rung, shape: Any, program: Program, inputs: Arrays, right: str, wrong: str
-) -> None:
+def assert_fault_is_detected(rung: Rung, shape: Any, program: Program, inputs: Arrays, right: str, wrong: str) -> None:
     """Asserts that the program's one launch, with `right` replaced by `wrong`, is stopped, has a race, or gives another y."""
     (step,) = program.steps
     memory = memory_of(program, inputs)
@@ -182,9 +176,7 @@ def assert_fault_in_launch_is_detected(
         if run is None:
             return
         races += run.races
-    expected = by_output(
-        ladder_of(rung.name).reference(shape, **inputs), tuple(b.name for b in program.outputs)
-    )
+    expected = by_output(ladder_of(rung.name).reference(shape, **inputs), tuple(b.name for b in program.outputs))
     ref, scale = next(iter(expected.values()))
     assert races or not agrees(memory.array(program.outputs[0].name), ref, scale, rung.tolerance)
 

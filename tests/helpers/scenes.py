@@ -82,15 +82,10 @@ def tiled(M: int = 8, N: int = 8, K: int = 6, blocks: int = 1) -> Scene:
                 reads["Bs"].append((t, THREADS[k == ROW]))
         index, _ = tile(C, row, col)
         inside = index >= 0
-        copies["C"].append(
-            (step(4, *block, 0, 0, 0, 0, inside.sum(), terms=K), index[inside], THREADS[inside])
-        )
+        copies["C"].append((step(4, *block, 0, 0, 0, 0, inside.sum(), terms=K), index[inside], THREADS[inside]))
     other = np.setdiff1d(np.arange(C.size), np.concatenate([cells for _, cells, _ in copies["C"]]))
     writes = [_copies("As", "A", copies["As"]), _copies("Bs", "B", copies["Bs"])]
-    writes += [
-        _copies("C", "acc", copies["C"]),
-        Write("acc", *_values(sums), cells=np.tile(THREADS, len(sums))),
-    ]
+    writes += [_copies("C", "acc", copies["C"]), Write("acc", *_values(sums), cells=np.tile(THREADS, len(sums)))]
     if other.size:
         end, product = step(5, terms=K), (A.astype(float) @ B).astype("f4")
         writes.append(Write("C", np.array([end]), product.ravel()[other], cells=other))
@@ -128,7 +123,7 @@ def tiled(M: int = 8, N: int = 8, K: int = 6, blocks: int = 1) -> Scene:
         ),
         source=source,
         lanes=Lanes(np.where(kind == 5, -1, 0), np.where(kind == 5, 0, 0xFFFF).astype(np.uint32)),
-    )  # fmt: skip
+    )
 
 
 def _copies(target: str, source: str, events: list) -> Write:
@@ -206,10 +201,7 @@ def softmax() -> Scene:
             ),
             np.repeat((0, 1), n),
             np.concatenate(
-                [
-                    np.stack([steps, x, m, total, 0 * x], axis=1),
-                    np.stack([steps, x, m[last], total[last], y], axis=1),
-                ]
+                [np.stack([steps, x, m, total, 0 * x], axis=1), np.stack([steps, x, m[last], total[last], y], axis=1)]
             ),
         ),
     )
@@ -241,9 +233,7 @@ def big(cells: int = 20_000, moving: int = 200, steps: int = 100) -> Scene:
             ),
         ),
         captions=Captions(
-            ("Step {0} copies {1} cells.",),
-            np.zeros(steps, int),
-            np.array([(t, moving) for t in range(steps)]),
+            ("Step {0} copies {1} cells.",), np.zeros(steps, int), np.array([(t, moving) for t in range(steps)])
         ),
     )
 

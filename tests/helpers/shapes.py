@@ -86,9 +86,18 @@ def transpose_shapes(draw, max_extent: int = 3) -> TransposeShape:
         extras.append(0 if equal else draw(st.integers(-pads[-1], min(3, whole - 1 - 2 * pads[-1]))))
     C, K = (count * draw(st.integers(1, max_extent)) for _ in "CK")
     return TransposeShape(
-        draw(st.integers(1, 3)), C, *sizes, K, *taps, stride=strides, pad=pads, output_pad=output_pads,
-        dilation=dilation, groups=count, extra=extras,
-    )  # fmt: skip
+        draw(st.integers(1, 3)),
+        C,
+        *sizes,
+        K,
+        *taps,
+        stride=strides,
+        pad=pads,
+        output_pad=output_pads,
+        dilation=dilation,
+        groups=count,
+        extra=extras,
+    )
 
 
 @st.composite
@@ -107,9 +116,7 @@ def attention_shapes(
 ) -> AttentionShape:
     """Draws sequences shorter and longer than a tile, any head size, causal or not, the default scale and others."""
     extent = st.one_of(st.integers(1, 9), st.integers(1, max_extent))
-    width = st.one_of(
-        st.sampled_from([n for n in (1, 4, 8, 32, 64, 128) if n <= max_d]), st.integers(1, max_d)
-    )
+    width = st.one_of(st.sampled_from([n for n in (1, 4, 8, 32, 64, 128) if n <= max_d]), st.integers(1, max_d))
     return AttentionShape(
         B=draw(st.integers(1, 2)),
         H=draw(st.integers(1, max_heads)),
@@ -127,11 +134,7 @@ def chain_shapes(draw, max_extent: int = 9, max_blocks: int = 6) -> ChainShape:
 
     Windows overlap, extend beyond the map, or cover all of it.
     """
-    N, C, H, W = (
-        draw(st.integers(1, 2)),
-        draw(st.integers(1, 5)),
-        *(draw(st.integers(1, max_extent)) for _ in "HW"),
-    )
+    N, C, H, W = (draw(st.integers(1, 2)), draw(st.integers(1, 5)), *(draw(st.integers(1, max_extent)) for _ in "HW"))
     blocks, extents = [], (N, C, H, W)
     for _ in range(draw(st.integers(1, max_blocks))):
         blocks.append(draw(_blocks(extents)))

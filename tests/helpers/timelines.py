@@ -165,13 +165,7 @@ def assert_pictured(scene: Scene, order: ProgramOrder, place: Callable = own_row
     lines, barrier_lane = scene.source.text.splitlines(), int(any(slot.awaited for slot in order.slots))
     for n, slot in enumerate(order.slots):
         line = lines[int(scene.source.lines[n]) - scene.source.first]
-        assert (
-            "__syncthreads" in line
-            if slot.barrier
-            else "wait_groups" in line
-            if slot.awaited
-            else line.strip("} ")
-        )
+        assert "__syncthreads" in line if slot.barrier else "wait_groups" in line if slot.awaited else line.strip("} ")
         expected = {place(f): f.tile for f in order.in_flight(n)}
         expected |= {place(use): tile for use, tile in slot.used}
         expected |= {("syncs", 0): slot.awaited[-1][1]} if slot.awaited else {}

@@ -26,9 +26,7 @@ SENTENCE = re.compile(r"(?<![\w-])[A-Za-z]{2,}[,;:]? [A-Za-z]{2,}(?![\w-])|(?<![
 SUBSTITUTED = re.compile(r"<[^<>]*>|\$\{[^}]*\}")
 SYNTAX = re.compile(r"Kernel Theatre|px")
 MESSAGE = re.compile(rf"\b(?:{'|'.join(FUNCTIONS)})\(\s*\"((?:[^\"\\]|\\.)*)\"")
-LABELS = {"label", "help", "text", "title", "placeholder", "caption", "label_visibility"} - {
-    "label_visibility"
-}
+LABELS = {"label", "help", "text", "title", "placeholder", "caption", "label_visibility"} - {"label_visibility"}
 
 
 def untranslated(path: Path) -> list[tuple[int, str]]:
@@ -69,10 +67,7 @@ def _constants(call: ast.Call) -> bool:
 
 def _exempt(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-            and ast.get_docstring(node) is not None
-        ):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             yield node.body[0]
         elif (isinstance(node, ast.Call) and _name(node.func) in TRANSLATING) or (
             isinstance(node, ast.Call) and _name(node.func) in FOR_PROGRAMMERS

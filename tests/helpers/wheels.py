@@ -26,13 +26,22 @@ MACHINE = "x86_64"
 def command(folder: Path, python: str) -> list[str]:
     """Returns the pip command that downloads each wheel at the version installed here."""
     platforms = (f"--platform=manylinux_2_{n}_{MACHINE}" for n in GLIBC)
-    old_platforms = (
-        f"--platform={name}_{MACHINE}" for name in ("manylinux1", "manylinux2010", "manylinux2014")
-    )
+    old_platforms = (f"--platform={name}_{MACHINE}" for name in ("manylinux1", "manylinux2010", "manylinux2014"))
     options = "--no-deps --only-binary=:all: --implementation=cp --quiet --disable-pip-version-check".split()
     pinned = (f"{name}=={version(name)}" for name in NAMES)
-    return [sys.executable, "-m", "pip", "download", *options, f"--python-version={python}", *platforms, *old_platforms,
-            "--dest", str(folder), *pinned]  # fmt: skip
+    return [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        *options,
+        f"--python-version={python}",
+        *platforms,
+        *old_platforms,
+        "--dest",
+        str(folder),
+        *pinned,
+    ]
 
 
 def main(folder: str, python: str = "3.12") -> None:

@@ -32,9 +32,7 @@ needs_nvrtc = pytest.mark.skipif(compile.version() is None, reason="NVRTC is not
 @pytest.mark.slow
 @settings(max_examples=12)
 @given(
-    shape=conv_shapes(max_extent=3),
-    tile=st.sampled_from(conv_ladder.TILES),
-    block=st.sampled_from(conv_ladder.BLOCKS),
+    shape=conv_shapes(max_extent=3), tile=st.sampled_from(conv_ladder.TILES), block=st.sampled_from(conv_ladder.BLOCKS)
 )
 def test_every_rung_agrees_at_any_shape(shape, tile, block):
     for result in compare(RUNGS, shape, engine="emulator", tiles={"TILE": tile, "BLOCK": block}):
@@ -79,9 +77,7 @@ def test_fault_names_the_rung(monkeypatch):
 
 
 def test_derived_figures():
-    totals = run("conv/im2col-gemm", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="emulator").to_json()["counters"][
-        "total"
-    ]
+    totals = run("conv/im2col-gemm", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="emulator").to_json()["counters"]["total"]
     assert totals["bytes_moved_ld"] == 32 * totals["sectors_ld"]
     assert totals["sectors_per_request_ld"] == totals["sectors_ld"] / totals["requests_ld"]
 
@@ -130,8 +126,7 @@ def test_checked_in_ptx_equals_what_the_sources_compile_to(key):
     assert ptx_archive.listed(precompiled.FOLDER, topic)[name] == listed, "run: python -m kernels ptx"
     archived_opcodes, rebuilt_opcodes = opcodes(archived), opcodes(built.ptx)
     assert (
-        sum(((archived_opcodes - rebuilt_opcodes) + (rebuilt_opcodes - archived_opcodes)).values())
-        <= MAX_DIFFERENCE
+        sum(((archived_opcodes - rebuilt_opcodes) + (rebuilt_opcodes - archived_opcodes)).values()) <= MAX_DIFFERENCE
     ), "run: python -m kernels ptx"
 
 

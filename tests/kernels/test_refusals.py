@@ -112,9 +112,7 @@ def test_recording_that_breaks_a_rule(options, message, recording, tmp_path, cap
     assert not (tmp_path / "r.jsonl").exists()
 
 
-@pytest.mark.parametrize(
-    "content", [bytes(range(256)), b"hello", b"hello\n", b'{"rung": 1}\n{"rung": 2}\n', b"\n[]"]
-)
+@pytest.mark.parametrize("content", [bytes(range(256)), b"hello", b"hello\n", b'{"rung": 1}\n{"rung": 2}\n', b"\n[]"])
 def test_recording_leaves_another_kind_of_file_unchanged(content, recording, tmp_path, capsys):
     out = tmp_path / "photo"
     out.write_bytes(content)
@@ -132,11 +130,13 @@ def test_recording_into_a_folder_or_on_a_missing_engine(recording, tmp_path, cap
 
 COMMANDS = {
     "run": (["conv/direct"], ["--shape", "--engine", "--tiles", "--mode", "--seed"]),
-    "emulate": (["{k.cu}", "k"], ["--grid", "--block", "--arg", "--constant", "--shared", "--seed", "-D", "-I", "-arch",
-                                  "-std", "--out"]),
+    "emulate": (
+        ["{k.cu}", "k"],
+        ["--grid", "--block", "--arg", "--constant", "--shared", "--seed", "-D", "-I", "-arch", "-std", "--out"],
+    ),
     "record": ([], ["--out", "--engine", "--presets", "--cases", "--batches", "--modes", "--seconds", "--commit"]),
     "list": ([], []),
-}  # fmt: skip
+}
 DEFAULTS = {"--grid": "1", "--block": "1", "--shape": RUN[2][8:], "--out": "{out}", "--engine": "emulator"}
 
 
@@ -153,9 +153,7 @@ def test_no_command_line_ends_in_a_traceback(data, recording, tmp_path, capsys, 
     argv = [command, *(data.draw(st.just(argument) | hostile) for argument in arguments)]
     for option in options:
         value = (
-            data.draw(st.none() | hostile)
-            if option not in DEFAULTS
-            else data.draw(st.just(DEFAULTS[option]) | hostile)
+            data.draw(st.none() | hostile) if option not in DEFAULTS else data.draw(st.just(DEFAULTS[option]) | hostile)
         )
         if value is not None:
             argv += [f"{option}={value}"] if option not in ("-D", "-I") else [f"{option}{value}"]
@@ -183,10 +181,7 @@ def test_closed_output_and_ascii_terminal():
         and b"16 multiplications instead of 36 for 2?2" in completed.stdout
     )
     child = subprocess.Popen(
-        [sys.executable, "-m", "kernels", "list", "--json"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        [sys.executable, "-m", "kernels", "list", "--json"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     child.stdout.close()
     assert child.stderr.read() == b"" and child.wait() == 1
@@ -198,12 +193,7 @@ def test_closed_output_and_ascii_terminal():
     ("rung", "arguments", "error", "message"),
     [
         ("conv/direct", {"shape": None}, ShapeError, "conv/direct takes a shape of type ConvShape, got None"),
-        (
-            "conv/direct",
-            {"shape": GemmShape(4, 4, 4)},
-            ShapeError,
-            "takes a shape of type ConvShape, got GemmShape",
-        ),
+        ("conv/direct", {"shape": GemmShape(4, 4, 4)}, ShapeError, "takes a shape of type ConvShape, got GemmShape"),
         ("conv/direct", {"shape": "toy"}, ShapeError, "takes a shape of type ConvShape, got 'toy'"),
         ("gemm/naive", {"shape": AttentionShape(1, 1, 4, 4)}, ShapeError, "takes a shape of type GemmShape"),
         (None, {}, RuleError, "a rung is a name"),
@@ -217,12 +207,7 @@ def test_closed_output_and_ascii_terminal():
         ("conv/direct", {"tiles": 5}, RuleError, "tiles is a dict of values by name"),
         ("conv/direct", {"tiles": [("BLOCK", 64)]}, RuleError, "tiles is a dict of values by name"),
         ("conv/direct", {"tiles": {"BLOCK": "64"}}, RuleError, "the tile size BLOCK must be a whole number"),
-        (
-            "conv/direct",
-            {"tiles": {"BLOCK": np.zeros(2)}},
-            RuleError,
-            "the tile size BLOCK must be a whole number",
-        ),
+        ("conv/direct", {"tiles": {"BLOCK": np.zeros(2)}}, RuleError, "the tile size BLOCK must be a whole number"),
         ("conv/direct", {"tiles": {"conv/direct": 64}}, RuleError, "tiles of conv/direct are a dict"),
         ("conv/direct", {"tiles": {5: 64}}, RuleError, "no tile size 5"),
         ("conv/direct", {"inputs": [1]}, RuleError, "inputs is a dict of values by name"),
@@ -230,27 +215,12 @@ def test_closed_output_and_ascii_terminal():
         ("conv/direct", {"inputs": {"z": 1}}, RuleError, "no input 'z'; there are: x, w"),
         ("conv/direct", {"inputs": {"x": np.zeros((1, 1, 8, 9))}}, RuleError, "input x must have shape"),
         ("conv/direct", {"inputs": {"x": [[1], [2, 3]]}}, RuleError, "input x must be an array of numbers"),
-        (
-            "conv/direct",
-            {"inputs": {"x": np.full((1, 1, 8, 8), "a")}},
-            RuleError,
-            "input x must hold numbers",
-        ),
-        (
-            "conv/direct",
-            {"inputs": {"x": np.full((1, 1, 8, 8), None)}},
-            RuleError,
-            "input x must hold numbers",
-        ),
+        ("conv/direct", {"inputs": {"x": np.full((1, 1, 8, 8), "a")}}, RuleError, "input x must hold numbers"),
+        ("conv/direct", {"inputs": {"x": np.full((1, 1, 8, 8), None)}}, RuleError, "input x must hold numbers"),
         ("conv/direct", {"seed": -1}, RuleError, "seed must be a whole number, 0 or more, got -1"),
         ("conv/direct", {"seed": "1"}, RuleError, "seed must be a whole number"),
         ("conv/direct", {"budget": 5}, RuleError, "budget is a Budget, got 5"),
-        (
-            "conv/direct",
-            {"trace": 2},
-            RuleError,
-            r"conv/direct: the block to trace is one of 0 \.\. 0, got 2",
-        ),
+        ("conv/direct", {"trace": 2}, RuleError, r"conv/direct: the block to trace is one of 0 \.\. 0, got 2"),
         ("conv/direct", {"trace": -1}, RuleError, "trace must be a whole number, 0 or more, got -1"),
         ("conv/direct", {"trace": 0.5}, RuleError, "trace must be a whole number"),
         ("conv/direct", {"trace": True}, RuleError, "trace must be a whole number"),

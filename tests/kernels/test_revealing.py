@@ -15,13 +15,7 @@ from kernels.fusion.shape import ChainShape
 from kernels.ladders import LADDERS, find
 from kernels.model.program import Launch
 from kernels.model.verify import agrees, by_output
-from kernels.norm.shape import (
-    EPS,
-    BatchNormInferenceShape,
-    BatchNormShape,
-    LayerNormShape,
-    RmsNormShape,
-)
+from kernels.norm.shape import EPS, BatchNormInferenceShape, BatchNormShape, LayerNormShape, RmsNormShape
 from kernels.pooling.shape import GlobalShape
 from kernels.runner import compare, inputs_of, rung_reference
 from kernels.softmax.shape import SoftmaxShape
@@ -135,9 +129,7 @@ def test_attention_without_one_of_many_keys_is_refused(case):
     s, rung = LONG[case], find("attention/flash-mma")
     ladder = LADDERS["attention"]
     inputs = inputs_of(
-        ladder,
-        s,
-        find("attention/flash-mma-variants" if s.variants else rung.name).build(s, rung.default_tiles),
+        ladder, s, find("attention/flash-mma-variants" if s.variants else rung.name).build(s, rung.default_tiles)
     )
     ref, scale = ladder.reference(s, **inputs)
     assert agrees(attention_without(s, inputs, None), ref, scale, rung.tolerance)

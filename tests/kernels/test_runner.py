@@ -37,9 +37,7 @@ QUICK = Budget(samples=3, seconds=0.2, min_samples=1, warm_up_s=0)
 def test_every_rung_agrees_at_any_shape(shape, tile):
     supported = [rung.name for rung in availability.supported_rungs(conv_ladder.LADDER, "cpu", shape)]
     assert set(RUNGS) <= set(supported)
-    for result in compare(
-        supported, shape, engine="cpu", tiles={"conv/im2col-gemm": {"TILE": tile}}, measure=False
-    ):
+    for result in compare(supported, shape, engine="cpu", tiles={"conv/im2col-gemm": {"TILE": tile}}, measure=False):
         assert result.output.shape == shape.y_shape and result.output.dtype == np.float32
         assert np.isfinite(result.error), result.rung  # also of outputs near zero, as the FFT gives them
 
@@ -82,7 +80,7 @@ def test_padded_copy_of_numpy_is_counted_as_workspace():
         ({"shape": ConvShape(64, 1024, 512, 512, 1024, 3, 3)}, r"[\d,]+ bytes are free; take a smaller"),
         ({"shape": ConvShape(1, 1, 50_000, 50_000, 1, 1, 1)}, r"K\*P\*Q must stay below 2\^31"),
     ],
-)  # fmt: skip
+)
 def test_broken_rule_is_named(change, rule):
     arguments = {"rungs": ["conv/im2col-gemm"], "shape": TOY, "engine": "cpu", "budget": QUICK} | change
     with pytest.raises(RuleError, match=rule):
@@ -182,17 +180,19 @@ def cli(*args):
 
 @pytest.mark.slow
 def test_command_line_json():
-    out = cli(
-        "run", "conv/im2col-gemm", "--shape", "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1", "--engine", "cpu", "--json"
-    )
+    out = cli("run", "conv/im2col-gemm", "--shape", "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1", "--engine", "cpu", "--json")
     assert out.returncode == 0, out.stderr
     result = json.loads(out.stdout)
-    assert set(result) == {
-        "rung", "title", "engine", "shape", "tiles", "error", "measurement", "predicted",
-    }  # fmt: skip
+    assert set(result) == {"rung", "title", "engine", "shape", "tiles", "error", "measurement", "predicted"}
     assert set(result["measurement"]) >= {
-        "median_ms", "p20_ms", "p80_ms", "n", "peak_bytes", "workspace_bytes", "device",
-    }  # fmt: skip
+        "median_ms",
+        "p20_ms",
+        "p80_ms",
+        "n",
+        "peak_bytes",
+        "workspace_bytes",
+        "device",
+    }
     assert set(result["predicted"]) == {"flops", "bytes", "workspace_bytes"}
     assert result["error"] < 1e-6 and result["predicted"]["workspace_bytes"] == 6912
 
@@ -268,21 +268,13 @@ def test_rung_without_memory_is_reported_and_the_others_run(monkeypatch):
         names, shape, engine="cpu", measure=False, refused=lambda *arguments: refused_calls.append(arguments)
     )
     assert result.rung == "conv/direct"
-    message = (
-        f"conv/im2col-gemm needs {im2col_bytes:,} bytes of memory beside the others, {free:,} bytes are free"
-    )
+    message = f"conv/im2col-gemm needs {im2col_bytes:,} bytes of memory beside the others, {free:,} bytes are free"
     assert refused_calls == [("conv/im2col-gemm", message)]
     with pytest.raises(RuleError, match="bytes of memory for the cpu engine"):
         compare(names, shape, engine="cpu", measure=False)
     monkeypatch.setattr(engines.load("cpu"), "free_bytes", lambda: direct_bytes)
     with pytest.raises(RuleError, match="bytes of memory for the cpu engine"):
-        compare(
-            names,
-            shape,
-            engine="cpu",
-            measure=False,
-            refused=lambda *arguments: refused_calls.append(arguments),
-        )
+        compare(names, shape, engine="cpu", measure=False, refused=lambda *arguments: refused_calls.append(arguments))
     assert len(refused_calls) == 1
 
 

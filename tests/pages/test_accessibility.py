@@ -13,8 +13,12 @@ pytestmark = [pytest.mark.browser, npm]
 
 # Violations of Streamlit's widgets that a page cannot fix: (rule, part of the selector, reason).
 STREAMLIT_ISSUES = (
-    ("scrollable-region-focusable", ".stCode.", "st.code gives its <pre> no tabindex; Chromium focuses it all the same"),
-)  # fmt: skip
+    (
+        "scrollable-region-focusable",
+        ".stCode.",
+        "st.code gives its <pre> no tabindex; Chromium focuses it all the same",
+    ),
+)
 # Without frames: the stage alone has its own test.
 RUN = """() => axe.run(document, { iframes: false, resultTypes: ["violations"] }).then(({ violations }) =>
   violations.filter(({ impact }) => impact === "serious" || impact === "critical").flatMap(({ id, help, nodes }) =>
@@ -34,9 +38,7 @@ def violations(page):
         return [
             "{id}: {target} ({help}) {why}".format(**violation)
             for violation in page.evaluate(RUN)
-            if not any(
-                violation["id"] == rule and part in violation["target"] for rule, part, _ in STREAMLIT_ISSUES
-            )
+            if not any(violation["id"] == rule and part in violation["target"] for rule, part, _ in STREAMLIT_ISSUES)
         ]
 
     return find
@@ -93,9 +95,7 @@ def test_lesson(page, server, violations, path, scheme, widths):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("scheme", "widths"), [("light", [1440, 390]), ("dark", [1440])], ids=["light", "dark"]
-)
+@pytest.mark.parametrize(("scheme", "widths"), [("light", [1440, 390]), ("dark", [1440])], ids=["light", "dark"])
 def test_history(page, server, violations, scheme, widths):
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": widths[0], "height": 900})

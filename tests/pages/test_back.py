@@ -114,9 +114,7 @@ def test_correction_of_other_fields_is_part_of_the_change(page, server, open_at)
     )  # as Streamlit writes what the server corrects
     assert page.evaluate("history.length") == entries + 1
     page.mouse.click(5, 5)
-    page.evaluate(
-        "history.pushState({}, '', '/im2col?view=explore&K=3&C=3')"
-    )  # the server's answer to a new input
+    page.evaluate("history.pushState({}, '', '/im2col?view=explore&K=3&C=3')")  # the server's answer to a new input
     assert page.evaluate("history.length") == entries + 2
 
 

@@ -25,8 +25,7 @@ SENTENCE_END = re.compile(r"(?<=[.!?:])\s+")
 FULL_STOP = re.compile(r"(?<=[.!?])\s+")
 COMPARED = re.compile(r"\{\w+_against_\w+\}")  # a field that is a sentence
 COMPARING = re.compile(
-    r"\b(faster|slower|fastest|slowest|as fast|times as|twice|half the time|most of|nearly all)\b",
-    re.IGNORECASE,
+    r"\b(faster|slower|fastest|slowest|as fast|times as|twice|half the time|most of|nearly all)\b", re.IGNORECASE
 )
 
 
@@ -220,8 +219,7 @@ CLEAR = {
 def test_a_lesson_makes_clear_what_it_must_in_order(path: str) -> None:
     lesson = next(lesson for lesson in LESSONS if lesson.path == path)
     said = [
-        " ".join([chapter.title, *every_text(chapter), *chapter.params.values()])
-        for chapter in story(lesson).chapters
+        " ".join([chapter.title, *every_text(chapter), *chapter.params.values()]) for chapter in story(lesson).chapters
     ]
     at = 0
     for pattern in CLEAR[path]:
@@ -306,7 +304,16 @@ def test_a_stage_that_was_polled_remains_a_fragment_for_a_press_on_its_way(monke
 def test_explore_opens_with_what_the_chapter_shows() -> None:
     at = open_page("gemm/page.py", view="story", chapter=3)
     target = links(at)["Explore"]
-    assert target == {"M": "8", "N": "8", "K": "16", "rung": "shared-tile", "BM": "8", "BN": "8", "BK": "8", "view": "explore"}  # fmt: skip
+    assert target == {
+        "M": "8",
+        "N": "8",
+        "K": "16",
+        "rung": "shared-tile",
+        "BM": "8",
+        "BN": "8",
+        "BK": "8",
+        "view": "explore",
+    }
     assert chapters.STORY == "story"
 
 
@@ -317,10 +324,7 @@ def test_the_last_chapter_leads_to_the_next_lesson() -> None:
             text, href = last.onward()
             expected = f"{following.path}{'?view=story' if following.chapters else ''}" if following else "."
             assert (href, following is None or text.endswith(following.title)) == (expected, True)
-    panels = [
-        heads(open_page("softmax/page.py", view="story", chapter=n, engine="cpu"))[0]["chapter"]
-        for n in (8, 9)
-    ]
+    panels = [heads(open_page("softmax/page.py", view="story", chapter=n, engine="cpu"))[0]["chapter"] for n in (8, 9)]
     assert panels[0]["onward"] is None
     assert panels[1]["onward"] == ["Next lesson: layers", "layers?engine=cpu&view=story"]
     assert panels[1]["lesson"] == "softmax"

@@ -53,9 +53,7 @@ def _check_the_open_chapter(stage, chapter):
     expect(page.locator(".chapter h2")).to_have_text(chapter.title)
     for part in (".chapter h2", ".chapter-text p:first-child", ".chapter-way", "canvas", ".play", ".caption"):
         expect(page.locator(f".stage {part}").first, chapter.title).to_be_in_viewport(ratio=0.95)
-    if (
-        "/precision" not in page.url or page.locator(".strip").is_visible()
-    ):  # the rounding of a number has no time
+    if "/precision" not in page.url or page.locator(".strip").is_visible():  # the rounding of a number has no time
         expect(page.locator(".strip-value")).not_to_be_empty()
     page.wait_for_function(FITS)
     found = stage.root.evaluate(NUMBERS)
@@ -73,9 +71,7 @@ def test_numbers_can_be_read_on_a_slide(page, server, address):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "address", ["threads?chapter=5", "tiling?chapter=7", "winograd?chapter=4", "fft?chapter=9"]
-)
+@pytest.mark.parametrize("address", ["threads?chapter=5", "tiling?chapter=7", "winograd?chapter=4", "fft?chapter=9"])
 def test_the_way_on_is_in_sight_after_a_guess(page, server, address):
     page.goto(f"{server}/{address}&view=story")
     stage = Stage(page).ready()
@@ -130,9 +126,7 @@ def test_a_bracket_is_on_the_line_of_its_term(page, server):
 def test_back_is_left_of_next_on_a_phone(phone, server):
     phone.goto(f"{server}/threads?view=story&chapter=2")
     Stage(phone).ready()
-    back, onward = (
-        phone.locator(".chapter-way").get_by_role("button", name=name) for name in ("Back", "Next")
-    )
+    back, onward = (phone.locator(".chapter-way").get_by_role("button", name=name) for name in ("Back", "Next"))
     assert back.bounding_box()["x"] < onward.bounding_box()["x"]
 
 

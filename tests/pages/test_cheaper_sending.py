@@ -45,12 +45,7 @@ def a_protocol(loop, **more):
     conn = ServerProtocol(state=OPEN)
     writable = asyncio.Event()
     writable.set()
-    fields = {
-        "handshake_complete": True,
-        "close_sent": False,
-        "initial_response": None,
-        "disconnected": False,
-    }
+    fields = {"handshake_complete": True, "close_sent": False, "initial_response": None, "disconnected": False}
     return SimpleNamespace(conn=conn, transport=Transport(), writable=writable, loop=loop, **(fields | more))
 
 

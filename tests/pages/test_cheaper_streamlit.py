@@ -58,9 +58,7 @@ def in_a_loop(act):
 
     async def run():
         session, made, done = SimpleNamespace(_event_loop=asyncio.get_running_loop()), [], asyncio.Event()
-        session._event_loop.set_exception_handler(
-            lambda loop, context: made.append(type(context["exception"]))
-        )
+        session._event_loop.set_exception_handler(lambda loop, context: made.append(type(context["exception"])))
         thread = threading.Thread(target=act, args=(session, made))
         thread.start()
         await asyncio.to_thread(thread.join)

@@ -148,9 +148,7 @@ def test_error_in_child_process_is_shown_on_page(machine, monkeypatch):
     try:
         at = open_page("conv/im2col.py", engine="cuda")
         finish(at, "run", "job")
-        assert (
-            "driver 580 or newer (cudaErrorInsufficientDriver" in texts(at) and "ran" not in at.session_state
-        )
+        assert "driver 580 or newer (cudaErrorInsufficientDriver" in texts(at) and "ran" not in at.session_state
         assert "kt-badge-recorded" in texts(at) and strip(at)["run"]["label"] == "Run here"
     finally:
         worker.close()
@@ -164,9 +162,7 @@ def test_run_with_all_rungs_refused_keeps_previous_result(monkeypatch):
 
     def refused(request, **options):
         job = failed_job(request)
-        job.result = lambda timeout=None: [
-            {"rung": r, "unsupported": "it has no room"} for r in request.rungs
-        ]
+        job.result = lambda timeout=None: [{"rung": r, "unsupported": "it has no room"} for r in request.rungs]
         return job
 
     monkeypatch.setattr(run.worker(), "submit", refused)

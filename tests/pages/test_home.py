@@ -24,9 +24,7 @@ from visuals.conv.inputs import Inputs
 def test_one_stage_plays_and_others_are_stills():
     first, *stills = heads(open_page(None))
     assert first["play"] and not first["still"] and first["param"] is None
-    assert (
-        "transport" not in first["hide"] and "caption" not in first["hide"]
-    )  # moving content can be stopped
+    assert "transport" not in first["hide"] and "caption" not in first["hide"]  # moving content can be stopped
     assert [(head["still"], head["play"], head["param"], head["step"]) for head in stills] == [
         (True, False, None, card.step) for card in _cards.CARDS
     ]
@@ -82,9 +80,7 @@ def test_every_lesson_names_what_to_read_with_year_and_link():
         for source in sources:
             assert 1950 < source.year < 2100
             assert f'<a href="{source.url}">{source.title}</a> ({source.year})' in html
-            if re.fullmatch(
-                r"\d{4}\.\d{4,5}", source.place
-            ):  # the number of a preprint begins with year and month
+            if re.fullmatch(r"\d{4}\.\d{4,5}", source.place):  # the number of a preprint begins with year and month
                 assert source.place.startswith(f"{source.year % 100:02}")
             else:
                 assert source.place.startswith(("10.", "https://"))
@@ -117,9 +113,7 @@ def test_three_ways_in_lead_to_what_they_promise():
 
 def progress_lines(at) -> dict[str, dict]:
     """Returns the data of the line under each lesson by the lesson's path."""
-    found = [
-        each.proto for each in at.get("bidi_component") if each.proto.component_name.endswith("progress")
-    ]
+    found = [each.proto for each in at.get("bidi_component") if each.proto.component_name.endswith("progress")]
     return {data["path"]: data for data in (json.loads(proto.json) for proto in found)}
 
 
@@ -185,9 +179,7 @@ def test_link_to_another_shape_drops_the_stage_parameters():
     kept_params = {"speed": "2", "hide": "kernel", "order": "warps", "picture": "gradient"}
     queries = links(open_page("conv/im2col.py", **stage_params, **kept_params))
     query = next(query for label, query in queries.items() if label.startswith("LeNet conv1"))
-    assert query == kept_params | conv_address.at_shape(
-        conv_address.DEFAULT, CONV_PRESETS["lenet-conv1"].shape
-    )
+    assert query == kept_params | conv_address.at_shape(conv_address.DEFAULT, CONV_PRESETS["lenet-conv1"].shape)
 
 
 # -- scenes are built once -----------------------------------------------------------------------

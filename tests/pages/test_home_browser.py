@@ -122,9 +122,7 @@ def test_previews_are_images_with_caption_and_no_focus(home, page):
         assert preview.evaluate("root => root.tabIndex") == -1
         page.get_by_role("link", name=f"{n + 1} {lesson.title}", exact=True).focus()
         page.keyboard.press("Tab")
-        assert not page.evaluate(
-            "document.activeElement?.shadowRoot?.activeElement?.closest('.still') != null"
-        )
+        assert not page.evaluate("document.activeElement?.shadowRoot?.activeElement?.closest('.still') != null")
 
 
 def test_engines_of_this_machine_are_listed(home, page):

@@ -89,9 +89,7 @@ def test_every_lesson_is_in_the_bar_once():
     assert sorted(paths) == sorted(lesson.path for lesson in LESSONS)
     grouped = [path for group in GROUPS.values() for path in group]
     assert len(set(grouped)) == len(grouped)
-    assert [title for title, lessons in entries() if len(lessons) > 1] == list(
-        filter(None, [t for t, _ in entries()])
-    )
+    assert [title for title, lessons in entries() if len(lessons) > 1] == list(filter(None, [t for t, _ in entries()]))
 
 
 @pytest.mark.slow

@@ -19,15 +19,7 @@ PATHS = [
     f"{lesson.path}?view=explore" for lesson in LESSONS if lesson.path != "choose"
 ]  # whose first screen is its race
 CUT = "labels => labels.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)"
-IN_SIGHT = (
-    "canvas",
-    ".play",
-    ".caption",
-    ".strip-value",
-    ".strip [data-strip=run]",
-    ".strip-legend",
-    ".strip-limits",
-)
+IN_SIGHT = ("canvas", ".play", ".caption", ".strip-value", ".strip [data-strip=run]", ".strip-legend", ".strip-limits")
 
 
 @pytest.mark.slow
@@ -58,10 +50,15 @@ def test_a_phone_shows_picture_play_and_caption_together(phone, server, path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("path", "size", "shown"), [
-    ("im2col?view=explore", (1440, 900), True), ("im2col?embed=true&view=watch", (900, 600), False),
-    ("tiling?view=explore&rung=double-buffer", (1440, 900), False), ("hopper?view=explore", (1440, 900), False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "size", "shown"),
+    [
+        ("im2col?view=explore", (1440, 900), True),
+        ("im2col?embed=true&view=watch", (900, 600), False),
+        ("tiling?view=explore&rung=double-buffer", (1440, 900), False),
+        ("hopper?view=explore", (1440, 900), False),
+    ],
+)
 def test_the_transport_is_one_line(page, server, path, size, shown):
     page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
     page.goto(f"{server}/{path}")

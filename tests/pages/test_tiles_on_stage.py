@@ -24,10 +24,7 @@ LESSONS = {
     "attention/page.py": ({}, ATTENTION),
     "attention/backward/page.py": ({}, ATTENTION_BACKWARD),
     "fusion/page.py": ({}, FUSION),
-    **{
-        f"conv/backward/page.py {gradient}": ({"gradient": gradient}, BACKWARD[gradient])
-        for gradient in BACKWARD
-    },
+    **{f"conv/backward/page.py {gradient}": ({"gradient": gradient}, BACKWARD[gradient]) for gradient in BACKWARD},
 }
 # Threads of a block whose picture shows none, and blocks of a grid with fewer tiles: the line of controls names the launch.
 ONLY_LAUNCHED = {"BLOCK", "BLOCKS"}
@@ -64,9 +61,7 @@ def test_each_tile_size_changes_the_stage(lesson):
     assert deaf == []
 
 
-@pytest.mark.parametrize(
-    ("tile", "shared", "width"), [(16, "2.05 KB", 16), (8, "512 B", 8), (32, "8.19 KB", 32)]
-)
+@pytest.mark.parametrize(("tile", "shared", "width"), [(16, "2.05 KB", 16), (8, "512 B", 8), (32, "8.19 KB", 32)])
 def test_im2col_has_the_tile_of_its_product(tile, shared, width):
     scene, _ = scenes.im2col(DEFAULT.inputs(), "explaining", (("TILE", tile),))
     (product,) = scene.next_sources
@@ -81,7 +76,5 @@ def test_the_page_of_im2col_gives_its_tile_to_the_stage():
 
 def test_the_warps_of_a_smaller_block_make_fewer_requests():
     order, block = "warps", find("conv/direct").default_tiles["BLOCK"]
-    (large, _), (small, _) = (
-        scenes.direct(DEFAULT.inputs(), order, False, (("BLOCK", n),)) for n in (block, 64)
-    )
+    (large, _), (small, _) = (scenes.direct(DEFAULT.inputs(), order, False, (("BLOCK", n),)) for n in (block, 64))
     assert small.steps < large.steps

@@ -31,14 +31,20 @@ def ask(path: str, seen: str = "", base: str = "") -> dict:
         sent.append(message)
 
     scope = {
-        "type": "http", "http_version": "1.1", "method": "GET", "path": path, "raw_path": path.encode(),
-        "query_string": f"seen={seen}".encode(), "headers": [], "server": ("127.0.0.1", 80),
-        "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "",
-    }  # fmt: skip
+        "type": "http",
+        "http_version": "1.1",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": f"seen={seen}".encode(),
+        "headers": [],
+        "server": ("127.0.0.1", 80),
+        "client": ("127.0.0.1", 1),
+        "scheme": "http",
+        "root_path": "",
+    }
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(
-            asyncio.run, WatchMiddleware(PlainTextResponse("the app"), base)(scope, receive, send)
-        ).result()
+        thread.submit(asyncio.run, WatchMiddleware(PlainTextResponse("the app"), base)(scope, receive, send)).result()
     body = b"".join(message.get("body", b"") for message in sent[1:])
     assert sent[0]["status"] == 200
     if body == b"the app":

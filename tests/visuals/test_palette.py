@@ -116,16 +116,12 @@ def test_code_is_readable_on_every_line(palette):
         return int(re.search(pattern, css).group(1)) / 100
 
     ink = percent(r"\.lit \[class\^=\"c-\"\] { color: color-mix\(in srgb, var\(--c\), var\(--ink\) (\d+)%")
-    lit = percent(
-        r"\.code-line\.lit { background: color-mix\(in srgb, var\(--filter\) (\d+)%, var\(--ground\)"
-    )
+    lit = percent(r"\.code-line\.lit { background: color-mix\(in srgb, var\(--filter\) (\d+)%, var\(--ground\)")
     hover = percent(r"\.runs:hover { background: color-mix\(in srgb, var\(--line\) (\d+)%, var\(--ground\)")
     kinds = dict(re.findall(r"\.c-(\w+) { --c: var\(--(\w+)\)", css))
     assert len(kinds) == 6
     for kind, token in kinds.items():
-        on_lit = contrast(
-            mixed(palette[token], palette["ink"], ink), mixed(palette["ground"], palette["filter"], lit)
-        )
+        on_lit = contrast(mixed(palette[token], palette["ink"], ink), mixed(palette["ground"], palette["filter"], lit))
         on_hover = contrast(palette[token], mixed(palette["ground"], palette["line"], hover))
         assert min(on_lit, on_hover, contrast(palette[token], palette["panel"])) >= 4.5, kind
 

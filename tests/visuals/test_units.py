@@ -75,9 +75,7 @@ def test_a_share_is_never_a_power_of_ten(part):
 
 
 def test_a_badge_has_a_known_kind_and_escapes_text():
-    assert (
-        units.badge("measured", "<b>") == '<span class="kt-badge kt-badge-measured">measured &lt;b&gt;</span>'
-    )
+    assert units.badge("measured", "<b>") == '<span class="kt-badge kt-badge-measured">measured &lt;b&gt;</span>'
     assert '<span class="kt-date">2026-11-28</span>' in units.badge("recorded", "H200, 2026-11-28")
     with pytest.raises(ValueError, match="kind must be one of measured, counted"):
         units.badge("guessed")
@@ -105,9 +103,7 @@ def test_times_that_other_programs_disturbed_say_so():
 
 
 # -- comparisons, side by side --------------------------------------------------------------------
-FAST = a_full_row(
-    rung="conv/im2col-cublas", samples=[0.5] * 3, tiles={}, parts_ms={"im2col": 0.1, "cublas_sgemm": 0.4}
-)
+FAST = a_full_row(rung="conv/im2col-cublas", samples=[0.5] * 3, tiles={}, parts_ms={"im2col": 0.1, "cublas_sgemm": 0.4})
 SLOW = a_full_row(samples=[2.0] * 3)
 
 
@@ -220,10 +216,20 @@ def test_days_of_rows_are_the_first_and_the_last():
 @pytest.mark.parametrize(
     ("title", "quoted"),
     [
-        ("loss, then gradient", True), ("direct", True), ("P and dS in memory", True), ("im2col + our GEMM", True),
-        ("FFT in tiles", True), ("Winograd 2×2, fused", True), ("cuBLAS FP32", False), ("cuDNN FFT_TILING", False),
-        ("NumPy BLAS", False), ("torch._int_mm", False), ("FFT", False), ("Winograd 2×2", False), ("mma.sync", False),
+        ("loss, then gradient", True),
+        ("direct", True),
+        ("P and dS in memory", True),
+        ("im2col + our GEMM", True),
+        ("FFT in tiles", True),
+        ("Winograd 2×2, fused", True),
+        ("cuBLAS FP32", False),
+        ("cuDNN FFT_TILING", False),
+        ("NumPy BLAS", False),
+        ("torch._int_mm", False),
+        ("FFT", False),
+        ("Winograd 2×2", False),
+        ("mma.sync", False),
     ],
-)  # fmt: skip
+)
 def test_a_title_that_reads_as_words_is_quoted(title, quoted):
     assert units.quoted(title) == (f"“{title}”" if quoted else title)

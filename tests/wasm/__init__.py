@@ -16,11 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ROOT / ".venv" / "wasm"  # make wasm installs requirements-wasm.txt there
 NPM = ROOT / "node_modules"
 MARKS = "not gpu and not browser and not slow"
-UNITS = (
-    "tests/kernels",
-    "tests/visuals",
-    "--ignore=tests/visuals/site",
-)  # the site's fixtures drive a browser
+UNITS = ("tests/kernels", "tests/visuals", "--ignore=tests/visuals/site")  # the site's fixtures drive a browser
 
 
 def lacking() -> str:

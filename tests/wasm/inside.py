@@ -11,12 +11,7 @@ ABSENT = set(
     "alembic babel playwright textstat _multiprocessing fcntl sqlite3 termios resource".split()
 )
 # The words of the errors that Python raises there for a process, a thread or a socket.
-REFUSALS = (
-    "can't start new thread",
-    "does not support processes",
-    "Function not implemented",
-    "Host is unreachable",
-)
+REFUSALS = ("can't start new thread", "does not support processes", "Function not implemented", "Host is unreachable")
 
 # These call C functions with 64-bit integers by ctypes, or read JSON that is nested too deeply, which ends Pyodide; or they
 # read Numba's refusal instead of their own.
@@ -50,9 +45,7 @@ def lacks(error):
         return "no Numba"
     if isinstance(error, TypeError) and any(f"'{name}" in str(error) for name in ("bfloat16", "float8")):
         return "no ml_dtypes"
-    if isinstance(error, OSError | RuntimeError | AttributeError) and any(
-        text in str(error) for text in REFUSALS
-    ):
+    if isinstance(error, OSError | RuntimeError | AttributeError) and any(text in str(error) for text in REFUSALS):
         return "no processes, threads or sockets"
     return lacks(error.__cause__) if error.__cause__ else ""
 
@@ -67,9 +60,7 @@ class Plugin:
         run.testStarts()
 
     def pytest_sessionstart(self):  # after tests/conftest.py has chosen its own
-        hypothesis.settings.register_profile(
-            "wasm", hypothesis.settings(), max_examples=EXAMPLES, database=None
-        )
+        hypothesis.settings.register_profile("wasm", hypothesis.settings(), max_examples=EXAMPLES, database=None)
         hypothesis.settings.load_profile("wasm")
 
     @pytest.hookimpl(wrapper=True)

@@ -36,9 +36,13 @@ MAX_LABELS = 7  # of N on the axis, there
 # Marks of measurements by their badge: Plotly's name of the symbol, and the symbol.
 MARKS = {"recorded": ("diamond", "◆"), "measured": ("circle", "●")}
 HOVER = {  # by badge: Plotly fills its own fields
-    "recorded": mark("%{customdata[0]} at N = %{x:,}: %{customdata[1]} (%{customdata[2]} bytes), recorded on %{customdata[3]}"),
-    "measured": mark("%{customdata[0]} at N = %{x:,}: %{customdata[1]} (%{customdata[2]} bytes), measured on %{customdata[3]}"),
-}  # fmt: skip
+    "recorded": mark(
+        "%{customdata[0]} at N = %{x:,}: %{customdata[1]} (%{customdata[2]} bytes), recorded on %{customdata[3]}"
+    ),
+    "measured": mark(
+        "%{customdata[0]} at N = %{x:,}: %{customdata[1]} (%{customdata[2]} bytes), measured on %{customdata[3]}"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -183,31 +187,53 @@ def memory(chart: Chart, tokens: Tokens) -> Figure:
     for kind, (symbol, _) in MARKS.items():
         if kind_dots := [dot for dot in chart.dots if dot.kind == kind]:
             figure.add_scatter(
-                x=[d.N for d in kind_dots], y=[d.bytes for d in kind_dots], mode="markers", showlegend=False,
+                x=[d.N for d in kind_dots],
+                y=[d.bytes for d in kind_dots],
+                mode="markers",
+                showlegend=False,
                 marker={"symbol": symbol, "size": 9, "color": tokens["write"]},
                 customdata=[[d.title, units.bytes_(d.bytes), decimal(f"{d.bytes:,}"), d.device] for d in kind_dots],
                 hovertemplate=f"{tr(HOVER[kind])}<extra></extra>",
-            )  # fmt: skip
+            )
     _device_lines(figure, chart, tokens)
     figure.add_vline(chart.shape.N, line={"color": tokens["ink"], "width": 1, "dash": "dot"})
     labelled = chart.marks[:: max(2, ceil(len(chart.marks), MAX_LABELS))]
-    axis = {"fixedrange": True, "linecolor": tokens["line"], "zeroline": False, "automargin": True,
-            "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
+    axis = {
+        "fixedrange": True,
+        "linecolor": tokens["line"],
+        "zeroline": False,
+        "automargin": True,
+        "tickfont": {"size": 12, "color": tokens["dim"]},
+        "title_font": {"size": 12, "color": tokens["dim"]},
+    }
     figure.update_xaxes(
-        type="log", showgrid=False, showline=True, title={"text": "N", "standoff": 4}, tickangle=0,
-        tickvals=labelled, ticktext=[_short(N) for N in labelled], **axis,
-    )  # fmt: skip
+        type="log",
+        showgrid=False,
+        showline=True,
+        title={"text": "N", "standoff": 4},
+        tickangle=0,
+        tickvals=labelled,
+        ticktext=[_short(N) for N in labelled],
+        **axis,
+    )
     figure.update_yaxes(
-        type="log", gridcolor=tokens["line"], tickvals=[10.0**n for n in range(2, 16)], title={"text": tr("bytes"), "standoff": 6},
+        type="log",
+        gridcolor=tokens["line"],
+        tickvals=[10.0**n for n in range(2, 16)],
+        title={"text": tr("bytes"), "standoff": 6},
         ticktext=["100 B", *(f"{n} {unit}" for unit in ("KB", "MB", "GB", "TB") for n in (1, 10, 100)), "1 PB"],
         **axis,
-    )  # fmt: skip
+    )
     return figure.update_layout(
-        height=HEIGHT, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", showlegend=True,
+        height=HEIGHT,
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        showlegend=True,
         legend={"orientation": "h", "y": -0.16, "yanchor": "top", "x": 0, "font": {"size": 12}},
-        margin={"l": 0, "r": 6, "t": 8, "b": 4}, font={"family": FONT, "color": tokens["ink"], "size": 13},
+        margin={"l": 0, "r": 6, "t": 8, "b": 4},
+        font={"family": FONT, "color": tokens["ink"], "size": 13},
         hoverlabel={"bgcolor": tokens["panel"], "bordercolor": tokens["line"], "font": {"color": tokens["ink"]}},
-    )  # fmt: skip
+    )
 
 
 def _short(N: int) -> str:
@@ -233,15 +259,23 @@ def _predicted(figure: Figure, chart: Chart, line: Line, dash: str, tokens: Toke
     colour = tokens["workspace" if _workspace(line.rungs[0], chart.shape) else "output"]
     hover = tr("{title} at N = %{x:,}: %{customdata}, predicted", title=escape(tr(line.rungs[0].title)))
     figure.add_scatter(
-        x=lengths, y=sizes, mode="lines", name=_legend(line.title), line={"color": colour, "width": 2, "dash": dash},
+        x=lengths,
+        y=sizes,
+        mode="lines",
+        name=_legend(line.title),
+        line={"color": colour, "width": 2, "dash": dash},
         customdata=[units.bytes_(b) for b in sizes],
-hovertemplate=f"{hover}<extra></extra>",
-    )  # fmt: skip
+        hovertemplate=f"{hover}<extra></extra>",
+    )
     if line.last:
         figure.add_scatter(
-            x=lengths[-1:], y=sizes[-1:], mode="markers", marker={"symbol": "x", "size": 9, "color": colour}, showlegend=False,
+            x=lengths[-1:],
+            y=sizes[-1:],
+            mode="markers",
+            marker={"symbol": "x", "size": 9, "color": colour},
+            showlegend=False,
             hovertemplate=f"{escape(_end_of(chart.shape, line, tr(line.rungs[0].title)))}<extra></extra>",
-        )  # fmt: skip
+        )
 
 
 def _device_lines(figure: Figure, chart: Chart, tokens: Tokens) -> None:
@@ -249,18 +283,24 @@ def _device_lines(figure: Figure, chart: Chart, tokens: Tokens) -> None:
     for device in chart.device_memories:
         figure.add_hline(device.bytes, line={"color": tokens["write"], "width": 1.5, "dash": "dash"})
         figure.add_annotation(
-            x=0, xref="paper", y=log10(device.bytes), yref="y", text=f"{escape(device.device)}: {units.bytes_(device.bytes)}",
-            showarrow=False, xanchor="left", yanchor="bottom", xshift=6, font={"size": 12, "color": tokens["write"]},
-        )  # fmt: skip
+            x=0,
+            xref="paper",
+            y=log10(device.bytes),
+            yref="y",
+            text=f"{escape(device.device)}: {units.bytes_(device.bytes)}",
+            showarrow=False,
+            xanchor="left",
+            yanchor="bottom",
+            xshift=6,
+            font={"size": 12, "color": tokens["write"]},
+        )
 
 
 # -- sentences ------------------------------------------------------------------------------------
 def ends(s: AttentionShape, line: Line) -> str:
     """Returns the rule that ends a line."""
     rung = line.rungs[0]
-    return next(availability.reasons(rung, s.with_(N=line.last + 1), rung.default_tiles)).partition(", got ")[
-        0
-    ]
+    return next(availability.reasons(rung, s.with_(N=line.last + 1), rung.default_tiles)).partition(", got ")[0]
 
 
 def _end_of(s: AttentionShape, line: Line, name: str) -> str:
@@ -336,13 +376,11 @@ def _measured(dots: Sequence[Dot]) -> str:
     }
     if worst.bytes > worst.predicted:
         largest = tr(
-            "The largest deviation is that of {title} at N = {N}: {bytes}, {share} more than predicted.",
-            **fields,
+            "The largest deviation is that of {title} at N = {N}: {bytes}, {share} more than predicted.", **fields
         )
     else:
         largest = tr(
-            "The largest deviation is that of {title} at N = {N}: {bytes}, {share} less than predicted.",
-            **fields,
+            "The largest deviation is that of {title} at N = {N}: {bytes}, {share} less than predicted.", **fields
         )
     return " ".join(filter(None, (known, largest, _pieces(worst))))
 
@@ -396,14 +434,15 @@ def traffic_conclusion(kernels: Sequence[Traffic]) -> str:
         return ""
     most, least = (pick(known, key=lambda kernel: kernel.hbm) for pick in (max, min))
     fields = {
-        "most": units.named(most.title, first=True), "bytes": units.bytes_(most.hbm),
-        "least": units.named(least.title), "least_bytes": units.bytes_(least.hbm),
-    }  # fmt: skip
+        "most": units.named(most.title, first=True),
+        "bytes": units.bytes_(most.hbm),
+        "least": units.named(least.title),
+        "least_bytes": units.bytes_(least.hbm),
+    }
     if most.hbm == least.hbm:
         return tr("All kernels move at least {bytes} to and from HBM (the GPU’s main memory).", **fields)
     return tr(
-        "{most} moves at least {bytes} to and from HBM (the GPU’s main memory), {least} only {least_bytes}.",
-        **fields,
+        "{most} moves at least {bytes} to and from HBM (the GPU’s main memory), {least} only {least_bytes}.", **fields
     )
 
 
@@ -421,18 +460,19 @@ def traffic_sentences(rung: Rung, s: AttentionShape, tiles: Tiles) -> list[str]:
             Br=Br,
         )
         + " "
-        + trn(
-            "With one query per block, {n} block would.", "With one query per block, {n} blocks would.", s.N
-        )
+        + trn("With one query per block, {n} block would.", "With one query per block, {n} blocks would.", s.N)
     ]
     if s.window:
         all_tiles, visited = blocks * ceil(s.keys, Bc), attention_traffic.tiles_visited(s, Br, Bc)
         sentences.append(
             tr(
                 "Window: the kernel loads {share} of the tiles of {Bc} keys, {visited} of {all} per head.",
-                share=units.share(visited / all_tiles), Bc=Bc, visited=decimal(f"{visited:,}"), all=decimal(f"{all_tiles:,}"),
+                share=units.share(visited / all_tiles),
+                Bc=Bc,
+                visited=decimal(f"{visited:,}"),
+                all=decimal(f"{all_tiles:,}"),
             )
-        )  # fmt: skip
+        )
     elif s.causal:
         all_tiles = blocks * ceil(s.keys, Bc)
         visited = attention_traffic.tiles_visited(s, Br, Bc)

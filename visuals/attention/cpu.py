@@ -104,10 +104,7 @@ def _compared(flash: Row, title: str, row: Row) -> str:
     if ratio < 1:
         return tr("{name} ({time}) is {ratio}× as fast.", name=name, time=time, ratio=units.ratio(1 / ratio))
     return tr(
-        "Flash attention is {ratio}× as fast as {title} ({time}).",
-        ratio=units.ratio(ratio),
-        title=title,
-        time=time,
+        "Flash attention is {ratio}× as fast as {title} ({time}).", ratio=units.ratio(ratio), title=title, time=time
     )
 
 
@@ -167,8 +164,7 @@ def on_gpu(measured_row: Row, recorded_row: Row | None) -> str:
     keys = {"heads": units.bytes_(heads), "cache": units.bytes_(l2)}
     if heads <= l2:
         loaded = tr(
-            "It loads K and V of a head, {heads}, once per Br queries. They fit in the L2 cache of {cache}.",
-            **keys,
+            "It loads K and V of a head, {heads}, once per Br queries. They fit in the L2 cache of {cache}.", **keys
         )
     else:
         loaded = tr(
@@ -217,9 +213,7 @@ def gpu_row() -> Row | None:
     """Returns a row that has the ceilings of the GPU that attention is shown from; None if there is none."""
     card = records.shown("attention")
     rows = (row for of, row in files.read() if of == card and row["engine"] == "cuda")
-    return next(
-        (r for r in rows if {"cache_bytes", "fp32_flops_per_s"} <= set(r.get("ceilings") or ())), None
-    )
+    return next((r for r in rows if {"cache_bytes", "fp32_flops_per_s"} <= set(r.get("ceilings") or ())), None)
 
 
 def longest_recording() -> tuple[Preset, str, Row] | None:

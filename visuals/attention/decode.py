@@ -55,9 +55,7 @@ MERGE_STEPS = MappingProxyType({
 })  # fmt: skip
 
 
-def decode_scene(
-    s: AttentionShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]
-) -> Scene:
+def decode_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of attention/flash-decode. inputs: Q [rows, d], K and V [M, d], float32, of the heads that share the
     keys of head 0, and the mask [N, M] if there is one."""
     decode = Decode(s, tiles, inputs)
@@ -139,11 +137,7 @@ class Decode:
         s, queries = self.s, np.arange(self.rows) % self.s.N
         begin, end = (np.array([edge(int(q)) for q in queries])[:, None] for edge in (s.begin_key, s.end_key))
         found = (np.asarray(keys) < begin) | (np.asarray(keys) >= end)
-        return (
-            found | (self.inputs["mask"][queries][:, keys.start : keys.stop] == 0)
-            if s.mask == "bool"
-            else found
-        )
+        return found | (self.inputs["mask"][queries][:, keys.start : keys.stop] == 0) if s.mask == "bool" else found
 
     # -- steps ----------------------------------------------------------------------------------------
     def run(self) -> None:
@@ -163,9 +157,7 @@ class Decode:
         self.step("q", n, keys.start, keys.stop - 1, self.rows, self.factor, **self.moved("q", n))
         r.look("Q", grid(rows, range(D), D))
         r.look("K", grid(place, range(D), D))
-        self.step(
-            "scores", keys.start, keys.stop - 1, keys.start + j, x.products[0, j], **self.moved("scores", n)
-        )
+        self.step("scores", keys.start, keys.stop - 1, keys.start + j, x.products[0, j], **self.moved("scores", n))
         r.look("Q", grid(rows, range(D), D))
         r.look("K", grid(place, range(D), D))
         r.put("p", x.products[: len(rows), : len(seen)], tile)
@@ -304,9 +296,7 @@ class Decode:
 
         rows_note = "" if self.rows == R else tr("rows 0–{last} of {all}", last=R - 1, all=self.rows)
         parts_note = "" if self.parts == P else tr("parts 0–{last} of {all}", last=P - 1, all=self.parts)
-        tile_note = (
-            "" if self.part == self.width else tr("{shown} of {all} keys", shown=self.width, all=self.part)
-        )
+        tile_note = "" if self.part == self.width else tr("{shown} of {all} keys", shown=self.width, all=self.part)
         return (
             matrix("Q", "input", (R, D), (0, 0), queries, shown["Q"][:R, :D]),
             matrix("K", "filter", (C, D), (first, 0), keys, shown["K"][first : first + C, :D]),
@@ -328,14 +318,9 @@ class Decode:
         return (
             Group((("Q", "K", "V", "O"),), "global", title),
             Group((("p",),), "shared", tr("shared memory of the block of a part")),
-            Group(
-                (("part_m", "part_l"),), "workspace", tr("workspace: a column for each part"), aligned=True
-            ),
+            Group((("part_m", "part_l"),), "workspace", tr("workspace: a column for each part"), aligned=True),
             Group((("part_o",),), "workspace", tr("workspace: a row for each part")),
             Group(
-                (("m", "factor", "l"),),
-                "registers",
-                tr("registers of the merge, a row for each query"),
-                aligned=True,
+                (("m", "factor", "l"),), "registers", tr("registers of the merge, a row for each query"), aligned=True
             ),
         )

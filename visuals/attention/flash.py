@@ -29,9 +29,7 @@ ORDER_NOTE = mark(
 TRACED = mark("The values of P and O are those that the emulator saw the kernel store.")
 
 
-def flash_scene(
-    s: AttentionShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]
-) -> Scene:
+def flash_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of attention/flash, flash-registers or flash-mma. head: Q, K, V, float32 [N, d]."""
     plan = plan_of(s, rung, tiles)
     return scene_of(Steps(s, plan, part_of(s, plan), head), rung, tiles)
@@ -100,9 +98,7 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
         made = matrix(name, role, size, (first, 0), flat, values)
         if s.d == D:
             return made
-        rows = tr(
-            "rows {first}–{last} of {all}", first=first, last=first + size[0] - 1, all=decimal(f"{s.N:,}")
-        )
+        rows = tr("rows {first}–{last} of {all}", first=first, last=first + size[0] - 1, all=decimal(f"{s.N:,}"))
         return replace(made, note=trn("{n} row", "{n} rows", s.N) if size[0] == s.N else rows)
 
     return (
@@ -120,7 +116,7 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
         tensor("shrink", "workspace", (R, 1), symbol="rescale"),
         tensor("l", "workspace", (R, 1)),
         tensor("o", "output", (R, D), tr("sum so far")),
-    )  # fmt: skip
+    )
 
 
 def _groups(flash: Steps) -> tuple[Group, ...]:
@@ -174,8 +170,6 @@ def _annotations(flash: Steps) -> tuple[Annotation, ...]:
     rows = {"Qs": row * part.cols + along}
     if plan.stages == 1:
         rows["Ks"] = key * part.cols + along
-    score_template = tr(
-        "Row {0} of [tile_q](input) times row {1} of [tile_k](filter), or −∞ if the key is hidden."
-    )
+    score_template = tr("Row {0} of [tile_q](input) times row {1} of [tile_k](filter), or −∞ if the key is hidden.")
     score_caption = Captions((score_template,), np.zeros(len(row), int), np.hstack([row, key]))
     return square, Annotation("s", score_caption, rows)

@@ -55,10 +55,17 @@ FP32 = MappingProxyType({
     "end": mark("{O} is complete. S and P ({SQUARE} per head) never existed as a whole."),
 })  # fmt: skip
 
-REGISTERS = MappingProxyType(FP32 | {
-    "barrier": mark("Barrier: every thread waits until {K} of tile {0} is complete, and until all threads have used the values before it."),
-    "barrier-done": mark("Barrier: every thread waits until {V} and P of tile {0} are complete, and until all threads have used its keys."),
-})  # fmt: skip
+REGISTERS = MappingProxyType(
+    FP32
+    | {
+        "barrier": mark(
+            "Barrier: every thread waits until {K} of tile {0} is complete, and until all threads have used the values before it."
+        ),
+        "barrier-done": mark(
+            "Barrier: every thread waits until {V} and P of tile {0} are complete, and until all threads have used its keys."
+        ),
+    }
+)
 
 HALVES = MappingProxyType(FP32 | {
     "barrier": mark("Barrier: every thread waits until {Q} and tile {0} are complete in shared memory."),
@@ -94,14 +101,20 @@ _SCORES_IN_REGISTERS = mark(
     "Each lane (thread of a warp) computes {TM} × {TN} of the scores of the tile and keeps them in registers. The score of query {0} "
     "and key {1} is {2}."
 )
-_SCORES = MappingProxyType({
-    "attention/flash": mark("Each thread computes one of the scores of the tile, a row of {Q} times a row of {K}. It keeps the score in a register. "
-    "The score of query {0} and key {1} is {2}."),
-    "attention/flash-registers": _SCORES_IN_REGISTERS,
-    LSE: _SCORES_IN_REGISTERS,
-    "attention/flash-mma": mark("Each warp computes its rows of the scores of the tile on the tensor cores, 16 columns of {Q} and {K} at a time. It "
-    "keeps them in registers. The score of query {0} and key {1} is {2}, before it is multiplied by {FACTOR}."),
-})  # fmt: skip
+_SCORES = MappingProxyType(
+    {
+        "attention/flash": mark(
+            "Each thread computes one of the scores of the tile, a row of {Q} times a row of {K}. It keeps the score in a register. "
+            "The score of query {0} and key {1} is {2}."
+        ),
+        "attention/flash-registers": _SCORES_IN_REGISTERS,
+        LSE: _SCORES_IN_REGISTERS,
+        "attention/flash-mma": mark(
+            "Each warp computes its rows of the scores of the tile on the tensor cores, 16 columns of {Q} and {K} at a time. It "
+            "keeps them in registers. The score of query {0} and key {1} is {2}, before it is multiplied by {FACTOR}."
+        ),
+    }
+)
 
 
 def _lines(**marks: Mark) -> Mapping[str, Mark]:
@@ -151,17 +164,20 @@ LINES = MappingProxyType({**LINES, LSE: {**LINES["attention/flash-registers"], "
 
 def templates_of(plan: Plan, s: AttentionShape, factor: float) -> StepKinds:
     """Returns the templates of a rung at a shape, each with the number of its line in `list(LINES[rung])`."""
-    templates = (HALVES if plan.halves else REGISTERS if plan.binary else FP32) | {
-        "scores": _SCORES[plan.rung]
-    }
+    templates = (HALVES if plan.halves else REGISTERS if plan.binary else FP32) | {"scores": _SCORES[plan.rung]}
     if plan.rung == LSE:
         templates |= {"L": LSE_STEP}
     scale = "|scale|" if plan.halves and s.factor < 0 else "scale"  # the sign goes to Q
     values = {
-        "EXP": "2^" if plan.binary else "exp", "F": f"{factor:.4g}", "LANES": plan.lanes, "TN": plan.Bc // plan.lanes,
+        "EXP": "2^" if plan.binary else "exp",
+        "F": f"{factor:.4g}",
+        "LANES": plan.lanes,
+        "TN": plan.Bc // plan.lanes,
         "FACTOR": f"{scale} · log2 e = {factor:.4g}" if plan.binary else f"scale = {factor:.4g}",
-        "TM": plan.Br * plan.lanes // plan.threads, "TILES": -(-s.N // plan.Bc), "SQUARE": f"{s.N:,} × {s.N:,}",
+        "TM": plan.Br * plan.lanes // plan.threads,
+        "TILES": -(-s.N // plan.Bc),
+        "SQUARE": f"{s.N:,} × {s.N:,}",
         "PADDED": " " + tr(PADDED, DP=plan.DP) if s.d < plan.DP else "",
-    }  # fmt: skip
+    }
     kinds = list(LINES[plan.rung])
     return fill_templates(templates, {kind: kinds.index(kind) for kind in templates}, values)

@@ -102,9 +102,7 @@ def compute_block(
         keys = range(start, min(start + CHUNK, visited * plan.Bc))
         current = _next_tile(s, plan, head, queries, Q, keys, current, factor, None, len(keys))
     last = current.O / current.l[:, None] if stored is None else stored.O[queries.start : queries.stop]
-    return BlockResult(
-        queries.start, Q, float(factor), visited, tuple(results), current, _rounded(last, plan.halves)
-    )
+    return BlockResult(queries.start, Q, float(factor), visited, tuple(results), current, _rounded(last, plan.halves))
 
 
 def _next_tile(
@@ -119,11 +117,7 @@ def _next_tile(
     i, j = np.array(queries)[:, None], np.array(keys)
     scores = np.where((j >= s.N) | ((j > i) & bool(s.causal)), np.float32(-np.inf), products)
     scaled, exp = scores * factor if plan.halves else scores, np.exp2 if plan.binary else np.exp
-    initial = (
-        np.full(len(Q), -np.inf, np.float32),
-        np.zeros((len(Q), plan.lanes), np.float32),
-        np.zeros_like(Q),
-    )
+    initial = (np.full(len(Q), -np.inf, np.float32), np.zeros((len(Q), plan.lanes), np.float32), np.zeros_like(Q))
     m, parts, O = initial if old is None else (old.m, old.parts, old.O)
     new_m = np.maximum(m, scaled.max(axis=1))
     shrink = exp(m - new_m)
@@ -133,9 +127,7 @@ def _next_tile(
         parts = fma(parts, factor_of_old, P[:, first : first + plan.lanes])
     shrunk, P = O * shrink[:, None], _rounded(P, plan.halves)
     l = lanes_sum(parts, plan.lanes)
-    return Tile(
-        keys.start, products, scores, new_m, shrink, P, parts, l, shrunk, add_product(shrunk, P, V, depth)
-    )
+    return Tile(keys.start, products, scores, new_m, shrink, P, parts, l, shrunk, add_product(shrunk, P, V, depth))
 
 
 def _rounded(x: np.ndarray, halves: str) -> np.ndarray:

@@ -69,12 +69,7 @@ class Steps:
         self.q0 = w.q0 // plan.Br * plan.Br  # the block's first
         self.inside = min(plan.Br, s.N - self.q0)
         self._step(
-            "start",
-            self.q0,
-            self.q0 + self.inside - 1,
-            -(-s.N // plan.Br),
-            i,
-            read=self.inside * s.d * plan.word,
+            "start", self.q0, self.q0 + self.inside - 1, -(-s.N // plan.Br), i, read=self.inside * s.d * plan.word
         )
         at = w.q0 - part.queries.start
         query_cells = grid(range(at, at + len(w.Q)), range(part.cols), part.cols)
@@ -108,9 +103,7 @@ class Steps:
     def _followed(self, visible_tiles: Sequence[Tile]) -> int:
         """Returns the row whose maximum changes most often: of several the first or, if causal, the last, with the most keys."""
         moves = np.sum(
-            [later.m != tile.m for tile, later in itertools.pairwise(visible_tiles)]
-            or [0 * visible_tiles[0].m],
-            axis=0,
+            [later.m != tile.m for tile, later in itertools.pairwise(visible_tiles)] or [0 * visible_tiles[0].m], axis=0
         )
         rows = np.flatnonzero(moves == moves.max())
         return int(rows[-1 if self.s.causal else 0])
@@ -222,13 +215,7 @@ class Steps:
         row_max = tile.scores[row].max()
         kind = "first-max" if previous is None else "max" if np.isfinite(row_max) else "max-hidden"
         self._step(
-            kind,
-            self.i,
-            row_max * scale,
-            previous.m[row] if previous else 0,
-            tile.m[row],
-            tile.shrink[row],
-            tile=tile,
+            kind, self.i, row_max * scale, previous.m[row] if previous else 0, tile.m[row], tile.shrink[row], tile=tile
         )
         self.r.look("s", np.arange(tile.P.size))
         self.r.put("m", tile.m)
@@ -250,9 +237,7 @@ class Steps:
     def _sums(self, tile: Tile, previous: Tile | None) -> None:
         row = self.row
         before, p = previous.l[row] if previous else 0, tile.P[row].sum(dtype=np.float32)
-        self._step(
-            "l" if previous else "first-l", self.i, before, tile.shrink[row], p, tile.l[row], tile=tile
-        )
+        self._step("l" if previous else "first-l", self.i, before, tile.shrink[row], p, tile.l[row], tile=tile)
         self.r.look("shrink", np.arange(len(self.w.Q)))
         self.r.put("l", tile.l)
 
@@ -270,9 +255,7 @@ class Steps:
             return
         keys = min(w.visited * plan.Bc, s.N)
         read = 2 * plan.word * (keys - other_tiles.start * plan.Bc) * s.d
-        shared = sum(
-            self._shared(kind, n * plan.Bc) for kind in plan.traffic if kind != "start" for n in other_tiles
-        )
+        shared = sum(self._shared(kind, n * plan.Bc) for kind in plan.traffic if kind != "start" for n in other_tiles)
         kind = "rest" if len(other_tiles) > 1 else "rest-one"
         self.r.step(kind, len(other_tiles), keys - 1, read=read, shared=shared)
         for name, values in (("m", w.last.m), ("l", w.last.l), ("o", w.last.O[:, : self.part.cols])):

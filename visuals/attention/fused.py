@@ -46,9 +46,7 @@ _TEMPLATES = MappingProxyType({
 })  # fmt: skip
 
 
-def fused_scene(
-    s: AttentionShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]
-) -> Scene:
+def fused_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of attention/fused. head: Q, K, V, float32 [N, d]."""
     fused = Fused(s, tiles["BLOCK"], head)
     fused.run()
@@ -83,12 +81,7 @@ class Fused:
         self.keys, self.cols = (s.N if self.whole else min(s.N, MAX_KEYS)), min(s.d, MAX_WHOLE)
         self.group_count = block // s.d
         self.visible_groups = min(self.group_count, s.N, MAX_GROUPS)
-        values = {
-            "WARPS": block // LANES,
-            "GROUPS": self.group_count,
-            "d": s.d,
-            "SQUARE": f"{s.N:,} × {s.N:,}",
-        }
+        values = {"WARPS": block // LANES, "GROUPS": self.group_count, "d": s.d, "SQUARE": f"{s.N:,} × {s.N:,}"}
         self.r = Recorder(
             parts.fill_templates(
                 {kind: text for kind, (_, text) in _TEMPLATES.items()}, dict.fromkeys(_TEMPLATES, 0), values
@@ -106,13 +99,9 @@ class Fused:
         rest = s.N - self.queries
         keys = sum(self.visible_keys(i) for i in range(self.queries, s.N))
         read, written = WORD * (rest + 2 * keys) * s.d, WORD * rest * s.d
-        shared = {
-            kind: rest * per_block + keys * per_key for kind, (per_block, per_key) in self.traffic.items()
-        }
+        shared = {kind: rest * per_block + keys * per_key for kind, (per_block, per_key) in self.traffic.items()}
         kind = "others" if other_blocks else "end"
-        self.r.step(
-            kind, s.N * s.heads, floats, read=read, written=written, shared=WORD * sum(shared.values())
-        )
+        self.r.step(kind, s.N * s.heads, floats, read=read, written=written, shared=WORD * sum(shared.values()))
         for i in range(self.queries, self.rows):
             self.store(i, self.compute(i)[-1])
 
@@ -122,9 +111,13 @@ class Fused:
         d, warps = self.s.d, self.block // LANES
         together = warps + self.block * warps  # one float per warp; each thread reads all of them
         return {
-            "q": (d, 0), "scores": (0, d + 1), "max": (together, 1), "exp": (together, 2), "values": (self.block, d),
+            "q": (d, 0),
+            "scores": (0, d + 1),
+            "max": (together, 1),
+            "exp": (together, 2),
+            "values": (self.block, d),
             "store": ((self.group_count - 1) * d, 0),
-        }  # fmt: skip
+        }
 
     def compute(self, i: int) -> tuple[np.ndarray, ...]:
         """Returns q [d], scores [keys], m, weights [keys], l, the groups' sums [groups, d] and O [d] of a query, float32."""
@@ -213,9 +206,7 @@ class Fused:
     def annotations(self) -> tuple[Annotation, ...]:
         i, j = (index.ravel() for index in np.mgrid[: self.rows, : self.keys])
         templates = (
-            tr(
-                "The score of query {0} and key {1}, later their weight, is in shared memory while block {0} runs."
-            ),
+            tr("The score of query {0} and key {1}, later their weight, is in shared memory while block {0} runs."),
             tr("Key {1} is after query {0}. Its score is never computed."),
         )
         hidden = ((j > i) & bool(self.s.causal)).astype(int)

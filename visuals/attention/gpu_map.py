@@ -13,15 +13,7 @@ from kernels.ladders import find
 from kernels.model.program import INPUT, OUTPUT
 from visuals.attention.plan import Plan, plan_of
 from visuals.gpu_map.data import MOST, ONCE, UNKNOWN, Amount, Blocks, GpuMap, Kernel, Operand, Tile, Traffic
-from visuals.gpu_map.launches import (
-    blocks_of,
-    counted,
-    loaded,
-    recorded_gpu,
-    split,
-    stored,
-    whole_sectors,
-)
+from visuals.gpu_map.launches import blocks_of, counted, loaded, recorded_gpu, split, stored, whole_sectors
 
 RUNGS = ("attention/flash", "attention/flash-registers", "attention/flash-mma")
 PIECES = 16  # along a side of a tensor, at most
@@ -63,9 +55,18 @@ def _kernel(s: AttentionShape, plan: Plan, name: str, blocks: Blocks, total: Tra
     outputs = plan.DP // plan.lanes
     tile = (1, min(outputs, 8))
     return Kernel(
-        name, blocks, ("K", "V"), "O", plan.visited(s, _first(s, plan)), _of_tile(s, plan), total, tile,
-        tr("{n} values of O", n=outputs), ("Q",), _of_queries(s, plan),
-    )  # fmt: skip
+        name,
+        blocks,
+        ("K", "V"),
+        "O",
+        plan.visited(s, _first(s, plan)),
+        _of_tile(s, plan),
+        total,
+        tile,
+        tr("{n} values of O", n=outputs),
+        ("Q",),
+        _of_queries(s, plan),
+    )
 
 
 def _first(s: AttentionShape, plan: Plan) -> int:
@@ -78,18 +79,14 @@ def predicted_loads(s: AttentionShape, plan: Plan, tiles: Mapping[str, int]) -> 
     """Returns the bytes of the sectors that all loads move; None if the rows of Q, K and V are not whole sectors."""
     if not whole_sectors(s.d * plan.word):
         return None
-    return (
-        requested_bytes(find(plan.rung), s, tiles) - s.heads * s.N * s.d * plan.word
-    )  # without the stores of O
+    return requested_bytes(find(plan.rung), s, tiles) - s.heads * s.N * s.d * plan.word  # without the stores of O
 
 
 def predicted_shared(s: AttentionShape, plan: Plan) -> int:
     """Returns the bytes that threads load from shared memory."""
     blocks = -(-s.N // plan.Br)
     visited = sum(plan.visited(s, block) for block in range(blocks))
-    queries = (
-        plan.traffic["start"] - plan.Br * plan.DP * plan.word
-    )  # loads of Q into registers; its stores apart
+    queries = plan.traffic["start"] - plan.Br * plan.DP * plan.word  # loads of Q into registers; its stores apart
     return s.heads * (blocks * queries + visited * _of_one_tile(plan))
 
 

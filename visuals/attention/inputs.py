@@ -28,9 +28,7 @@ def _mask(s: SelfAttentionShape) -> Matrices:
     if kind == "none":
         return {}
     rng = np.random.default_rng(1)
-    return {
-        "mask": rng.integers(0, 2, size, "u1") if kind == "bool" else rng.integers(-2, 3, size).astype("f4")
-    }
+    return {"mask": rng.integers(0, 2, size, "u1") if kind == "bool" else rng.integers(-2, 3, size).astype("f4")}
 
 
 def _sizes(s: SelfAttentionShape) -> dict[str, tuple[int, int]]:
@@ -69,4 +67,4 @@ KINDS: Mapping[str, tuple[str, Callable[[SelfAttentionShape, np.random.Generator
     "random": (mark("normally distributed numbers, as in Run"), _random),
     "lookup": (mark("each key is its own number in bits; each query matches one key and gets its value"), _lookup),
     "large": (mark("scores up to 10,000; exp(10,000) overflows float32, exp(score − maximum) does not"), _large),
-}  # fmt: skip
+}

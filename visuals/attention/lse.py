@@ -44,15 +44,16 @@ def why_not(s: LseShape, rung: str, tiles: Mapping[str, int]) -> str:
 class Blocked(unfused.Blocked):
     """As attention/blocked; the softmax also stores L of each row."""
 
-    TEMPLATES = MappingProxyType({
-        **unfused.Blocked.TEMPLATES,
-        "L": mark("One lane stores [L](output)[{0}] = m + log(l) = {1} + {2} = {3}. With it each weight of the row is exp({S} − L)."),
-    })  # fmt: skip
+    TEMPLATES = MappingProxyType(
+        {
+            **unfused.Blocked.TEMPLATES,
+            "L": mark(
+                "One lane stores [L](output)[{0}] = m + log(l) = {1} + {2} = {3}. With it each weight of the row is exp({S} − L)."
+            ),
+        }
+    )
     MARKS = (
-        *(
-            (n, "P[key] = key < keys" if mark == "P[key] = weight(" else mark)
-            for n, mark in unfused.Blocked.MARKS
-        ),
+        *((n, "P[key] = key < keys" if mark == "P[key] = weight(" else mark) for n, mark in unfused.Blocked.MARKS),
         (1, "if (lane == 0) L[row]"),
     )
     MARK_OF = MappingProxyType({**unfused.Blocked.MARK_OF, "L": len(unfused.Blocked.MARKS)})

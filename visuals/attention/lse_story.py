@@ -24,9 +24,11 @@ def cost(s: LseShape) -> str:
     """Returns what L adds, and what the weights would be instead."""
     return tr(
         "L is {rows}, {share} of the {bytes} that are moved at least. The weights P would be {weights}.",
-        rows=units.bytes_(row_sums(s)), share=units.share(row_sums(s) / s.bytes), bytes=units.bytes_(s.bytes),
+        rows=units.bytes_(row_sums(s)),
+        share=units.share(row_sums(s) / s.bytes),
+        bytes=units.bytes_(s.bytes),
         weights=units.bytes_(FLOAT * s.heads * s.N**2),
-    )  # fmt: skip
+    )
 
 
 @cached(1)

@@ -18,9 +18,7 @@ Q, K, V, O = "[Q](input)", "[K](filter)", "[V](filter)", "[O](output)"  # noqa: 
 S, P = "[S](workspace)", "[P](workspace)"
 
 
-def fill_templates(
-    templates: Mapping[str, str], line_of: Mapping[str, int], values: Mapping[str, object]
-) -> StepKinds:
+def fill_templates(templates: Mapping[str, str], line_of: Mapping[str, int], values: Mapping[str, object]) -> StepKinds:
     """Returns the translated templates with Q, K, V, O, S, P in their colours and `values` filled in. Numbers in braces are
     kept."""
     names = {"Q": Q, "K": K, "V": V, "O": O, "S": S, "P": P} | dict(values)

@@ -74,24 +74,27 @@ def plan_of(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
 def _flash(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     Br, Bc, DP = tiles["Br"], tiles["Bc"], ladder.flash_padded(s, tiles)
     traffic = {
-        "start": Br * DP, "K": Bc * DP, "V": Bc * DP, "scores": 2 * Br * Bc * DP, "P": Br * Bc,
+        "start": Br * DP,
+        "K": Bc * DP,
+        "V": Bc * DP,
+        "scores": 2 * Br * Bc * DP,
+        "P": Br * Bc,
         "O": Br * Bc * Bc * (1 + DP // Bc),
-    }  # fmt: skip
+    }
     return Plan(rung, "attention/04_flash.cu", Br, Bc, DP, Bc, Br * Bc, _bytes(traffic, WORD))
 
 
 def _registers(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     Br, Bc, defines = tiles["Br"], tiles["Bc"], registers.defines(s, tiles)
-    DP, TM, threads, lanes = (
-        defines["DP"],
-        defines["TM"],
-        registers.threads(s, tiles),
-        registers.LANES_ACROSS,
-    )
+    DP, TM, threads, lanes = (defines["DP"], defines["TM"], registers.threads(s, tiles), registers.LANES_ACROSS)
     traffic = {
-        "start": Br * DP, "K": Bc * DP, "V": Bc * DP, "scores": threads * (TM + Bc // lanes) * DP, "P": Br * Bc,
+        "start": Br * DP,
+        "K": Bc * DP,
+        "V": Bc * DP,
+        "scores": threads * (TM + Bc // lanes) * DP,
+        "P": Br * Bc,
         "O": threads * (TM + DP // lanes) * Bc,
-    }  # fmt: skip
+    }
     file = "attention/05_flash_registers.cu"
     return Plan(rung, file, Br, Bc, DP, lanes, threads, _bytes(traffic, WORD), binary=True)
 
@@ -107,9 +110,12 @@ def _mma(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     )  # Q's fragments stay in registers: HELD of flash_mma.cuh
     warps = Br // WM
     traffic = {
-        "start": Br * DP * (2 if q_in_registers else 1), "K": Bc * DP, "V": Bc * DP,
-        "scores": warps * Bc * DP + (0 if q_in_registers else Br * DP), "O": warps * Bc * DP,
-    }  # fmt: skip
+        "start": Br * DP * (2 if q_in_registers else 1),
+        "K": Bc * DP,
+        "V": Bc * DP,
+        "scores": warps * Bc * DP + (0 if q_in_registers else Br * DP),
+        "O": warps * Bc * DP,
+    }
     file, threads = "attention/06_flash_mma.cu", tensor.threads(s, tiles)
     return Plan(rung, file, Br, Bc, DP, 4, threads, _bytes(traffic, 2), True, tiles["STAGES"], s.dtype)
 

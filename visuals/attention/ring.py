@@ -44,9 +44,7 @@ ALTERNATING_NOTE = mark(
     "arrive. On the GPU, warpgroups and copies run at the same time."
 )
 # A block that computes a short loop after a long one: its warpgroups do not fall into one pattern (tests/visuals/attention).
-INTERLEAVED_NOTE = mark(
-    "In a run of all tiles, the warpgroups take the same steps. Which one is first can differ."
-)
+INTERLEAVED_NOTE = mark("In a run of all tiles, the warpgroups take the same steps. Which one is first can differ.")
 LANE = {Q: 0, K: 1, V: 2}  # of the copies
 COMPUTED = {S: "scores", P: "softmax", O: "values"}  # the row of each
 
@@ -75,9 +73,7 @@ class RingScene:
     def scene(self) -> Scene:
         plan, steps = self.plan, len(self.slots)
         sizes = ",".join(f"{k}={v}" for k, v in plan.tiles.items())
-        source = source_of(
-            plan.kind.file, ("wait(full",), np.zeros(1, int), detail=resources(plan.program.steps[0])
-        )
+        source = source_of(plan.kind.file, ("wait(full",), np.zeros(1, int), detail=resources(plan.program.steps[0]))
         return Scene(
             key=f"{plan.rung} {plan.s} {sizes} ring",
             title=tr(find(plan.rung).title),
@@ -107,9 +103,10 @@ class RingScene:
             notes.append(
                 tr(
                     "The block computes {all} tiles of queries. The picture ends after tile {n}.",
-                    all=whole(plan.rounds), n=whole(plan.shown),
+                    all=whole(plan.rounds),
+                    n=whole(plan.shown),
                 )
-            )  # fmt: skip
+            )
         return " ".join(notes)
 
     # -- rows ----------------------------------------------------------------------------------------
@@ -165,7 +162,7 @@ class RingScene:
             "scores": (tr("S = Q Kᵀ"), "output", tr("by consumer")),
             "softmax": (tr("softmax"), "filter", tr("by consumer")),
             "values": (tr("O += P V"), "output", tr("by consumer")),
-        }  # fmt: skip
+        }
         for name, row in self.rows.items():
             yield row.tensor(*titles[name])
 
@@ -182,7 +179,7 @@ class RingScene:
             title = tr("parities, {what}", what=what)
             yield Tensor(
                 f"barriers_{what}", title, title, WAITS, 1, len(zeros) // stages, stages, zeros, note=note, timed=True
-            )  # fmt: skip
+            )
 
     def _layout(self) -> tuple[tuple[str, ...], ...]:
         lanes = ("copies", *(f"stages_{what}" for what in LANE), *COMPUTED.values())
@@ -192,7 +189,9 @@ class RingScene:
         for n, slot in enumerate(self.slots, 1):
             if slot.kind == FOLDED:
                 first, last = map(whole, slot.folded)
-                return tr("one block: one column per step. Column {n}: tiles {first} to {last}", n=n, first=first, last=last)  # fmt: skip
+                return tr(
+                    "one block: one column per step. Column {n}: tiles {first} to {last}", n=n, first=first, last=last
+                )
         return tr("one block: one column per step")
 
     def _writes(self) -> Iterator[Write]:

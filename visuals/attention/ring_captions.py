@@ -26,7 +26,7 @@ class RingTexts:
     def _sentence(self, slot: Slot) -> str:
         if slot.kind == FOLDED:
             first, last = map(whole, slot.folded)
-            return tr("Tiles {first} to {last} repeat these steps. They share this column.", first=first, last=last)  # fmt: skip
+            return tr("Tiles {first} to {last} repeat these steps. They share this column.", first=first, last=last)
         if slot.kind == MULTIPLY:
             return self._products(slot)
         if slot.kind == SOFTMAX:
@@ -41,14 +41,17 @@ class RingTexts:
             return trn(
                 "All bytes of {names} are in shared memory. The barrier of this stage ends a phase.",
                 "All bytes of {names} are in shared memory. The barriers of these stages end a phase.",
-                len(slot.tiles), names=names,
-            )  # fmt: skip
+                len(slot.tiles),
+                names=names,
+            )
         if slot.kind == FREE:
             return self._free(slot, names)
         return trn(
-            "{who} stores its rows of [O](output).", "{who} store their rows of [O](output).",
-            len(slot.doers), who=self._who(slot),
-        )  # fmt: skip
+            "{who} stores its rows of [O](output).",
+            "{who} store their rows of [O](output).",
+            len(slot.doers),
+            who=self._who(slot),
+        )
 
     def _products(self, slot: Slot) -> str:
         who = self._who(slot)
@@ -58,19 +61,26 @@ class RingTexts:
             return trn(
                 "{who} begins the products of [Q](input) and [K](input) of tile {s}, and of weights and [V](input) of tile {o}.",
                 "{who} begin the products of [Q](input) and [K](input) of tile {s}, and of weights and [V](input) of tile {o}.",
-                count, who=who, s=s, o=o,
-            )  # fmt: skip
+                count,
+                who=who,
+                s=s,
+                o=o,
+            )
         if S in slot.tiles:
             return trn(
                 "{who} begins the products of [Q](input) and [K](input) of tile {s}.",
                 "{who} begin the products of [Q](input) and [K](input) of tile {s}.",
-                count, who=who, s=s,
-            )  # fmt: skip
+                count,
+                who=who,
+                s=s,
+            )
         return trn(
             "{who} begins the products of weights and [V](input) of tile {o}.",
             "{who} begin the products of weights and [V](input) of tile {o}.",
-            count, who=who, o=o,
-        )  # fmt: skip
+            count,
+            who=who,
+            o=o,
+        )
 
     def _softmax(self, slot: Slot) -> str:
         who, tile = self._who(slot), whole(slot.tiles[P])
@@ -78,11 +88,13 @@ class RingTexts:
         text = trn(
             "{who} computes [softmax](filter): scores of tile {tile} become weights.",
             "{who} compute [softmax](filter): scores of tile {tile} become weights.",
-            len(slot.doers), who=who, tile=tile,
-        )  # fmt: skip
+            len(slot.doers),
+            who=who,
+            tile=tile,
+        )
         if not running:
             return text
-        still = tr("The product with [V](input) of tile {tile} is still under way.", tile=whole(min(running)))  # fmt: skip
+        still = tr("The product with [V](input) of tile {tile} is still under way.", tile=whole(min(running)))
         return f"{text} {still}"
 
     def _free(self, slot: Slot, names: str) -> str:
@@ -91,19 +103,23 @@ class RingTexts:
             return trn(
                 "{who} has read {names}. Other consumers have not.",
                 "{who} have read {names}. Other consumers have not.",
-                len(slot.doers), who=self._who(slot), names=names,
-            )  # fmt: skip
+                len(slot.doers),
+                who=self._who(slot),
+                names=names,
+            )
         if self.ring.consumers == 1:
             return trn(
                 "The warpgroup has read {names}. The stage is empty.",
                 "The warpgroup has read {names}. These stages are empty.",
-                len(slot.tiles), names=names,
-            )  # fmt: skip
+                len(slot.tiles),
+                names=names,
+            )
         return trn(
             "All consumers have read {names}. The stage is empty.",
             "All consumers have read {names}. These stages are empty.",
-            len(slot.tiles), names=names,
-        )  # fmt: skip
+            len(slot.tiles),
+            names=names,
+        )
 
     def _who(self, slot: Slot) -> str:
         """Returns the consumers that execute a slot."""
@@ -112,7 +128,7 @@ class RingTexts:
         numbers = [group for _, group in slot.doers]
         if len(numbers) == self.ring.consumers:
             return tr("All consumers")
-        return trn("Consumer {names}", "Consumers {names}", len(numbers), names=_joined([whole(n) for n in numbers]))  # fmt: skip
+        return trn("Consumer {names}", "Consumers {names}", len(numbers), names=_joined([whole(n) for n in numbers]))
 
     def _new_waits(self, n: int) -> Iterator[str]:
         """Yields a sentence about warpgroups that begin to wait between the last slot and this one."""
@@ -147,8 +163,16 @@ class RingTexts:
         """Returns what a product computes, and whether it begins."""
         fields = {"tile": whole(tile)}
         if what == S:
-            return tr("Products of Q and K of tile {tile} begin (wgmma).", **fields) if begun else tr("Products of Q and K of tile {tile} are under way.", **fields)  # fmt: skip
-        return tr("Products of weights and V of tile {tile} begin (wgmma).", **fields) if begun else tr("Products of weights and V of tile {tile} are under way.", **fields)  # fmt: skip
+            return (
+                tr("Products of Q and K of tile {tile} begin (wgmma).", **fields)
+                if begun
+                else tr("Products of Q and K of tile {tile} are under way.", **fields)
+            )
+        return (
+            tr("Products of weights and V of tile {tile} begin (wgmma).", **fields)
+            if begun
+            else tr("Products of weights and V of tile {tile} are under way.", **fields)
+        )
 
     def computes(self, what: str, tile: int) -> str:
         if what == P:
@@ -176,12 +200,19 @@ class RingTexts:
         """Returns what a barrier's cell means, and what ends a phase."""
         if on == ON_FULL:
             nbytes = units.bytes_(self.ring.regions[what].nbytes)
-            return tr("Parity of the phase of barrier full {stage} of {what}. A phase ends when {bytes} have been copied.", stage=stage, what=what, bytes=nbytes)  # fmt: skip
+            return tr(
+                "Parity of the phase of barrier full {stage} of {what}. A phase ends when {bytes} have been copied.",
+                stage=stage,
+                what=what,
+                bytes=nbytes,
+            )
         return trn(
             "Parity of the phase of barrier empty {stage} of {what}. A phase ends when {n} consumer has arrived.",
             "Parity of the phase of barrier empty {stage} of {what}. A phase ends when {n} consumers have arrived.",
-            self.ring.consumers, stage=stage, what=what,
-        )  # fmt: skip
+            self.ring.consumers,
+            stage=stage,
+            what=what,
+        )
 
 
 def _name(what: str, tile: int) -> str:
@@ -197,7 +228,7 @@ def _capital(name: str) -> str:
 
 
 def _joined(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else tr("{first} and {last}", first=", ".join(names[:-1]), last=names[-1])  # fmt: skip
+    return names[0] if len(names) == 1 else tr("{first} and {last}", first=", ".join(names[:-1]), last=names[-1])
 
 
 def whole(number: int) -> str:

@@ -40,9 +40,14 @@ S, P, O = "S", "P", "O"  # noqa: E741  # what a consumer computes: scores, weigh
 RANK = {Q: 0, K: 1, V: 2, S: 0, P: 0, O: 1}  # a slot of copies or products takes them in this order only
 # What a kernel's file has in the line that begins each of them: the first of these texts that is in the file.
 MARKS = {
-    Q: ("load_tile<Br>(",), K: ("load_tile<Bc>(tile_k",), V: ("load_tile<Bc>(tile_v",), S: ("begin_scores(s",),
-    O: ("begin_values(o",), SOFTMAX: ("weigh(s,", "exponentiate("), STORE: ("store_values(O",),
-}  # fmt: skip
+    Q: ("load_tile<Br>(",),
+    K: ("load_tile<Bc>(tile_k",),
+    V: ("load_tile<Bc>(tile_v",),
+    S: ("begin_scores(s",),
+    O: ("begin_values(o",),
+    SOFTMAX: ("weigh(s,", "exponentiate("),
+    STORE: ("store_values(O",),
+}
 NOBODY = (NONE, NONE)
 
 Place = tuple[str, int]  # Q, K or V, and the stage
@@ -96,9 +101,10 @@ class Ring:
         return {
             (what, on, stage): first + 8 * stage
             for what, region in self.regions.items()
-            for on, first in ((ON_FULL, region.full), (ON_EMPTY, region.empty)) if first != NONE
+            for on, first in ((ON_FULL, region.full), (ON_EMPTY, region.empty))
+            if first != NONE
             for stage in range(region.stages)
-        }  # fmt: skip
+        }
 
     def barrier(self, byte: int) -> Barrier:
         """Returns the barrier at a byte. ValueError if none begins there."""
@@ -283,9 +289,7 @@ class _Reader:
         product = self.events.products[number]
         places = [self.ring.place(*span) for span in (product.a, product.b) if span]
         what = O if product.a is None else S
-        if [name for name, _ in places] != ([V] if what == O else [Q, K]) or not self.stages.keys() >= {
-            *places
-        }:
+        if [name for name, _ in places] != ([V] if what == O else [Q, K]) or not self.stages.keys() >= {*places}:
             raise ValueError(f"a product reads {product}, which is no stage with a tile")
         for place in places:
             self.stages[place] = READING, self.stages[place][1]
@@ -384,11 +388,7 @@ class _Reader:
 
     def _awaited_line(self, what: str, tile: int) -> int:
         """Returns the line at which a warpgroup waits for a tile, else the line that copies it."""
-        waits = [
-            who
-            for who, wait in self.waiting.items()
-            if (wait.what, wait.tile, wait.on) == (what, tile, ON_FULL)
-        ]
+        waits = [who for who, wait in self.waiting.items() if (wait.what, wait.tile, wait.on) == (what, tile, ON_FULL)]
         return self.line_of[waits[0]] if waits else self._lit(what, NOBODY)
 
     def _actors(self, n: int) -> tuple[Actor, ...]:
@@ -414,9 +414,10 @@ def _turns(trace: BlockTrace, ring: Ring) -> dict[int, dict[Actor, str]]:
     e = trace.events
     products = [
         (int(e.steps[n]), who, O if e.products[int(e.number[n])].a is None else S)
-        for n in range(len(e)) if e.kind[n] == Kind.PRODUCT
+        for n in range(len(e))
+        if e.kind[n] == Kind.PRODUCT
         for who in actors(e, n, ring.consumers)
-    ]  # fmt: skip
+    ]
     found: dict[int, dict[Actor, str]] = {}
     for step, warps in zip(trace.syncs.step.tolist(), trace.syncs.warps.tolist(), strict=True):
         if trace.lines[trace.line[step]] not in ring.turns:
@@ -428,9 +429,7 @@ def _turns(trace: BlockTrace, ring: Ring) -> dict[int, dict[Actor, str]]:
 
 
 # -- long loops ------------------------------------------------------------------------------------
-def folded(
-    slots: Sequence[Slot], ring: Ring, loops: Sequence[tuple[int, int]], tail: int
-) -> tuple[Slot, ...]:
+def folded(slots: Sequence[Slot], ring: Ring, loops: Sequence[tuple[int, int]], tail: int) -> tuple[Slot, ...]:
     """Returns the slots of loops over (_, all) tiles of keys from those of loops over (run, _) of them. The tiles between
     the first HEAD and the last `tail` of a loop share one slot, if the loop has been shortened or is longer than that."""
     out: list[Slot] = []

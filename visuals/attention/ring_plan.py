@@ -184,9 +184,7 @@ class RingPlan:
     def order(self) -> tuple[Slot, ...]:
         """The slots of block 0 until a tile of keys arrives for a tile of queries that is not shown, or all."""
         slots = ring_order(self.trace, self.ring)
-        later = [
-            n for n, slot in enumerate(slots) if slot.kind == ARRIVED and slot.tiles.get(K, 0) > self._last
-        ]
+        later = [n for n, slot in enumerate(slots) if slot.kind == ARRIVED and slot.tiles.get(K, 0) > self._last]
         return slots[: later[0]] if later else slots
 
     @cached_property

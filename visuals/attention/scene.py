@@ -34,9 +34,7 @@ SCENES = {
 }
 
 
-def attention_scene(
-    s: AttentionShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]
-) -> Scene:
+def attention_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of a rung; missing tile sizes are its defaults. inputs: Q, K, V, float32 [B, H, N, d], of which head 0
     of sequence 0 is used. Raises ValueError if `why_not` gives a reason."""
     if reason := why_not(s, rung, tiles):

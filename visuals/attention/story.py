@@ -58,24 +58,30 @@ def attention_cost(s: AttentionShape, selected: SelectedRung | None = None) -> s
     sentences = [
         tr(
             "S and P take {bytes}, {ratio}× the {least} of Q, K, V and O. Each of them is written once and read again.",
-            bytes=units.bytes_(square_bytes), ratio=units.ratio(square_bytes / s.bytes), least=units.bytes_(s.bytes),
+            bytes=units.bytes_(square_bytes),
+            ratio=units.ratio(square_bytes / s.bytes),
+            least=units.bytes_(s.bytes),
         ),
         tr(
             "Flash attention keeps one tile of {Br} × {Bc} scores per block instead: {bytes}.",
-            Br=Br, Bc=Bc, bytes=units.bytes_(FLOAT * Br * Bc),
+            Br=Br,
+            Bc=Bc,
+            bytes=units.bytes_(FLOAT * Br * Bc),
         ),
         trn(
             "It has two extra costs. First, {n} block of {Br} queries per head loads K and V.",
             "It has two extra costs. First, {n} blocks of {Br} queries per head each load K and V.",
-            ceil(s.N, Br), Br=Br,
+            ceil(s.N, Br),
+            Br=Br,
         ),
         trn(
             "Second, O and l are multiplied by exp(old m − new m) after {n} tile of {Bc} keys.",
             "Second, O and l are multiplied by exp(old m − new m) after each of {n} tiles of {Bc} keys.",
-            ceil(s.N, Bc), Bc=Bc,
+            ceil(s.N, Bc),
+            Bc=Bc,
         ),
         tr("This is about one multiplication per {flops} FLOPs of the two products.", flops=4 * Bc),
-    ]  # fmt: skip
+    ]
     if s.causal:
         sentences.append(
             tr(
@@ -93,17 +99,19 @@ def variants_cost(s: AttentionShape) -> str:
     sentences = [
         tr(
             "K and V take {bytes}, Q and O {others}. With scores and weights in memory, S and P would take {squares} more.",
-            bytes=units.bytes_(cache), others=units.bytes_(2 * word * s.heads * s.N * s.d),
+            bytes=units.bytes_(cache),
+            others=units.bytes_(2 * word * s.heads * s.N * s.d),
             squares=units.bytes_((FLOAT + word) * s.heads * s.N * s.keys),
         )
-    ]  # fmt: skip
+    ]
     if s.sharing > 1:
         sentences.append(
             tr(
                 "{n} heads of queries share each head of keys. Without that K and V would take {bytes}.",
-                n=s.sharing, bytes=units.bytes_(cache * s.sharing),
+                n=s.sharing,
+                bytes=units.bytes_(cache * s.sharing),
             )
-        )  # fmt: skip
+        )
     if s.window:
         whole = s.with_(window=0)
         sentences.append(
@@ -121,9 +129,7 @@ def variants_cost(s: AttentionShape) -> str:
                 bytes=units.bytes_(s.N * s.keys * s.mask_bytes),
             )
         )
-    per_byte = tr(
-        "Per byte that is moved at least there are {flops} FLOPs.", flops=units.ratio(s.flops / s.bytes)
-    )
+    per_byte = tr("Per byte that is moved at least there are {flops} FLOPs.", flops=units.ratio(s.flops / s.bytes))
     return " ".join((*sentences, per_byte))
 
 
@@ -167,12 +173,7 @@ def _against_library(name: str, flash: Row, library: Row) -> str:
             share=units.share(ratio),
             library=title(library),
         )
-    return tr(
-        "{name} is {ratio}× as fast as {library}.",
-        name=name,
-        ratio=units.ratio(ratio),
-        library=title(library),
-    )
+    return tr("{name} is {ratio}× as fast as {library}.", name=name, ratio=units.ratio(ratio), library=title(library))
 
 
 def _compared(name: str, row: Row, square: Row) -> str:

@@ -111,9 +111,7 @@ def trace_of(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> BlockTra
 def regions_of(plan: Plan) -> list[Region]:
     """Returns where the tiles of K and V are in shared memory, after the tile of Q."""
     word, Br, Bc, DP = plan.word, plan.Br, plan.Bc, plan.DP
-    pad = {FLASH: (0, 1, 0), REGISTERS: (4, 4, 0), TENSOR_CORES: (PAD, PAD, PAD)}[
-        plan.rung
-    ]  # after rows of Q, K, V
+    pad = {FLASH: (0, 1, 0), REGISTERS: (4, 4, 0), TENSOR_CORES: (PAD, PAD, PAD)}[plan.rung]  # after rows of Q, K, V
     at, K, V = (word * rows * (DP + end) for rows, end in zip((Br, Bc, Bc), pad, strict=True))
     keys, values = (KEYS, VALUES_COPY) if plan.rung == REGISTERS else (BOTH, BOTH)
     regions = []

@@ -19,9 +19,7 @@ from visuals.scene.requests import LANES, WORD
 from visuals.scene.scene import Scene
 
 
-def unfused_scene(
-    s: AttentionShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]
-) -> Scene:
+def unfused_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of attention/naive or attention/blocked. head: Q, K, V, float32 [N, d]."""
     return scene_of((Naive if rung == "attention/naive" else Blocked)(s, tiles, head), rung)
 
@@ -31,21 +29,38 @@ class Naive(Unfused):
     """One thread per element. A step of a product: the cells of a warp."""
 
     STEP_OWNER = "warp"
-    TEMPLATES = MappingProxyType({
-        "scores": mark("Block ({0}, {1}), warp {2}: each active lane computes one score, {S}[{4}, {5}] to {S}[{6}, {7}]. Active lanes: {3}. Row {4} "
-        "of {Q} times row {5} of {K} is {8}. Times the scale {9} it is {10}."),
-        "rest scores": mark("The other warps compute the other scores. Scores in {S}: {0}."),
-        **SOFTMAX,
-        "values": mark("Block ({0}, {1}), warp {2}: each active lane computes one element of {O}, {O}[{4}, {5}] to {O}[{6}, {7}]. Active lanes: {3}. "
-        "Row {4} of {P} times column {5} of {V} is {8}."),
-        "rest values": mark("The other warps compute the rest of {O}."),
-        **END,
-    })  # fmt: skip
+    TEMPLATES = MappingProxyType(
+        {
+            "scores": mark(
+                "Block ({0}, {1}), warp {2}: each active lane computes one score, {S}[{4}, {5}] to {S}[{6}, {7}]. Active lanes: {3}. Row {4} "
+                "of {Q} times row {5} of {K} is {8}. Times the scale {9} it is {10}."
+            ),
+            "rest scores": mark("The other warps compute the other scores. Scores in {S}: {0}."),
+            **SOFTMAX,
+            "values": mark(
+                "Block ({0}, {1}), warp {2}: each active lane computes one element of {O}, {O}[{4}, {5}] to {O}[{6}, {7}]. Active lanes: {3}. "
+                "Row {4} of {P} times column {5} of {V} is {8}."
+            ),
+            "rest values": mark("The other warps compute the rest of {O}."),
+            **END,
+        }
+    )
     MARKS = ((0, "sum += query_row[dim]"), *SOFTMAX_MARKS, (2, "sum += weights[key]"), (2, "+ dim] = sum"))
-    MARK_OF = MappingProxyType({
-        "scores": 0, "rest scores": 0, "max": 1, "sum": 2, "row": 3, "hidden row": 3, "rest rows": 3, "values": 4,
-        "rest values": 4, "end": 5, "heads": 5,
-    })  # fmt: skip
+    MARK_OF = MappingProxyType(
+        {
+            "scores": 0,
+            "rest scores": 0,
+            "max": 1,
+            "sum": 2,
+            "row": 3,
+            "hidden row": 3,
+            "rest rows": 3,
+            "values": 4,
+            "rest values": 4,
+            "end": 5,
+            "heads": 5,
+        }
+    )
 
     def scores(self) -> None:
         s, n, D, first_step = self.s, self.n, self.cols, self.r.steps
@@ -82,9 +97,7 @@ class Naive(Unfused):
                     if (active & (i < rows) & (j < cols)).any():
                         yield (bx, by, first // LANES, np.flatnonzero(active)), i[active], j[active]
 
-    def warp(
-        self, kind: str, position: tuple, i: np.ndarray, j: np.ndarray, values: tuple, read: int
-    ) -> None:
+    def warp(self, kind: str, position: tuple, i: np.ndarray, j: np.ndarray, values: tuple, read: int) -> None:
         x, y, warp, lanes = position
         mask = sum(1 << int(lane) for lane in lanes)
         step_info = {"warp": warp, "mask": mask, "read": read, "written": WORD * len(i)}
@@ -100,32 +113,75 @@ class Blocked(Unfused):
     """Tiles in shared memory. A step of a product: a tile that is loaded or multiplied, or the store of a block's cells."""
 
     STEP_OWNER, shared = "block", True
-    TEMPLATES = MappingProxyType({
-        "load Q": mark("Block ({0}, {1}), tile {2} of {3}: the block loads its rows of {Q}, columns {4} to {5}, into shared memory."),
-        "load K": mark("The block also loads its rows of {K}, columns {4} to {5}. Each loaded float is used {TILE} times."),
-        "multiply S": mark("Each thread multiplies a row of tile_q by a row of tile_k. The sum of query {0} and key {1} is now {2}."),
-        "rest S": mark("The block does the same for its other tiles, up to column {1}. Tiles left: {0}."),
-        "store S": mark("The block multiplies its sums by the scale {1} and writes them: {S}[{2}, {3}] = {4}. Scores written: {0}."),
-        "hidden": mark("Blocks whose keys are all hidden from these queries end at once. Their part of {S} stays empty. Blocks that end: {0}."),
-        "rest scores": mark("The other blocks compute the other scores. Scores in {S}: {0}."),
-        **SOFTMAX,
-        "load P": mark("Block ({0}, {1}), tile {2} of {3}: the block loads its rows of {P}, keys {4} to {5}, into shared memory."),
-        "load V": mark("The block also loads rows {4} to {5} of {V}."),
-        "multiply O": mark("Each thread multiplies a row of tile_p by a column of tile_v. The sum of query {0}, column {1} is now {2}."),
-        "rest O": mark("The block does the same for its other tiles, up to key {1}. Tiles left: {0}."),
-        "store O": mark("The block writes its sums: {O}[{1}, {2}] = {3}. Elements written: {0}."),
-        "rest values": mark("The other blocks compute the rest of {O}."),
-        **END,
-    })  # fmt: skip
+    TEMPLATES = MappingProxyType(
+        {
+            "load Q": mark(
+                "Block ({0}, {1}), tile {2} of {3}: the block loads its rows of {Q}, columns {4} to {5}, into shared memory."
+            ),
+            "load K": mark(
+                "The block also loads its rows of {K}, columns {4} to {5}. Each loaded float is used {TILE} times."
+            ),
+            "multiply S": mark(
+                "Each thread multiplies a row of tile_q by a row of tile_k. The sum of query {0} and key {1} is now {2}."
+            ),
+            "rest S": mark("The block does the same for its other tiles, up to column {1}. Tiles left: {0}."),
+            "store S": mark(
+                "The block multiplies its sums by the scale {1} and writes them: {S}[{2}, {3}] = {4}. Scores written: {0}."
+            ),
+            "hidden": mark(
+                "Blocks whose keys are all hidden from these queries end at once. Their part of {S} stays empty. Blocks that end: {0}."
+            ),
+            "rest scores": mark("The other blocks compute the other scores. Scores in {S}: {0}."),
+            **SOFTMAX,
+            "load P": mark(
+                "Block ({0}, {1}), tile {2} of {3}: the block loads its rows of {P}, keys {4} to {5}, into shared memory."
+            ),
+            "load V": mark("The block also loads rows {4} to {5} of {V}."),
+            "multiply O": mark(
+                "Each thread multiplies a row of tile_p by a column of tile_v. The sum of query {0}, column {1} is now {2}."
+            ),
+            "rest O": mark("The block does the same for its other tiles, up to key {1}. Tiles left: {0}."),
+            "store O": mark("The block writes its sums: {O}[{1}, {2}] = {3}. Elements written: {0}."),
+            "rest values": mark("The other blocks compute the rest of {O}."),
+            **END,
+        }
+    )
     MARKS = (
-        (0, "tile_q[thread_row][thread_col] ="), (0, "tile_k[thread_row][thread_col] ="), (0, "sum +="), (0, "S[((size_t)"), (0, "return;"), *SOFTMAX_MARKS,
-        (2, "tile_p[thread_row][thread_col] ="), (2, "tile_v[thread_row][thread_col] ="), (2, "sum +="), (2, "O[((size_t)"),
-    )  # fmt: skip
-    MARK_OF = MappingProxyType({
-        "load Q": 0, "load K": 1, "multiply S": 2, "rest S": 2, "store S": 3, "hidden": 4, "rest scores": 3, "max": 5,
-        "sum": 6, "row": 7, "hidden row": 7, "rest rows": 7, "load P": 8, "load V": 9, "multiply O": 10, "rest O": 10,
-        "store O": 11, "rest values": 11, "end": 11, "heads": 11,
-    })  # fmt: skip
+        (0, "tile_q[thread_row][thread_col] ="),
+        (0, "tile_k[thread_row][thread_col] ="),
+        (0, "sum +="),
+        (0, "S[((size_t)"),
+        (0, "return;"),
+        *SOFTMAX_MARKS,
+        (2, "tile_p[thread_row][thread_col] ="),
+        (2, "tile_v[thread_row][thread_col] ="),
+        (2, "sum +="),
+        (2, "O[((size_t)"),
+    )
+    MARK_OF = MappingProxyType(
+        {
+            "load Q": 0,
+            "load K": 1,
+            "multiply S": 2,
+            "rest S": 2,
+            "store S": 3,
+            "hidden": 4,
+            "rest scores": 3,
+            "max": 5,
+            "sum": 6,
+            "row": 7,
+            "hidden row": 7,
+            "rest rows": 7,
+            "load P": 8,
+            "load V": 9,
+            "multiply O": 10,
+            "rest O": 10,
+            "store O": 11,
+            "rest values": 11,
+            "end": 11,
+            "heads": 11,
+        }
+    )
 
     @property
     def side(self) -> int:
@@ -152,10 +208,7 @@ class Blocked(Unfused):
         rows, keys = np.array([self.inside(by, s.N) for by in queries]), np.minimum(tiles * T, s.N)
         read, written = WORD * s.d * int((rows * tiles + keys).sum()), WORD * int((rows * keys).sum())
         self.rest_of_launch(
-            "rest scores",
-            first_step,
-            (read, written, int(tiles.sum()) * self._shared_bytes(s.d)),
-            written // WORD,
+            "rest scores", first_step, (read, written, int(tiles.sum()) * self._shared_bytes(s.d)), written // WORD
         )
 
     def _shared_bytes(self, along: int) -> int:
@@ -198,10 +251,7 @@ class Blocked(Unfused):
                 self.block_of_O(by, bx)
         queries, across = range(-(-s.N // T)), -(-s.d // T)
         keys_seen = np.array([int(self.visible_keys(by * T + T - 1)) for by in queries])
-        rows, keys = (
-            np.array([self.inside(by, s.N) for by in queries]),
-            np.minimum(-(-keys_seen // T) * T, s.N),
-        )
+        rows, keys = (np.array([self.inside(by, s.N) for by in queries]), np.minimum(-(-keys_seen // T) * T, s.N))
         read = WORD * int((rows * keys * across + keys * s.d).sum())
         shared = across * sum(self._shared_bytes(int(n)) for n in keys_seen)
         self.rest_of_launch("rest values", first_step, (read, WORD * s.N * s.d, shared))
@@ -233,16 +283,19 @@ class Blocked(Unfused):
     # -- tensors ------------------------------------------------------------------------------------
     def sizes(self) -> dict[str, tuple[int, int]]:
         rows, keys, cols = (min(self.side, n) for n in (self.rows, self.keys, self.cols))
-        return {"Qs": (rows, cols), "Ks": (keys, cols), "Ps": (rows, keys), "Vs": (keys, cols),
-                "sum": (rows, max(keys, cols))}  # fmt: skip
+        return {
+            "Qs": (rows, cols),
+            "Ks": (keys, cols),
+            "Ps": (rows, keys),
+            "Vs": (keys, cols),
+            "sum": (rows, max(keys, cols)),
+        }
 
     def fill(self, target: str, source: str, start: tuple[int, int], extent: tuple[int, int]) -> None:
         """Records the load of a tile of `source` from (row, column) `start` on; elements outside are zero."""
         rows, cols = self.sizes()[target]
         row, col = start[0] + np.arange(rows)[:, None], start[1] + np.arange(cols)
-        self.r.copy(
-            target, source, np.where((row < extent[0]) & (col < extent[1]), row * extent[1] + col, -1)
-        )
+        self.r.copy(target, source, np.where((row < extent[0]) & (col < extent[1]), row * extent[1] + col, -1))
 
     def sums(self, values: np.ndarray) -> None:
         rows, cols = self.sizes()["sum"]

@@ -34,7 +34,7 @@ ORDER_NOTES = {  # by STEP_OWNER
         "The picture shows one block after the other, launch after launch. On a GPU the blocks of a launch run many at once, in any order. A launch "
         "starts when the launch before it is complete."
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -82,25 +82,35 @@ def scene_of(unfused: Unfused, rung: str) -> Scene:
         annotations=unfused.annotations(),
         readings=r.readings(parts.head_prefix(s), unfused.shared),
         captions=r.captions(),
-        source=parts.joined_source([step.source for step in program.steps], unfused.MARKS, r.marks(), tr("three launches")),
+        source=parts.joined_source(
+            [step.source for step in program.steps], unfused.MARKS, r.marks(), tr("three launches")
+        ),
         lanes=r.lanes(),
-    )  # fmt: skip
+    )
 
 
 SOFTMAX_MARKS = ((1, "m = fmaxf(m, S[key])"), (1, "l += expf(S[key] - m)"), (1, "P[key] = weight("))
 SOFTMAX = {
-    "max": mark("One warp computes the softmax of query {0}. It reads the row of {S}, of length {1}, and keeps the largest score: m = {2}."),
+    "max": mark(
+        "One warp computes the softmax of query {0}. It reads the row of {S}, of length {1}, and keeps the largest score: m = {2}."
+    ),
     "sum": mark("The warp reads the row again and adds exp({S} − m). For key 0: exp({2}) = {3}. The sum is l = {4}."),
     "row": mark("The warp reads the row a third time and writes {P} = exp({S} − m) / l. For key 0: {3} / {4} = {5}."),
-    "hidden row": mark("The warp reads the row a third time and writes {P} = exp({S} − m) / l. For key 0: {3} / {4} = {5}. Keys after the query are "
-    "hidden: their {P} is 0, and their {S} is not read."),
+    "hidden row": mark(
+        "The warp reads the row a third time and writes {P} = exp({S} − m) / l. For key 0: {3} / {4} = {5}. Keys after the query are "
+        "hidden: their {P} is 0, and their {S} is not read."
+    ),
     "rest rows": mark("Other warps do the same for rows {0} and later of {S}."),
-}  # fmt: skip
+}
 END = {
-    "end": mark("{O} is complete. Between the launches {S} and {P} are in global memory: {MB} per head. Each is written once and read by the next launch."),
-    "heads": mark("{O} is complete. Between the launches {S} and {P} are in global memory: {MB} per head. Each is written once and read by the next launch. "
-    "All {0} heads are computed in the same way."),
-}  # fmt: skip
+    "end": mark(
+        "{O} is complete. Between the launches {S} and {P} are in global memory: {MB} per head. Each is written once and read by the next launch."
+    ),
+    "heads": mark(
+        "{O} is complete. Between the launches {S} and {P} are in global memory: {MB} per head. Each is written once and read by the next launch. "
+        "All {0} heads are computed in the same way."
+    ),
+}
 
 
 class Unfused(ABC):
@@ -213,9 +223,7 @@ class Unfused(ABC):
         cell = np.repeat(np.arange(R * D), terms)
         key = np.arange(len(cell)) - np.repeat(np.cumsum(terms) - terms, terms)
         start = np.append(0, np.cumsum(terms))
-        return Sum(
-            "O", "V", start, key * D + cell % D, cell // D * C + key, "P", tr("keys") if C < s.N else ""
-        )
+        return Sum("O", "V", start, key * D + cell % D, cell // D * C + key, "P", tr("keys") if C < s.N else "")
 
     def annotations(self) -> tuple[Annotation, ...]:
         s, n, R, C, D = self.s, self.n, self.rows, self.keys, self.cols
@@ -224,9 +232,7 @@ class Unfused(ABC):
         S = np.where(hidden, 0, n.S[:, :C].ravel())
         args_S = np.stack([i, j, n.sums[:, :C].ravel(), np.full(R * C, s.factor)], axis=1)
         args_P = np.stack([i, j, S - n.m[i], n.l[i]], axis=1)
-        score = tr(
-            "Row {0} of [Q](input) times row {1} of [K](filter) is {2}. It is multiplied by the scale {3}."
-        )
+        score = tr("Row {0} of [Q](input) times row {1} of [K](filter) is {2}. It is multiplied by the scale {3}.")
         weight = "exp([S](workspace) − m) / l = exp({2}) / {3}."
         hidden_text = tr("Key {1} is after query {0}. It is hidden.")
         along = np.arange(D)
@@ -235,8 +241,6 @@ class Unfused(ABC):
         return (
             Annotation("S", Captions((score, hidden_text), hidden, args_S), rows),
             Annotation(
-                "P",
-                Captions((weight, hidden_text), hidden, args_P),
-                {k: v[:, None] for k, v in row_cells.items()},
+                "P", Captions((weight, hidden_text), hidden, args_P), {k: v[:, None] for k, v in row_cells.items()}
             ),
         )

@@ -18,12 +18,20 @@ def with_axes(x: str, y: str, height: int, tokens: Tokens) -> PlainFigure:
     figure = PlainFigure()
     font = {"size": 12, "color": tokens["dim"]}
     axis = {
-        "fixedrange": True, "linecolor": tokens["line"], "gridcolor": tokens["line"], "zeroline": False, "automargin": True,
+        "fixedrange": True,
+        "linecolor": tokens["line"],
+        "gridcolor": tokens["line"],
+        "zeroline": False,
+        "automargin": True,
         "tickfont": font,
-    }  # fmt: skip
+    }
     figure.update_layout(
-        height=height, margin={"l": 8, "r": 8, "t": 8, "b": 8}, plot_bgcolor="rgba(0,0,0,0)", paper_bgcolor="rgba(0,0,0,0)",
+        height=height,
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+        plot_bgcolor="rgba(0,0,0,0)",
+        paper_bgcolor="rgba(0,0,0,0)",
         legend={"orientation": "h", "y": 1.03, "yanchor": "bottom", "font": font},
-        xaxis={**axis, "title": {"text": x, "font": font}}, yaxis={**axis, "title": {"text": y, "font": font}},
-    )  # fmt: skip
+        xaxis={**axis, "title": {"text": x, "font": font}},
+        yaxis={**axis, "title": {"text": y, "font": font}},
+    )
     return figure

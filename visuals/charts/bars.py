@@ -27,10 +27,7 @@ FONT = tomllib.loads(CONFIG.read_text(encoding="utf-8"))["theme"]["font"]
 BAR_PX, MEMORY_PX = 44, 38
 LOG_AXIS_PX = 46  # px under bars on a logarithmic axis, for its ticks and its title
 TEXT_PX = 118  # the column of figures at the right
-TITLE_CHARS, MAX_TITLE_CHARS = (
-    18,
-    26,
-)  # characters of a title in a line beside its bar; more if it saves a third line
+TITLE_CHARS, MAX_TITLE_CHARS = (18, 26)  # characters of a title in a line beside its bar; more if it saves a third line
 MAX_SAMPLES = 100
 MAX_LINEAR_RATIO = 50  # longest bar / shortest bar: above that the axis is logarithmic
 PIECE = 512  # bytes: GPU memory is handed out in multiples of it
@@ -69,10 +66,19 @@ def times(titled: Titled, tokens: Mapping[str, str]) -> Figure:
         dim = {"size": 12, "color": tokens["dim"]}
         figure.update_layout(height=height(len(rows)) + LOG_AXIS_PX, margin_b=LOG_AXIS_PX)
         figure.update_xaxes(
-            type="log", range=[math.log10(axis_start), math.log10(axis_end)], visible=True, tickfont=dim, ticks="outside",
-            tickvals=[10.0**p for p in powers], ticktext=_end_texts(powers), tickangle=0, tickcolor=tokens["line"],
-            gridcolor=tokens["line"], zeroline=False, title={"text": tr("logarithmic axis: 10× per line"), "font": dim, "standoff": 4},
-        )  # fmt: skip
+            type="log",
+            range=[math.log10(axis_start), math.log10(axis_end)],
+            visible=True,
+            tickfont=dim,
+            ticks="outside",
+            tickvals=[10.0**p for p in powers],
+            ticktext=_end_texts(powers),
+            tickangle=0,
+            tickcolor=tokens["line"],
+            gridcolor=tokens["line"],
+            zeroline=False,
+            title={"text": tr("logarithmic axis: 10× per line"), "font": dim, "standoff": 4},
+        )
     return figure
 
 
@@ -120,9 +126,12 @@ def _launches(figure: Figure, rows: Sequence[Row], axis_start: float, tokens: Ma
         if (ms := launch_ms(row)) > axis_start:
             label = _overhead_text(row, units.time_(ms))
             figure.add_scatter(
-                x=[axis_start, ms], y=[i + 0.4] * 2, mode="lines", line={"color": tokens["dim"], "width": 4},
+                x=[axis_start, ms],
+                y=[i + 0.4] * 2,
+                mode="lines",
+                line={"color": tokens["dim"], "width": 4},
                 hovertemplate=f"{label}<extra></extra>",
-            )  # fmt: skip
+            )
 
 
 def _overhead_text(row: Row, time: str) -> str:
@@ -163,8 +172,7 @@ def _median_bars(titled: Titled, tokens: Mapping[str, str]):
             "width": 6,
         },
         customdata=[
-            [title, *(units.time_(r[k]) for k in ("median_ms", "p20_ms", "p80_ms")), r["n"]]
-            for title, r in titled
+            [title, *(units.time_(r[k]) for k in ("median_ms", "p20_ms", "p80_ms")), r["n"]] for title, r in titled
         ],
         hovertemplate=f"%{{customdata[0]}}: {median} %{{customdata[1]}}<br>"
         "p20 %{customdata[2]}, p80 %{customdata[3]}, n = %{customdata[4]}<extra></extra>",
@@ -198,9 +206,12 @@ def _strip(figure: Figure, i: int, row: Row, axis_end: float, tokens: Mapping[st
             time=units.time_(max(beyond)),
         )
         figure.add_scatter(
-            x=[axis_end * 0.99], y=[i], mode="markers", hovertemplate=f"{label}<extra></extra>",
+            x=[axis_end * 0.99],
+            y=[i],
+            mode="markers",
+            hovertemplate=f"{label}<extra></extra>",
             marker={"symbol": "triangle-right", "size": 8, "color": tokens["dim"]},
-        )  # fmt: skip
+        )
 
 
 # -- copies --------------------------------------------------------------------------------------
@@ -235,9 +246,7 @@ def copies_sentence(rows: Sequence[Row]) -> str:
     if not {"h2d_pageable", "d2h_pageable", "h2d_pinned", "d2h_pinned"} <= copies_ms.keys():
         return ""
     fastest = min(r["median_ms"] for r in rows)
-    pageable, pinned = (
-        copies_ms[f"h2d_{kind}"] + copies_ms[f"d2h_{kind}"] for kind in ("pageable", "pinned")
-    )
+    pageable, pinned = (copies_ms[f"h2d_{kind}"] + copies_ms[f"d2h_{kind}"] for kind in ("pageable", "pinned"))
     return tr(
         "Copying data to and from the GPU takes {pageable}× the time of the fastest kernel ({pinned}× from pinned memory).",
         pageable=units.ratio(pageable / fastest),
@@ -261,11 +270,7 @@ def group_by_memory(titled: Titled) -> list[list[tuple[str, Row]]]:
         allocations = (row, *({f"{role}_bytes": s[role] for role, _ in roles(row)} for s in stages))
         key = row["peak_bytes"], *(s[f"{role}_bytes"] for s in allocations for role, _ in roles(row))
         groups.setdefault(key, []).append((title, row))
-    return [
-        part
-        for group in groups.values()
-        for part in ([group] if len(group) > 2 else [[one] for one in group])
-    ]
+    return [part for group in groups.values() for part in ([group] if len(group) > 2 else [[one] for one in group])]
 
 
 def combine_group(group: Titled, total: int) -> tuple[str, Row]:
@@ -303,8 +308,7 @@ def memory(titled: Titled, tokens: Mapping[str, str]) -> Figure:
             name=name,
             marker={"color": tokens[role]},
             customdata=[
-                [title, units.bytes_(b), units.exact_bytes(b)]
-                for title, b in zip(titles, values, strict=True)
+                [title, units.bytes_(b), units.exact_bytes(b)] for title, b in zip(titles, values, strict=True)
             ],
             hovertemplate=f"%{{customdata[0]}}, {name}: %{{customdata[1]}} (%{{customdata[2]}})<extra></extra>",
         )
@@ -319,11 +323,7 @@ def pieces_note(titled: Titled) -> str:
     needed = [(t, r) for t, r in titled if r["engine"] == "cuda" and r.get("predicted_workspace_bytes")]
     for title, row in needed:
         more = row["workspace_bytes"] - row["predicted_workspace_bytes"]
-        if (
-            row["workspace_bytes"] % PIECE == 0
-            and more > MAX_PIECE_SHARE * row["peak_bytes"]
-            and more < 8 * PIECE
-        ):
+        if row["workspace_bytes"] % PIECE == 0 and more > MAX_PIECE_SHARE * row["peak_bytes"] and more < 8 * PIECE:
             return tr(
                 "GPU memory is allocated in pieces of {piece} B. The workspace of {title} needs {needed} and gets {got}: "
                 "{more} more.",
@@ -340,9 +340,7 @@ def small_pieces_note(titled: Titled) -> str:
     """Returns `pieces_note`, or that small tensors are rounded up; "" if neither makes a difference."""
     if (text := pieces_note(titled)) or not any(_is_in_pieces(row) for _, row in titled):
         return text
-    return tr(
-        "GPU memory is allocated in pieces of {piece} B. Small tensors take more than they need.", piece=PIECE
-    )
+    return tr("GPU memory is allocated in pieces of {piece} B. Small tensors take more than they need.", piece=PIECE)
 
 
 def _is_in_pieces(row: Row) -> bool:
@@ -356,8 +354,7 @@ def timeline(titled: Titled) -> str:
     then the steps. "" if no row has stages."""
     panels = [(title, row) for title, row in titled if row.get("timeline")]
     most = max(
-        (sum(stage[role] for role, _ in roles(row)) for _, row in panels for stage in row["timeline"]),
-        default=0,
+        (sum(stage[role] for role, _ in roles(row)) for _, row in panels for stage in row["timeline"]), default=0
     )
     text = ""
     for title, row in panels:
@@ -403,9 +400,16 @@ def wrap_title(title: str) -> str:
 def _write_value(figure: Figure, i: int, text: str, tokens: Mapping[str, str]) -> None:
     """Write the value of bar i into the column at the right."""
     figure.add_annotation(
-        x=1, xref="paper", y=i, text=text, showarrow=False, xanchor="left", xshift=8, align="left",
+        x=1,
+        xref="paper",
+        y=i,
+        text=text,
+        showarrow=False,
+        xanchor="left",
+        xshift=8,
+        align="left",
         font={"color": tokens["ink"], "size": 13},
-    )  # fmt: skip
+    )
 
 
 def _finish(figure: Figure, px: int, titles: list[str], longest: float, tokens: Mapping[str, str]) -> Figure:
@@ -416,10 +420,16 @@ def _finish(figure: Figure, px: int, titles: list[str], longest: float, tokens: 
         margin={"l": 0, "r": TEXT_PX, "t": 4, "b": 4},
         xaxis={"visible": False, "range": [0, longest], "fixedrange": True},
         yaxis={
-            "tickvals": list(range(len(titles))), "ticktext": [wrap_title(title) for title in titles], "range": [len(titles) - 0.5, -0.5],
-            "fixedrange": True, "ticklabelstandoff": 8, "automargin": True, "showgrid": False, "zeroline": False,
+            "tickvals": list(range(len(titles))),
+            "ticktext": [wrap_title(title) for title in titles],
+            "range": [len(titles) - 0.5, -0.5],
+            "fixedrange": True,
+            "ticklabelstandoff": 8,
+            "automargin": True,
+            "showgrid": False,
+            "zeroline": False,
         },
-    )  # fmt: skip
+    )
     return figure
 
 

@@ -13,12 +13,7 @@ from visuals.charts.story import Row, title
 def beside_library(best: Row, library: Row) -> str:
     """Returns how fast the row `best` is beside that of a library."""
     speed = library["median_ms"] / best["median_ms"]
-    fields = {
-        "name": title(best),
-        "library": title(library),
-        "ratio": units.ratio(speed),
-        "share": units.share(speed),
-    }
+    fields = {"name": title(best), "library": title(library), "ratio": units.ratio(speed), "share": units.share(speed)}
     if within_ratio(best, library):
         return tr("“{name}” is as fast as {library}, within 5 %.", **fields)
     if speed > 1:

@@ -27,26 +27,72 @@ DOT = 5  # px
 AXIS_PX = 640  # assumed px of the axis, to find which dots would overlap
 ZOOM = 0.45  # if the smallest value is above this share of the largest, the axis does not begin at 0
 # Fields shown by `figured` or in the picture, so not listed again by `explained`.
-IN_FIGURES = frozenset({
-    "median_ms", "p20_ms", "p80_ms", "n", "samples_ms", "flops", "peak_bytes", "workspace_bytes", "error", "input_bytes",
-    "output_bytes", "parts_ms", "predicted_bytes", "predicted_workspace_bytes",
-})  # fmt: skip
+IN_FIGURES = frozenset(
+    {
+        "median_ms",
+        "p20_ms",
+        "p80_ms",
+        "n",
+        "samples_ms",
+        "flops",
+        "peak_bytes",
+        "workspace_bytes",
+        "error",
+        "input_bytes",
+        "output_bytes",
+        "parts_ms",
+        "predicted_bytes",
+        "predicted_workspace_bytes",
+    }
+)
 LABELS = {
-    "mode": mark("caches"), "engine": mark("engine"), "device": mark("device"), "shape": mark("shape"),
-    "tiles": mark("tile sizes"), "rung": mark("kernel"), "kernels": mark("digest of the kernels"),
+    "mode": mark("caches"),
+    "engine": mark("engine"),
+    "device": mark("device"),
+    "shape": mark("shape"),
+    "tiles": mark("tile sizes"),
+    "rung": mark("kernel"),
+    "kernels": mark("digest of the kernels"),
     "event_floor_ms": mark("time of an empty measurement, ms"),
-    "clock_sm_mhz": mark("SM clock before, MHz"), "clock_sm_mhz_after": mark("SM clock after, MHz"),
-    "clock_memory_mhz": mark("memory clock before, MHz"), "clock_memory_mhz_after": mark("memory clock after, MHz"),
-    "cuda": "CUDA", "cublas": "cuBLAS", "cufft": "cuFFT", "cudnn": "cuDNN", "cupy": "CuPy", "torch": "PyTorch",
-    "queue_room": mark("time of the cache flushes ÷ time of queueing"), "queued": mark("samples queued before the GPU was free"),
-    "disturbed": mark("disturbed by other programs"), "others": mark("use by other programs"),
-    "numpy": "NumPy", "python": "Python", "ceilings": mark("peaks of the device"), "copies_ms": mark("copies"),
-    "timeline": mark("memory, stages"), "time": mark("measured at (UTC)"), "date": mark("measured on"),
-}  # fmt: skip
+    "clock_sm_mhz": mark("SM clock before, MHz"),
+    "clock_sm_mhz_after": mark("SM clock after, MHz"),
+    "clock_memory_mhz": mark("memory clock before, MHz"),
+    "clock_memory_mhz_after": mark("memory clock after, MHz"),
+    "cuda": "CUDA",
+    "cublas": "cuBLAS",
+    "cufft": "cuFFT",
+    "cudnn": "cuDNN",
+    "cupy": "CuPy",
+    "torch": "PyTorch",
+    "queue_room": mark("time of the cache flushes ÷ time of queueing"),
+    "queued": mark("samples queued before the GPU was free"),
+    "disturbed": mark("disturbed by other programs"),
+    "others": mark("use by other programs"),
+    "numpy": "NumPy",
+    "python": "Python",
+    "ceilings": mark("peaks of the device"),
+    "copies_ms": mark("copies"),
+    "timeline": mark("memory, stages"),
+    "time": mark("measured at (UTC)"),
+    "date": mark("measured on"),
+}
 FIRST = (
-    "rung", "shape", "tiles", "engine", "device", "mode", "time", "date", "driver", "cuda", "cublas", "cupy", "numpy",
-    "python", "system",
-)  # fmt: skip
+    "rung",
+    "shape",
+    "tiles",
+    "engine",
+    "device",
+    "mode",
+    "time",
+    "date",
+    "driver",
+    "cuda",
+    "cublas",
+    "cupy",
+    "numpy",
+    "python",
+    "system",
+)
 MAX_CELL_CHARS = 160  # characters of a value, at most
 LIBRARIES = ("cublas", "cufft", "cudnn", "torch")  # versions; None if the library is not installed
 NOT_INSTALLED = mark("not installed")
@@ -149,22 +195,16 @@ def figures_table(run: Row, against: Row | None = None) -> str:
         _ratio_line(tr("workspace, part of it"), runs, "workspace_bytes", units.bytes_),
         _line(tr("relative L2 error"), [decimal(f"{r['error']:.1e}") for r in runs]),
     ]
-    head = "".join(
-        f'<th scope="col"><b class="kt-run-{n}">{n}</b></th>' for n, _ in zip(NAMES, runs, strict=False)
-    )
+    head = "".join(f'<th scope="col"><b class="kt-run-{n}">{n}</b></th>' for n, _ in zip(NAMES, runs, strict=False))
     return _table(f"<tr><td></td>{head}</tr>{''.join(lines)}", tr("Figures"))
 
 
 def fields_table(run: Row, against: Row | None = None, origins: Sequence[str] = ()) -> str:
     """Returns all other fields of a row. Of two rows, differing fields come first and are marked; the rest is folded."""
     runs = [r for r in (run, against) if r]
-    names = list(
-        dict.fromkeys([n for n in FIRST if any(n in r for r in runs)] + [n for r in runs for n in r])
-    )
+    names = list(dict.fromkeys([n for n in FIRST if any(n in r for r in runs)] + [n for r in runs for n in r]))
     cells = {
-        tr(LABELS.get(n, n.replace("_", " "))): [_value_text(n, r) for r in runs]
-        for n in names
-        if n not in IN_FIGURES
+        tr(LABELS.get(n, n.replace("_", " "))): [_value_text(n, r) for r in runs] for n in names if n not in IN_FIGURES
     }
     if origins:
         cells[tr("from")] = list(origins)

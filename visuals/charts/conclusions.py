@@ -25,9 +25,11 @@ def of_times(titled: Titled) -> str:
         return tr("{first} takes {time}.", **fields)
     (next_title, next_row), (last_title, last_row) = others[0], others[-1]
     fields |= {
-        "next": named(next_title), "next_ratio": _times(next_row, row),
-        "last": named(last_title), "last_ratio": _times(last_row, row),
-    }  # fmt: skip
+        "next": named(next_title),
+        "next_ratio": _times(next_row, row),
+        "last": named(last_title),
+        "last_ratio": _times(last_row, row),
+    }
     if same_time(row, next_row):
         why = tr("within 5 %") if within_ratio(row, next_row) else tr("their spreads overlap")
         if len(others) == 1:
@@ -56,10 +58,14 @@ def of_memory(titled: Titled) -> str:
     most_title, most = max(titled, key=lambda pair: pair[1]["peak_bytes"])
     role, name = max(bars.roles(most), key=lambda pair: most[f"{pair[0]}_bytes"])
     fields = {
-        "n": len(titled), "most": named(most_title, first=True), "least": named(least_title),
-        "peak": units.bytes_(most["peak_bytes"]), "least_peak": units.bytes_(least["peak_bytes"]),
-        "part": name, "bytes": units.bytes_(most[f"{role}_bytes"]),
-    }  # fmt: skip
+        "n": len(titled),
+        "most": named(most_title, first=True),
+        "least": named(least_title),
+        "peak": units.bytes_(most["peak_bytes"]),
+        "least_peak": units.bytes_(least["peak_bytes"]),
+        "part": name,
+        "bytes": units.bytes_(most[f"{role}_bytes"]),
+    }
     if len(titled) == 1:
         return tr("{most} allocates {peak}. The largest part: {part}, {bytes}.", **fields)
     if most["peak_bytes"] < NEARLY * least["peak_bytes"]:
@@ -157,8 +163,7 @@ def of_limit(intensities: Sequence[float], roof: Roof, fp32: bool = True) -> str
     fields = {"intensity": units.ratio(low), "ridge": units.ratio(roof.ridge), "device": roof.device}
     if low > roof.ridge and fp32:
         return tr(
-            "The roof over them is arithmetic: {intensity} FLOP/byte or more, above {ridge} on {device}.",
-            **fields,
+            "The roof over them is arithmetic: {intensity} FLOP/byte or more, above {ridge} on {device}.", **fields
         )
     if high < roof.ridge:
         fields["intensity"] = units.ratio(high)

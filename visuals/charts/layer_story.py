@@ -50,9 +50,11 @@ def _against_library(best: Row, rows: Mapping[str, Row]) -> list[str]:
         return []
     speed = library["median_ms"] / best["median_ms"]
     fields = {
-        "name": units.named(title(best), first=True), "library": title(library), "ratio": units.ratio(speed),
+        "name": units.named(title(best), first=True),
+        "library": title(library),
+        "ratio": units.ratio(speed),
         "share": units.share(speed),
-    }  # fmt: skip
+    }
     if within_ratio(best, library):
         return [tr("{name} is as fast as {library}, within 5 %.", **fields)]
     if speed > 1:
@@ -70,9 +72,7 @@ def _against_copy(best: Row) -> list[str]:
     ms = minimum / ceilings["copy_bytes_per_s"] * 1e3
     if ms * 1e3 <= ceilings.get("launch_us", 0):  # then launch overhead dominates
         return []
-    fields = {
-        "bytes": units.bytes_(minimum), "time": units.time_(ms), "share": units.share(ms / best["median_ms"]),
-    }  # fmt: skip
+    fields = {"bytes": units.bytes_(minimum), "time": units.time_(ms), "share": units.share(ms / best["median_ms"])}
     return [tr("A copy that moves {bytes}, the minimum, takes {time}: {share} of this time.", **fields)]
 
 

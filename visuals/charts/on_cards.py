@@ -17,9 +17,7 @@ Row = Mapping[str, Any]
 TilesOf = Callable[[Rung], Mapping[str, int]]
 
 
-def rows(
-    ladder: Ladder, shape: Any, tiles_of: TilesOf, mode: str, cards: Sequence[Card]
-) -> dict[str, dict[Card, Row]]:
+def rows(ladder: Ladder, shape: Any, tiles_of: TilesOf, mode: str, cards: Sequence[Card]) -> dict[str, dict[Card, Row]]:
     """Returns the recordings at a shape by rung name and card, of the rungs that have one."""
     found = {}
     for rung in ladder.rungs:

@@ -208,24 +208,39 @@ def _below_roof(dot: Dot, roof: Roof) -> str:
             return tr(
                 "{title} does {rate} on {device}: {share} of the fastest {format} product recorded there, {best}. "
                 "The peak of {units} was not measured.",
-                share=share, format=best.format, best=best.text, **fields,
-            )  # fmt: skip
+                share=share,
+                format=best.format,
+                best=best.text,
+                **fields,
+            )
         return (
-            tr("{title} does {rate} on {device}, {ratio}× the FP32 peak. The peak of {units} was not measured.",
-               ratio=units.ratio(over), **fields)
+            tr(
+                "{title} does {rate} on {device}, {ratio}× the FP32 peak. The peak of {units} was not measured.",
+                ratio=units.ratio(over),
+                **fields,
+            )
             if over > 1
-            else tr("{title} does {rate} on {device}, {share} of the FP32 peak. The peak of {units} was not measured.",
-                    share=units.share(over), **fields)
-        )  # fmt: skip
+            else tr(
+                "{title} does {rate} on {device}, {share} of the FP32 peak. The peak of {units} was not measured.",
+                share=units.share(over),
+                **fields,
+            )
+        )
     roof = roof_of(dot.row, dot.kind) or roof  # as the strip
     launching = bars.launch_ms(dot.row) / dot.row["median_ms"]
     if dot.row["mode"] == "cold" and launching > MIN_LAUNCH_SHARE:
         fields |= {"share": units.share(launching), "title": units.named(dot.title)}
         return (
-            tr("Call overhead alone is {share} of the time of {title} on {device}. At this size the roofline says nothing.", **fields)
+            tr(
+                "Call overhead alone is {share} of the time of {title} on {device}. At this size the roofline says nothing.",
+                **fields,
+            )
             if bars.calls_functions(dot.row)
-            else tr("Launch overhead alone is {share} of the time of {title} on {device}. At this size the roofline says nothing.", **fields)
-        )  # fmt: skip
+            else tr(
+                "Launch overhead alone is {share} of the time of {title} on {device}. At this size the roofline says nothing.",
+                **fields,
+            )
+        )
     if (share := dot.share_of(roof)) is None:
         return tr("{title} does {rate} on {device}. Caches held a part of its data before the run.", **fields)
     fields |= {
@@ -259,9 +274,7 @@ def _bounds(marks: Sequence[Mark], roof: Roof) -> Iterator[str]:
     for mark in limited:
         titles_by_rate.setdefault(_rate(mark.max_rate(roof)), []).append(mark.title)
     if limited:
-        rates = "; ".join(
-            f"{_listed(titles, len(limited))} {rate}" for rate, titles in titles_by_rate.items()
-        )
+        rates = "; ".join(f"{_listed(titles, len(limited))} {rate}" for rate, titles in titles_by_rate.items())
         yield tr(
             "Without a time at these settings: the roof of {device} allows at most {rates}.",
             device=roof.device,
@@ -289,9 +302,7 @@ def _rate(flops_per_s: float) -> str:
 
 
 # -- the chart -----------------------------------------------------------------------------------
-def chart(
-    all_roofs: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark], tokens: Mapping[str, str]
-) -> Figure:
+def chart(all_roofs: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark], tokens: Mapping[str, str]) -> Figure:
     """Draw, log-log, a roof for each device, filled dots at the predicted intensity, hollow dots at the counted one,
     and vertical marks for rungs that were not run."""
     from visuals.charts.plain_figure import PlainFigure
@@ -313,15 +324,25 @@ def chart(
         _write(figure, label.x, label.y, label.text, tokens, **SIDES[label.side])
     bars.lay_out(figure, HEIGHT, tokens)
     axis = {
-        "type": "log", "fixedrange": True, "gridcolor": tokens["line"], "zeroline": False, "dtick": 1,
-        "tickfont": {"size": 12, "color": tokens["dim"]}, "automargin": True,
-    }  # fmt: skip
+        "type": "log",
+        "fixedrange": True,
+        "gridcolor": tokens["line"],
+        "zeroline": False,
+        "dtick": 1,
+        "tickfont": {"size": 12, "color": tokens["dim"]},
+        "automargin": True,
+    }
     rate = tr("effective FLOP/s") if as_defined(dot.row for dot in dots) else tr("FLOP/s executed")
     figure.update_layout(
         margin=MARGIN,
-        xaxis={**axis, "range": [x0, x1], "exponentformat": "none", "title": _title(tr("FLOP per byte that must move"), tokens)},
+        xaxis={
+            **axis,
+            "range": [x0, x1],
+            "exponentformat": "none",
+            "title": _title(tr("FLOP per byte that must move"), tokens),
+        },
         yaxis={**axis, "range": [y0, y1], "title": _title(rate, tokens), **_rate_ticks(y0, y1)},
-    )  # fmt: skip
+    )
     return figure
 
 
@@ -349,10 +370,7 @@ def _ranges(roofs_: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark]):
     y = [d.rate for d in dots] + [value for r in roofs_ for value in (r.flops_per_s, r.flops_per_s / SLOPE)]
     y += [m.max_rate(r) for r in roofs_ for m in marks if m.has_limit(r)]
     x, y = x or [1.0], y or [1e9]
-    return (
-        (math.log10(min(x)) - 0.5, math.log10(max(x)) + 0.8),
-        (math.log10(min(y)) - 0.6, math.log10(max(y)) + 0.5),
-    )
+    return ((math.log10(min(x)) - 0.5, math.log10(max(x)) + 0.8), (math.log10(min(y)) - 0.6, math.log10(max(y)) + 0.5))
 
 
 def copy_label_height(roof: Roof, dots: Sequence[Dot], y0: float, y1: float) -> float:
@@ -387,9 +405,12 @@ def _draw_roof(
     left = max(10**x0, 10**y0 / roof.bytes_per_s)
     xs = [left, roof.ridge, 10**x1]
     figure.add_scatter(
-        x=xs, y=[roof.bound(x) for x in xs], mode="lines", line={"color": colour, "width": 2},
+        x=xs,
+        y=[roof.bound(x) for x in xs],
+        mode="lines",
+        line={"color": colour, "width": 2},
         hovertemplate=f"{roof.device}: {units.bandwidth(roof.bytes_per_s)}, FP32 {_rate(roof.flops_per_s)}<extra></extra>",
-    )  # fmt: skip
+    )
     line_px = (HEIGHT - 60) / (math.log10(roof.flops_per_s / 10**y0) + 1)  # about a decade is above the roof
     if label_height is None:  # left of the slope, where no dot is
         copy_x = math.log10(roof.ridge) - 1.5 * LINE_PX / line_px
@@ -403,9 +424,8 @@ def _draw_roof(
         (copy_x, tr("copy {rate}", rate=units.bandwidth(roof.bytes_per_s)), copy_side),
     ):
         figure.add_annotation(
-            x=x, y=math.log10(roof.bound(10**x)), text=text, showarrow=False,
-            font={"size": 12, "color": colour}, **side,
-        )  # fmt: skip
+            x=x, y=math.log10(roof.bound(10**x)), text=text, showarrow=False, font={"size": 12, "color": colour}, **side
+        )
 
 
 def _draw_mark(
@@ -415,19 +435,26 @@ def _draw_mark(
     tops = [mark.max_rate(roof) for roof in limits]
     top = max(tops, default=10**y1)
     figure.add_scatter(
-        x=[mark.intensity] * 2, y=[10**y0, top], mode="lines",
+        x=[mark.intensity] * 2,
+        y=[10**y0, top],
+        mode="lines",
         line={"color": tokens["dim"], "width": 1.5, "dash": "dot"},
-        hovertemplate=tr("{title}: {intensity} FLOP/byte predicted", title=mark.title, intensity=units.ratio(mark.intensity))
+        hovertemplate=tr(
+            "{title}: {intensity} FLOP/byte predicted", title=mark.title, intensity=units.ratio(mark.intensity)
+        )
         + "<extra></extra>",
-    )  # fmt: skip
+    )
     figure.add_scatter(
-        x=[mark.intensity] * len(tops), y=tops, mode="markers",
+        x=[mark.intensity] * len(tops),
+        y=tops,
+        mode="markers",
         marker={"symbol": "line-ew-open", "size": 14, "color": tokens["ink"], "line": {"width": 2}},
         hovertemplate=[
-            tr("{title}: at most {rate} on {device}", title=mark.title, rate=_rate(t), device=r.device) + "<extra></extra>"
+            tr("{title}: at most {rate} on {device}", title=mark.title, rate=_rate(t), device=r.device)
+            + "<extra></extra>"
             for t, r in zip(tops, limits, strict=True)
         ],
-    )  # fmt: skip
+    )
 
 
 def _draw_paths(figure: Figure, dots: Sequence[Dot], tokens: Mapping[str, str]) -> None:
@@ -436,9 +463,13 @@ def _draw_paths(figure: Figure, dots: Sequence[Dot], tokens: Mapping[str, str]) 
         path = sorted((d for d in dots if (d.kind, d.stale) == (kind, stale)), key=lambda d: d.number)
         if len(path) > MAX_UNJOINED:
             figure.add_scatter(
-                x=[d.intensity for d in path], y=[d.rate for d in path], mode="lines", hoverinfo="skip",
-                line={"color": tokens[KIND_COLOUR[kind]], "width": 1}, opacity=0.35 if stale else 0.7,
-            )  # fmt: skip
+                x=[d.intensity for d in path],
+                y=[d.rate for d in path],
+                mode="lines",
+                hoverinfo="skip",
+                line={"color": tokens[KIND_COLOUR[kind]], "width": 1},
+                opacity=0.35 if stale else 0.7,
+            )
 
 
 def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mapping[str, str]) -> None:
@@ -454,32 +485,47 @@ def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mappi
     if dot.moved:
         counted = dot.row["flops"] / dot.moved
         figure.add_scatter(
-            x=[dot.intensity, counted], y=[dot.rate] * 2, mode="lines", hoverinfo="skip",
-            line={"color": tokens["input"], "width": 1}, opacity=opacity,
-        )  # fmt: skip
+            x=[dot.intensity, counted],
+            y=[dot.rate] * 2,
+            mode="lines",
+            hoverinfo="skip",
+            line={"color": tokens["input"], "width": 1},
+            opacity=opacity,
+        )
         figure.add_scatter(
-            x=[counted], y=[dot.rate], mode="markers", opacity=opacity,
-            marker={"symbol": "circle", "size": 10, "color": tokens["ground"],
-                    "line": {"width": 2, "color": tokens["input"]}},
+            x=[counted],
+            y=[dot.rate],
+            mode="markers",
+            opacity=opacity,
+            marker={
+                "symbol": "circle",
+                "size": 10,
+                "color": tokens["ground"],
+                "line": {"width": 2, "color": tokens["input"]},
+            },
             hovertemplate=tr(
                 "{title}: {intensity} FLOP/byte counted, {bytes} in sectors",
-                title=title, intensity=units.ratio(counted), bytes=units.bytes_(dot.moved),
-            ) + "<extra></extra>",
-        )  # fmt: skip
+                title=title,
+                intensity=units.ratio(counted),
+                bytes=units.bytes_(dot.moved),
+            )
+            + "<extra></extra>",
+        )
     figure.add_scatter(
-        x=[dot.intensity], y=[dot.rate], mode="markers", opacity=opacity,
+        x=[dot.intensity],
+        y=[dot.rate],
+        mode="markers",
+        opacity=opacity,
         marker={"symbol": KIND_SYMBOL[dot.kind], "size": 11, "color": colour},
         hovertemplate=f"{title}, {tr(dot.kind)} {units.provenance(dot.row)}: {_rate(dot.rate)}<br>"
         f"{predicted}{share_text}<extra></extra>",
-    )  # fmt: skip
+    )
 
 
 def _write(figure: Figure, x: float, y: float, text: str, tokens: Mapping[str, str], **options) -> None:
     """Write numbers of rungs at (log x, log y), to the right unless `options` say otherwise."""
     place = {"xanchor": "left", "xshift": 9} | options
-    figure.add_annotation(
-        x=x, y=y, text=text, showarrow=False, font={"size": 13, "color": tokens["ink"]}, **place,
-    )  # fmt: skip
+    figure.add_annotation(x=x, y=y, text=text, showarrow=False, font={"size": 13, "color": tokens["ink"]}, **place)
 
 
 def mark_labels(marks: Sequence[Mark]) -> list[tuple[float, str]]:
@@ -552,9 +598,7 @@ SIDES = {
 Box = tuple[float, float, float, float]  # left, bottom, right, top in pixels
 
 
-def placed_labels(
-    dots: Sequence[Dot], x_range: tuple[float, float], y_range: tuple[float, float]
-) -> list[Label]:
+def placed_labels(dots: Sequence[Dot], x_range: tuple[float, float], y_range: tuple[float, float]) -> list[Label]:
     """Returns the labels, each on the first side of its dots where no dot, ring or other label is."""
     across, up = PLOT_PX / (x_range[1] - x_range[0]), (HEIGHT - 60) / (y_range[1] - y_range[0])
 

@@ -39,21 +39,14 @@ def shares(titled: Sequence[tuple[str, Row]]) -> dict[str, list[str]]:
             library["median_ms"] / row["median_ms"] for _, row in titled
         ]
     dots = [roofline.Dot(n, title, row, "measured") for n, (title, row) in enumerate(titled, 1)]
-    if (roof := roofline.roof_of(titled[0][1], "measured")) and all(
-        roofline.has_intensity(row) for _, row in titled
-    ):
+    if (roof := roofline.roof_of(titled[0][1], "measured")) and all(roofline.has_intensity(row) for _, row in titled):
         columns[tr("rate, relative to the roof")] = [
             None if roofline.row_units(dot.row) else dot.share_of(roof) for dot in dots
         ]
         columns[tr("rate, relative to the FP32 peak")] = [dot.rate / roof.flops_per_s for dot in dots]
     if bars.launch_ms(titled[0][1]):
-        columns[bars.overhead_name(titled[0][1])] = [
-            bars.launch_ms(row) / row["median_ms"] for _, row in titled
-        ]
-    return {
-        name: ["–" if part is None else units.share(part) for part in parts]
-        for name, parts in columns.items()
-    }
+        columns[bars.overhead_name(titled[0][1])] = [bars.launch_ms(row) / row["median_ms"] for _, row in titled]
+    return {name: ["–" if part is None else units.share(part) for part in parts] for name, parts in columns.items()}
 
 
 def fastest_library(rows: Iterable[Row]) -> Row | None:
@@ -76,10 +69,14 @@ def device_comparison(here: Sequence[tuple[str, Row]], there: Sequence[tuple[str
     if row["device"] == other["device"] or row["shape"] != other["shape"] or row["mode"] != other["mode"]:
         return ""
     fields = {
-        "name": units.named(name, first=True), "time": units.time_(row["median_ms"]), "device": row["device"],
-        "other": units.named(other_name), "other_time": units.time_(other["median_ms"]), "other_device": other["device"],
+        "name": units.named(name, first=True),
+        "time": units.time_(row["median_ms"]),
+        "device": row["device"],
+        "other": units.named(other_name),
+        "other_time": units.time_(other["median_ms"]),
+        "other_device": other["device"],
         "ratio": units.ratio(row["median_ms"] / other["median_ms"]),
-    }  # fmt: skip
+    }
     return tr(
         "{name} is fastest on {device}: {time}. That is {ratio}× the time of {other} on {other_device} ({other_time}, recorded).",
         **fields,

@@ -57,9 +57,7 @@ def tiles(rows: Sequence[Row], chosen: Mapping[str, int], tokens: Tokens) -> Fig
 
     names = varied_tiles(rows)
     lines, across = _grid(len(names))
-    figure = make_subplots(
-        lines, across, shared_yaxes=True, horizontal_spacing=0.03, vertical_spacing=0.3 / lines
-    )
+    figure = make_subplots(lines, across, shared_yaxes=True, horizontal_spacing=0.03, vertical_spacing=0.3 / lines)
     scale, unit = _unit(max(map(rate, rows)))
     for n, name in enumerate(names):
         _panel(figure, {"row": n // across + 1, "col": n % across + 1}, name, rows, chosen, scale, tokens)
@@ -78,31 +76,43 @@ def tiles_px(rows: Sequence[Row]) -> int:
     return TILES_PX * _grid(len(varied_tiles(rows)))[0]
 
 
-def _panel(
-    figure: Figure, cell: dict, name: str, rows: Sequence[Row], chosen, scale: float, tokens: Tokens
-) -> None:
+def _panel(figure: Figure, cell: dict, name: str, rows: Sequence[Row], chosen, scale: float, tokens: Tokens) -> None:
     """Draw the panel of one tile size; `cell` is its row and col in the figure."""
     values = sorted({row["tiles"][name] for row in rows})
     position = {value: n for n, value in enumerate(values)}
     _dots(figure, cell, rows, [position[r["tiles"][name]] for r in rows], scale, tokens)
     peaks = [max(rate(r) for r in rows if r["tiles"][name] == v) / scale for v in values]
     figure.add_scatter(
-        x=list(range(len(values))), y=peaks, mode="lines", line={"color": tokens["input"], "width": 2},
-        hoverinfo="skip", **cell,
-    )  # fmt: skip
+        x=list(range(len(values))),
+        y=peaks,
+        mode="lines",
+        line={"color": tokens["input"], "width": 2},
+        hoverinfo="skip",
+        **cell,
+    )
     chosen_rows = [row for row in rows if row["tiles"] == dict(chosen)]
     for row, symbol, role, size in (
         (fastest(rows), "star", "write", 13),
         *((r, "circle-open", "ink", 14) for r in chosen_rows),
     ):
         figure.add_scatter(
-            x=[position[row["tiles"][name]]], y=[rate(row) / scale], mode="markers", hoverinfo="skip",
-            marker={"symbol": symbol, "size": size, "color": tokens[role]}, **cell,
-        )  # fmt: skip
+            x=[position[row["tiles"][name]]],
+            y=[rate(row) / scale],
+            mode="markers",
+            hoverinfo="skip",
+            marker={"symbol": symbol, "size": size, "color": tokens[role]},
+            **cell,
+        )
     figure.update_xaxes(
-        title={"text": name, "standoff": 4}, tickvals=list(range(len(values))), ticktext=[str(v) for v in values],
-        range=[-0.6, len(values) - 0.4], showgrid=False, showline=True, **cell, **_axis(tokens),
-    )  # fmt: skip
+        title={"text": name, "standoff": 4},
+        tickvals=list(range(len(values))),
+        ticktext=[str(v) for v in values],
+        range=[-0.6, len(values) - 0.4],
+        showgrid=False,
+        showline=True,
+        **cell,
+        **_axis(tokens),
+    )
 
 
 def varied_tiles(rows: Sequence[Row]) -> list[str]:
@@ -111,22 +121,39 @@ def varied_tiles(rows: Sequence[Row]) -> list[str]:
     return [n for n in names if len({r["tiles"][n] for r in rows}) > 1] or names[:1]
 
 
-def _dots(
-    figure: Figure, cell: dict, rows: Sequence[Row], x: list[int], scale: float, tokens: Tokens
-) -> None:
+def _dots(figure: Figure, cell: dict, rows: Sequence[Row], x: list[int], scale: float, tokens: Tokens) -> None:
     low = [(rate(r) - r["flops"] / r["p80_ms"] * 1e3) / scale for r in rows]
     high = [(r["flops"] / r["p20_ms"] * 1e3 - rate(r)) / scale for r in rows]
     median = tr("median")
     figure.add_scatter(
-        x=x, y=[rate(r) / scale for r in rows], mode="markers", **cell,
+        x=x,
+        y=[rate(r) / scale for r in rows],
+        mode="markers",
+        **cell,
         marker={"size": 7, "color": tokens["input"], "opacity": 0.6},
-        error_y={"type": "data", "symmetric": False, "array": high, "arrayminus": low,
-                 "color": tokens["dim"], "thickness": 1, "width": 3},
-        customdata=[[tiles_text(r["tiles"]), units.time_(r["median_ms"]), units.time_(r["p20_ms"]),
-                     units.time_(r["p80_ms"]), r["n"], units.rate(r["flops"], r["median_ms"])] for r in rows],
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": high,
+            "arrayminus": low,
+            "color": tokens["dim"],
+            "thickness": 1,
+            "width": 3,
+        },
+        customdata=[
+            [
+                tiles_text(r["tiles"]),
+                units.time_(r["median_ms"]),
+                units.time_(r["p20_ms"]),
+                units.time_(r["p80_ms"]),
+                r["n"],
+                units.rate(r["flops"], r["median_ms"]),
+            ]
+            for r in rows
+        ],
         hovertemplate=f"%{{customdata[0]}}<br>%{{customdata[5]}}: {median} %{{customdata[1]}}<br>"
-                      "p20 %{customdata[2]}, p80 %{customdata[3]}, n = %{customdata[4]}<extra></extra>",
-    )  # fmt: skip
+        "p20 %{customdata[2]}, p80 %{customdata[3]}, n = %{customdata[4]}<extra></extra>",
+    )
 
 
 def tiles_sentence(rows: Sequence[Row], default: Mapping[str, int]) -> str:
@@ -144,10 +171,7 @@ def tiles_sentence(rows: Sequence[Row], default: Mapping[str, int]) -> str:
     if default_row is top:
         sentences.append(tr("This is the default."))
     elif default_row:
-        fields = {
-            "tiles": tiles_text(default),
-            "ratio": units.ratio(default_row["median_ms"] / top["median_ms"]),
-        }
+        fields = {"tiles": tiles_text(default), "ratio": units.ratio(default_row["median_ms"] / top["median_ms"])}
         sentences.append(
             tr("The spread of the default, {tiles}, overlaps with it ({ratio}× the time).", **fields)
             if within_spread(default_row, top)
@@ -179,31 +203,53 @@ def ladder(titled: Sequence[tuple[str, Row]], library: Row | None, tokens: Token
             width=0.6,
             orientation="h",
             marker={"color": [tokens["dim" if row is library else "input"] for row in rows], "cornerradius": 3},
-            error_x={"type": "data", "symmetric": False, "color": tokens["ink"], "thickness": 2, "width": 5,
-                     "array": [f - r for f, r in zip(fast, rates, strict=True)],
-                     "arrayminus": [r - s for s, r in zip(slow, rates, strict=True)]},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "color": tokens["ink"],
+                "thickness": 2,
+                "width": 5,
+                "array": [f - r for f, r in zip(fast, rates, strict=True)],
+                "arrayminus": [r - s for s, r in zip(slow, rates, strict=True)],
+            },
             customdata=[[title, _rate(row), units.time_(row["median_ms"]), row["n"]] for title, row in titled],
             hovertemplate=f"%{{customdata[0]}}: %{{customdata[1]}}<br>{median} %{{customdata[2]}}, n = %{{customdata[3]}}<extra></extra>",
         )
-    )  # fmt: skip
+    )
     for n, row in enumerate(rows):
         share = units.share(rate(row) / rate(library)) if library else ""
         part = f"<br><span style='font-size:11px;color:{tokens['dim']}'>{share}</span>" if share else ""
         figure.add_annotation(
-            x=1, xref="paper", y=n, text=f"<b>{_rate(row)}</b>{part}", showarrow=False, xanchor="left", xshift=8,
-            align="left", font={"size": 13, "color": tokens["ink"]},
-        )  # fmt: skip
+            x=1,
+            xref="paper",
+            y=n,
+            text=f"<b>{_rate(row)}</b>{part}",
+            showarrow=False,
+            xanchor="left",
+            xshift=8,
+            align="left",
+            font={"size": 13, "color": tokens["ink"]},
+        )
     axis_end = _axis_end(fast)
     if beyond := [n for n, value in enumerate(rates) if value > axis_end]:
         figure.add_scatter(
-            x=[axis_end * 0.99] * len(beyond), y=beyond, mode="markers", hoverinfo="skip",
+            x=[axis_end * 0.99] * len(beyond),
+            y=beyond,
+            mode="markers",
+            hoverinfo="skip",
             marker={"symbol": "triangle-right", "size": 12, "color": tokens["ground"]},
-        )  # fmt: skip
+        )
     figure.update_xaxes(visible=False, range=[0, axis_end], fixedrange=True)
     figure.update_yaxes(
-        tickvals=list(range(len(rows))), ticktext=[wrap_title(title) for title, _ in titled], range=[len(rows) - 0.5, -0.5],
-        ticklabelstandoff=8, automargin=True, showgrid=False, zeroline=False, fixedrange=True,
-    )  # fmt: skip
+        tickvals=list(range(len(rows))),
+        ticktext=[wrap_title(title) for title, _ in titled],
+        range=[len(rows) - 0.5, -0.5],
+        ticklabelstandoff=8,
+        automargin=True,
+        showgrid=False,
+        zeroline=False,
+        fixedrange=True,
+    )
     _lay_out(figure, ladder_px(len(rows)), tokens)
     # minreducedwidth: of the bars, on a narrow page; otherwise the start of titles is cut off.
     return figure.update_layout(margin={"l": 0, "r": TEXT_PX, "t": 4, "b": 4}, minreducedwidth=32)
@@ -253,18 +299,28 @@ def sizes(lines: Sequence[Line], x_title: str, page_size: float | None, tokens: 
         _size_line(figure, title, points, named, top, tokens)
     ticks = sorted({size for _, points in lines for size, _ in points})
     figure.update_xaxes(
-        type="log", showgrid=False, showline=True, title={"text": x_title, "standoff": 6}, tickvals=ticks,
-        ticktext=_thinned(ticks), tickangle=0, **_axis(tokens),
-    )  # fmt: skip
+        type="log",
+        showgrid=False,
+        showline=True,
+        title={"text": x_title, "standoff": 6},
+        tickvals=ticks,
+        ticktext=_thinned(ticks),
+        tickangle=0,
+        **_axis(tokens),
+    )
     decades = [math.log10(rate(row) / top) for _, points in lines for _, row in points]
     axis = {}
     if max(decades) - min(decades) > 1.5:  # otherwise Plotly chooses the ticks
         powers = range(math.floor(min(decades)), math.ceil(max(decades)) + 1)
         axis = {"tickvals": [10.0**p for p in powers], "ticktext": [_tick(10.0**p * top) for p in powers]}
     figure.update_yaxes(
-        type="log", exponentformat="none", title={"text": tr("{unit}, logarithmic axis", unit="FLOP/s" if axis else unit), "standoff": 6},
-        gridcolor=tokens["line"], **axis, **_axis(tokens),
-    )  # fmt: skip
+        type="log",
+        exponentformat="none",
+        title={"text": tr("{unit}, logarithmic axis", unit="FLOP/s" if axis else unit), "standoff": 6},
+        gridcolor=tokens["line"],
+        **axis,
+        **_axis(tokens),
+    )
     if page_size and ticks[0] <= page_size <= ticks[-1]:
         figure.add_vline(page_size, line={"color": tokens["ink"], "width": 1, "dash": "dot"})
     return _lay_out(figure, SIZES_PX, tokens)
@@ -282,20 +338,26 @@ def _size_line(
     rows = [row for _, row in points]
     colour, median = tokens[named.get(title, "dim")], tr("median")
     spread = {
-        "type": "data", "symmetric": False, "thickness": 1, "width": 3,
+        "type": "data",
+        "symmetric": False,
+        "thickness": 1,
+        "width": 3,
         "array": [(r["flops"] / r["p20_ms"] * 1e3 - rate(r)) / top for r in rows],
         "arrayminus": [(rate(r) - r["flops"] / r["p80_ms"] * 1e3) / top for r in rows],
-    }  # fmt: skip
+    }
     dash = DASHES[list(named).index(title) % len(DASHES)] if title in named else "solid"
     figure.add_scatter(
-        x=[size for size, _ in points], y=[rate(row) / top for row in rows], name=title,
-        mode="lines+markers" if title in named else "lines", opacity=1 if title in named else 0.4,
+        x=[size for size, _ in points],
+        y=[rate(row) / top for row in rows],
+        name=title,
+        mode="lines+markers" if title in named else "lines",
+        opacity=1 if title in named else 0.4,
         line={"color": colour, "width": 2.5 if title in named else 1, "dash": dash},
         marker={"symbol": SYMBOLS[list(named).index(title)] if title in named else "circle", "size": 7},
         error_y=spread if title in named else None,
         customdata=[[title, _rate(r), units.time_(r["median_ms"]), r["n"]] for r in rows],
         hovertemplate=f"%{{customdata[0]}} at %{{x}}: %{{customdata[1]}}<br>{median} %{{customdata[2]}}, n = %{{customdata[3]}}<extra></extra>",
-    )  # fmt: skip
+    )
 
 
 def _tick(flops_per_s: float) -> str:
@@ -320,13 +382,23 @@ def _unit(max_rate: float) -> tuple[float, str]:
 
 
 def _axis(tokens: Tokens) -> dict:
-    return {"fixedrange": True, "linecolor": tokens["line"], "zeroline": False, "automargin": True,
-            "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
+    return {
+        "fixedrange": True,
+        "linecolor": tokens["line"],
+        "zeroline": False,
+        "automargin": True,
+        "tickfont": {"size": 12, "color": tokens["dim"]},
+        "title_font": {"size": 12, "color": tokens["dim"]},
+    }
 
 
 def _lay_out(figure: Figure, height: int, tokens: Tokens) -> Figure:
     return figure.update_layout(
-        height=height, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", showlegend=False,
-        margin={"l": 0, "r": 6, "t": 8, "b": 4}, font={"color": tokens["ink"], "size": 13, "family": FONT},
+        height=height,
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        showlegend=False,
+        margin={"l": 0, "r": 6, "t": 8, "b": 4},
+        font={"color": tokens["ink"], "size": 13, "family": FONT},
         hoverlabel={"bgcolor": tokens["panel"], "bordercolor": tokens["line"], "font": {"color": tokens["ink"]}},
-    )  # fmt: skip
+    )

@@ -39,34 +39,64 @@ ALGORITHM_TITLES: Mapping[str, str] = {
     "nccl": "NCCL",
 }
 START: Mapping[str, str] = {
-    ALL_REDUCE: mark("Each GPU holds [an array](input) of {2} numbers. At the end every GPU must hold [the sum](output) of all {3} arrays."),
-    REDUCE_SCATTER: mark("Each GPU holds [an array](input) of {2} numbers. At the end each of the {3} GPUs must hold [one chunk of the sum](output)."),
-    ALL_GATHER: mark("Each of the {3} GPUs holds [one chunk](input) of {2} numbers. At the end every GPU must hold [all chunks](output)."),
+    ALL_REDUCE: mark(
+        "Each GPU holds [an array](input) of {2} numbers. At the end every GPU must hold [the sum](output) of all {3} arrays."
+    ),
+    REDUCE_SCATTER: mark(
+        "Each GPU holds [an array](input) of {2} numbers. At the end each of the {3} GPUs must hold [one chunk of the sum](output)."
+    ),
+    ALL_GATHER: mark(
+        "Each of the {3} GPUs holds [one chunk](input) of {2} numbers. At the end every GPU must hold [all chunks](output)."
+    ),
     BROADCAST: mark("GPU 0 holds [an array](input) of {2} numbers. At the end all {3} GPUs must hold [it](output)."),
-    ALL_TO_ALL: mark("Each GPU holds [a block](input) for each of the {3} GPUs, {2} numbers in all. Each block must reach [its GPU](output)."),
-}  # fmt: skip
+    ALL_TO_ALL: mark(
+        "Each GPU holds [a block](input) for each of the {3} GPUs, {2} numbers in all. Each block must reach [its GPU](output)."
+    ),
+}
 # By algorithm and whether the round adds. {2} and {3}: see scene._numbers.
 ROUNDS: Mapping[tuple[str, bool], str] = {
-    (NAIVE, True): mark("Round {0} of {1}: GPU {2} sends its whole array to GPU 0, which [adds](output) it. All other GPUs wait."),
+    (NAIVE, True): mark(
+        "Round {0} of {1}: GPU {2} sends its whole array to GPU 0, which [adds](output) it. All other GPUs wait."
+    ),
     (NAIVE, False): mark("Round {0} of {1}: GPU 0 sends [its whole array](output) to GPU {3}. All other GPUs wait."),
-    (RING, True): mark("Round {0} of {1}: each GPU sends one chunk to the next, which [adds](output) it. GPU 1 receives chunk {2} from GPU 0."),
-    (RING, False): mark("Round {0} of {1}: each GPU sends a [complete chunk](output) to the next, which keeps it. GPU 1 receives chunk {2} from GPU 0."),
-    (TREE, True): mark("Round {0} of {1}: one GPU of each pair sends its whole array, and the other [adds](output) it. Pairs: {3}."),
+    (RING, True): mark(
+        "Round {0} of {1}: each GPU sends one chunk to the next, which [adds](output) it. GPU 1 receives chunk {2} from GPU 0."
+    ),
+    (RING, False): mark(
+        "Round {0} of {1}: each GPU sends a [complete chunk](output) to the next, which keeps it. GPU 1 receives chunk {2} from GPU 0."
+    ),
+    (TREE, True): mark(
+        "Round {0} of {1}: one GPU of each pair sends its whole array, and the other [adds](output) it. Pairs: {3}."
+    ),
     (TREE, False): mark("Round {0} of {1}: each GPU that has the result sends [it](output) to one more. Senders: {3}."),
-    (ONE_SHOT, True): mark("Round {0} of {1}: every GPU reads the arrays of all GPUs and [adds](output) them in the order of the GPUs."),
-    (TWO_SHOT, True): mark("Round {0} of {1}: GPU 0 reads chunk 0 of all GPUs and [adds](output) it, GPU 1 chunk 1, and so on."),
-    (TWO_SHOT, False): mark("Round {0} of {1}: every GPU gets the [sums of the other chunks](output) from the GPUs that added them."),
-    (DIRECT, True): mark("Round {0} of {1}: GPU 0 reads chunk 0 of all GPUs and [adds](output) it, GPU 1 chunk 1, and so on."),
+    (ONE_SHOT, True): mark(
+        "Round {0} of {1}: every GPU reads the arrays of all GPUs and [adds](output) them in the order of the GPUs."
+    ),
+    (TWO_SHOT, True): mark(
+        "Round {0} of {1}: GPU 0 reads chunk 0 of all GPUs and [adds](output) it, GPU 1 chunk 1, and so on."
+    ),
+    (TWO_SHOT, False): mark(
+        "Round {0} of {1}: every GPU gets the [sums of the other chunks](output) from the GPUs that added them."
+    ),
+    (DIRECT, True): mark(
+        "Round {0} of {1}: GPU 0 reads chunk 0 of all GPUs and [adds](output) it, GPU 1 chunk 1, and so on."
+    ),
     (DIRECT, False): mark("Round {0} of {1}: every GPU [receives](output) from all others at once."),
     (PAIRWISE, False): mark("Round {0} of {1}: the GPUs exchange [one block](output) in pairs."),
-}  # fmt: skip
+}
 END: Mapping[str, str] = {
-    ALL_REDUCE: mark("Every GPU holds [the sum](output), equal bit for bit. In all rounds together the busiest port moved {2} numbers."),
-    REDUCE_SCATTER: mark("Each GPU holds [its chunk of the sum](output). In all rounds together the busiest port moved {2} numbers."),
-    ALL_GATHER: mark("Every GPU holds [all chunks](output). In all rounds together the busiest port moved {2} numbers."),
+    ALL_REDUCE: mark(
+        "Every GPU holds [the sum](output), equal bit for bit. In all rounds together the busiest port moved {2} numbers."
+    ),
+    REDUCE_SCATTER: mark(
+        "Each GPU holds [its chunk of the sum](output). In all rounds together the busiest port moved {2} numbers."
+    ),
+    ALL_GATHER: mark(
+        "Every GPU holds [all chunks](output). In all rounds together the busiest port moved {2} numbers."
+    ),
     BROADCAST: mark("Every GPU holds [the array](output). In all rounds together the busiest port moved {2} numbers."),
     ALL_TO_ALL: mark("Every block is at [its GPU](output). In all rounds together the busiest port moved {2} numbers."),
-}  # fmt: skip
+}
 # Of a broadcast along a ring only some GPUs send in a round.
 CHAIN = mark(
     "Round {0} of {1}: chunks travel along the GPUs, so that several links are busy at once. GPUs that send a [chunk](output): {3}."
@@ -74,18 +104,13 @@ CHAIN = mark(
 # The lines of the ring that send a chunk: its own one, a sum, the complete sum, a copy.
 PASS_OWN, PASS_SUM, PASS_LAST, PASS_COPY = (
     re.compile(rf"pass_on\(next_out, {arguments}, begin")
-    for arguments in re.split(
-        "; ", "nullptr, in, nullptr; nullptr, out, in; out, out, in; nullptr, out, nullptr"
-    )
+    for arguments in re.split("; ", "nullptr, in, nullptr; nullptr, out, in; out, out, in; nullptr, out, nullptr")
 )
 # The lines of our kernels that a step lights: the start, then each kind of round.
 MARKS: Mapping[str, tuple[str | re.Pattern, ...]] = {
     NAIVE: ("READY,", "if (rank == 0) add_for_all", "if (rank == 0) add_for_all", "DONE,"),
     ONE_SHOT: ("READY,", "sum = sum + terms[peer]", "out[i] = sum", "DONE,"),
     TWO_SHOT: ("READY,", "add_for_all(in", "add_for_all(in", "DONE,"),
-    RING: (
-        "signal(previous + block + READY", PASS_SUM, PASS_COPY,
-        "own[block + READY + 1] = before",
-    ),
+    RING: ("signal(previous + block + READY", PASS_SUM, PASS_COPY, "own[block + READY + 1] = before"),
     TREE: ("if (leaf && peer == 0)", "sum[u] = sum[u] + term[u]", "] = total;", "own[block + DONE + 1] = before"),
-}  # fmt: skip
+}

@@ -19,8 +19,14 @@ if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from visuals.charts.plain_figure import PlainFigure
 
 HEIGHT = 320
-STYLES = (("input", "solid", "circle"), ("output", "dash", "square"), ("filter", "dot", "diamond"),
-          ("workspace", "dashdot", "triangle-up"), ("write", "longdash", "cross"), ("ink", "solid", "x"))  # fmt: skip
+STYLES = (
+    ("input", "solid", "circle"),
+    ("output", "dash", "square"),
+    ("filter", "dot", "diamond"),
+    ("workspace", "dashdot", "triangle-up"),
+    ("write", "longdash", "cross"),
+    ("ink", "solid", "x"),
+)
 
 
 def lines(kind: str, ranks: int) -> dict[str, list[tuple[int, float]]]:
@@ -39,25 +45,40 @@ def model(kind: str, ranks: int, chosen: str, tokens: Mapping[str, str]) -> Plai
     for (name, points), (role, dash, symbol) in zip(lines(kind, ranks).items(), STYLES, strict=False):
         title = tr(ALGORITHM_TITLES[name])
         figure.add_scatter(
-            x=[n for n, _ in points], y=[ms for _, ms in points], mode="lines", name=title,
+            x=[n for n, _ in points],
+            y=[ms for _, ms in points],
+            mode="lines",
+            name=title,
             line={"color": tokens[role], "dash": dash, "width": 3 if name == chosen else 1.5},
             hovertemplate=f"{title}: %{{y:.3g}} ms<extra></extra>",
-        )  # fmt: skip
+        )
         rows = recorded.rows(kind, name, ranks)
         if rows:
             figure.add_scatter(
-                x=[row["bytes"] for row in rows], y=[row["median_ms"] for row in rows], mode="markers", showlegend=False,
+                x=[row["bytes"] for row in rows],
+                y=[row["median_ms"] for row in rows],
+                mode="markers",
+                showlegend=False,
                 marker={"color": tokens[role], "symbol": symbol, "size": 7},
                 hovertemplate=tr("{name}, recorded", name=title) + ": %{y:.3g} ms<extra></extra>",
-            )  # fmt: skip
+            )
     axis = {"gridcolor": tokens["line"], "zeroline": False, "color": tokens["dim"], "type": "log"}
     shown = list(SIZES.items())[::2]
     figure.update_layout(
-        height=HEIGHT, margin={"l": 56, "r": 8, "t": 8, "b": 40}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": FONT, "size": 12, "color": tokens["ink"]}, legend={"orientation": "h", "y": 1.12, "x": 0},
-        xaxis={**axis, "tickvals": [n for _, n in shown], "ticktext": [name for name, _ in shown], "title": {"text": tr("bytes on each GPU")}},
+        height=HEIGHT,
+        margin={"l": 56, "r": 8, "t": 8, "b": 40},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"family": FONT, "size": 12, "color": tokens["ink"]},
+        legend={"orientation": "h", "y": 1.12, "x": 0},
+        xaxis={
+            **axis,
+            "tickvals": [n for _, n in shown],
+            "ticktext": [name for name, _ in shown],
+            "title": {"text": tr("bytes on each GPU")},
+        },
         yaxis={**axis, "title": {"text": tr("time in ms")}, "dtick": 1},
-    )  # fmt: skip
+    )
     return figure
 
 
@@ -70,16 +91,18 @@ def accuracy(kind: str, ranks: int) -> list[tuple[str, int, float]]:
 def accuracy_text(found: Sequence[tuple[str, int, float]]) -> str:
     """Returns how far the model is from the recorded times, in a sentence."""
     if not found:
-        return tr(
-            "No time of this many GPUs is recorded yet. The lines follow from two times of NCCL on two H200s."
-        )
+        return tr("No time of this many GPUs is recorded yet. The lines follow from two times of NCCL on two H200s.")
     name, n, worst = max(found, key=lambda one: one[2])
     within = sum(error <= cost.GOAL for _, _, error in found)
     return tr(
         "{within} of {all} algorithms are predicted within {goal}. The largest error is {worst}, {name}, of {n} points.",
-        within=within, all=len(found), goal=units.share(cost.GOAL), worst=units.share(worst),
-        name=tr(ALGORITHM_TITLES[name]), n=n,
-    )  # fmt: skip
+        within=within,
+        all=len(found),
+        goal=units.share(cost.GOAL),
+        worst=units.share(worst),
+        name=tr(ALGORITHM_TITLES[name]),
+        n=n,
+    )
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], label: str) -> str:
@@ -101,10 +124,15 @@ def kinds(ranks: int, nbytes: int) -> str:
     for kind, algorithms in ALGORITHMS.items():
         for algorithm in algorithms:
             found = cost.traffic(kind, algorithm, ranks, nbytes)
-            rows.append((
-                tr(TITLES[kind]), tr(ALGORITHM_TITLES[algorithm]), str(sum(n for n, _ in found)),
-                units.bytes_(sum(n * b for n, b in found)), units.time_(recorded.predicted_ms(kind, algorithm, ranks, nbytes)),
-            ))  # fmt: skip
+            rows.append(
+                (
+                    tr(TITLES[kind]),
+                    tr(ALGORITHM_TITLES[algorithm]),
+                    str(sum(n for n, _ in found)),
+                    units.bytes_(sum(n * b for n, b in found)),
+                    units.time_(recorded.predicted_ms(kind, algorithm, ranks, nbytes)),
+                )
+            )
     head = (tr("collective"), tr("algorithm"), tr("rounds"), tr("bytes of the busiest port"), tr("predicted"))
     return table(head, rows, tr("All collectives"))
 

@@ -15,10 +15,22 @@ from visuals import units
 from visuals.collectives.captions import ALGORITHM_TITLES, TITLES
 
 Row = Mapping[str, Any]
-SIZES = {name: (1 << power) for name, power in {
-    "1 KiB": 10, "4 KiB": 12, "16 KiB": 14, "64 KiB": 16, "256 KiB": 18, "1 MiB": 20, "4 MiB": 22, "16 MiB": 24,
-    "64 MiB": 26, "256 MiB": 28, "1 GiB": 30,
-}.items()}  # fmt: skip
+SIZES = {
+    name: (1 << power)
+    for name, power in {
+        "1 KiB": 10,
+        "4 KiB": 12,
+        "16 KiB": 14,
+        "64 KiB": 16,
+        "256 KiB": 18,
+        "1 MiB": 20,
+        "4 MiB": 22,
+        "16 MiB": 24,
+        "64 MiB": 26,
+        "256 MiB": 28,
+        "1 GiB": 30,
+    }.items()
+}
 
 
 @dataclass(frozen=True)
@@ -32,8 +44,9 @@ class CollectiveEvidence:
     def title(self) -> str:
         return tr(
             "{kind}, {algorithm}",
-            kind=tr(TITLES[self.shape.kind]), algorithm=tr(ALGORITHM_TITLES[self.shape.algorithm]),
-        )  # fmt: skip
+            kind=tr(TITLES[self.shape.kind]),
+            algorithm=tr(ALGORITHM_TITLES[self.shape.algorithm]),
+        )
 
     @property
     def shape_text(self) -> str:
@@ -102,9 +115,7 @@ class CollectiveEvidence:
             name = f"{row['ranks']} × {str(row['device']).removeprefix('NVIDIA ')}"
             return {"kind": kind, "text": f"{words} · {name} · n = {row['n']}"}
         device = recorded.link(self.shape.kind, algorithm, self.shape.ranks)[1].replace("NVIDIA ", "")
-        hint = tr(
-            "A model of latency and bandwidth, fitted to times that were measured on {device}.", device=device
-        )
+        hint = tr("A model of latency and bandwidth, fitted to times that were measured on {device}.", device=device)
         return {"kind": kind, "text": tr("predicted · from {device}", device=device), "hint": hint}
 
 

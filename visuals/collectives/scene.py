@@ -12,27 +12,9 @@ import numpy as np
 from kernels.collectives import cost, executor, schedules
 from kernels.collectives.kernels import KERNELS
 from kernels.collectives.schedules import Round, Schedule
-from kernels.collectives.shape import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    BROADCAST,
-    ITEM,
-    REDUCE_SCATTER,
-    RING,
-    CollectiveShape,
-)
+from kernels.collectives.shape import ALL_GATHER, ALL_REDUCE, BROADCAST, ITEM, REDUCE_SCATTER, RING, CollectiveShape
 from kernels.i18n import cached, tr
-from visuals.collectives.captions import (
-    ALGORITHM_TITLES,
-    CHAIN,
-    END,
-    MARKS,
-    PASS_LAST,
-    PASS_OWN,
-    ROUNDS,
-    START,
-    TITLES,
-)
+from visuals.collectives.captions import ALGORITHM_TITLES, CHAIN, END, MARKS, PASS_LAST, PASS_OWN, ROUNDS, START, TITLES
 from visuals.scene.parts import Annotation, Captions, Flow, Group, Read, Reading, Source, Tensor, Write
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 from visuals.scene.source import source_of
@@ -71,16 +53,33 @@ def _scene(shape: CollectiveShape) -> Scene:
         key=f"{shape.kind} {shape.algorithm} {shape.ranks} {shape.elements}",
         title=tr("{kind}, {algorithm}", kind=tr(TITLES[shape.kind]), algorithm=tr(ALGORITHM_TITLES[shape.algorithm])),
         tensors=tuple(
-            Tensor(f"gpu{r}", f"gpu{r}", tr("memory of GPU {n}", n=r), "output", 1, 1, shape.elements, note=_note(shape) if not r else "")
+            Tensor(
+                f"gpu{r}",
+                f"gpu{r}",
+                tr("memory of GPU {n}", n=r),
+                "output",
+                1,
+                1,
+                shape.elements,
+                note=_note(shape) if not r else "",
+            )
             for r in range(shape.ranks)
         ),
         groups=tuple(Group(((f"gpu{r}",),), "workspace") for r in range(shape.ranks)),
-        steps=steps, step_name=tr("step"), order_name=tr("round by round"),
-        order_note=tr("All moves of a round happen together. On GPUs the slices of several rounds are under way at once."),
-        writes=tuple(_writes(plan, states)), reads=tuple(_reads(plan, steps)), captions=_captions(plan),
-        readings=tuple(_readings(plan, states)), flows=tuple(_flows(plan, steps)), source=_source(plan),
+        steps=steps,
+        step_name=tr("step"),
+        order_name=tr("round by round"),
+        order_note=tr(
+            "All moves of a round happen together. On GPUs the slices of several rounds are under way at once."
+        ),
+        writes=tuple(_writes(plan, states)),
+        reads=tuple(_reads(plan, steps)),
+        captions=_captions(plan),
+        readings=tuple(_readings(plan, states)),
+        flows=tuple(_flows(plan, steps)),
+        source=_source(plan),
         annotations=tuple(_sums(shape, arrays)),
-    )  # fmt: skip
+    )
 
 
 def _sums(shape: CollectiveShape, arrays: Sequence[np.ndarray]) -> Iterator[Annotation]:
@@ -149,9 +148,7 @@ def _captions(plan: Schedule) -> Captions:
 
 def _round_texts(s: CollectiveShape) -> tuple[str, str]:
     """Returns the sentences of a round that copies and of one that adds."""
-    found = tuple(
-        ROUNDS.get((s.algorithm, add), ROUNDS.get((s.algorithm, not add), "")) for add in (False, True)
-    )
+    found = tuple(ROUNDS.get((s.algorithm, add), ROUNDS.get((s.algorithm, not add), "")) for add in (False, True))
     return (CHAIN, CHAIN) if (s.kind, s.algorithm) == (BROADCAST, RING) else found
 
 
@@ -185,9 +182,9 @@ def complete(plan: Schedule, states: Sequence[Sequence[np.ndarray]]) -> np.ndarr
         arrays = [np.arange(s.elements, dtype=np.float32) + r * s.elements for r in range(s.ranks)]
         states = list(executor.states(plan, arrays))
     parts = executor.expected(s, arrays)
-    return np.array([
-        sum(int((now[p.rank][p.begin : p.begin + p.values.size] == p.values).sum()) for p in parts) for now in states
-    ])  # fmt: skip
+    return np.array(
+        [sum(int((now[p.rank][p.begin : p.begin + p.values.size] == p.values).sum()) for p in parts) for now in states]
+    )
 
 
 def _flows(plan: Schedule, steps: int) -> Iterator[Flow]:

@@ -14,27 +14,27 @@ from visuals.strip.strip import Run
 MAX_BARS = 6
 
 
-def strip(
-    sizes: Mapping[str, CollectiveEvidence], selected: str, run: Run, label: str = ""
-) -> dict[str, Any]:
+def strip(sizes: Mapping[str, CollectiveEvidence], selected: str, run: Run, label: str = "") -> dict[str, Any]:
     """Returns the strip as data for the player. `sizes`: by key, "stage" and "real"; `label`: of the button."""
     return {
         "sizes": [_size(key, evidence) for key, evidence in sizes.items()],
         "selected": selected,
         "run": {
-            "can": run.can, "running": run.running, "share": run.share, "text": run.text, "error": run.error,
+            "can": run.can,
+            "running": run.running,
+            "share": run.share,
+            "text": run.text,
+            "error": run.error,
             "label": tr("Stop") if run.running else label,
         },
         "texts": {"put": "", "ask": tr("The figures come after your guess."), "reveal": tr("Show them")},
-    }  # fmt: skip
+    }
 
 
 def _size(key: str, evidence: CollectiveEvidence) -> dict[str, Any]:
     return {
         "key": key,
-        "label": tr("{shape}, on the stage", shape=evidence.shape_text)
-        if key == "stage"
-        else evidence.shape_text,
+        "label": tr("{shape}, on the stage", shape=evidence.shape_text) if key == "stage" else evidence.shape_text,
         "shape": evidence.shape_text,
         "stale": "",
         "canPut": False,
@@ -52,9 +52,11 @@ def time(evidence: CollectiveEvidence) -> dict[str, Any]:
     for name in evidence.algorithms[:MAX_BARS]:
         text, row = units.time_(evidence.ms(name)), evidence.row(name)
         bar = {
-            "title": tr(ALGORITHM_TITLES[name]), "share": evidence.ms(name) / longest, "current": name == mine,
+            "title": tr(ALGORITHM_TITLES[name]),
+            "share": evidence.ms(name) / longest,
+            "current": name == mine,
             "text": text if row else tr("{time}, predicted", time=text),
-        }  # fmt: skip
+        }
         if row:
             bar |= {"low": row["p20_ms"] / longest, "high": min(1.0, row["p80_ms"] / longest)}
         bars.append(bar)
@@ -84,12 +86,7 @@ def ports(evidence: CollectiveEvidence) -> dict[str, Any]:
     parts = []
     if moved:
         parts.append(
-            {
-                "role": "output",
-                "label": tr("needed"),
-                "text": units.bytes_(least),
-                "share": min(1.0, least / moved),
-            }
+            {"role": "output", "label": tr("needed"), "text": units.bytes_(least), "share": min(1.0, least / moved)}
         )
         if moved > least * 1.001:
             parts.append(
@@ -106,7 +103,7 @@ def ports(evidence: CollectiveEvidence) -> dict[str, Any]:
         "badge": {"kind": "counted", "text": tr("counted {bytes}", bytes=units.bytes_(moved))},
         "parts": parts,
         "text": _port_text(evidence),
-    }  # fmt: skip
+    }
 
 
 def _port_text(evidence: CollectiveEvidence) -> str:
@@ -114,9 +111,7 @@ def _port_text(evidence: CollectiveEvidence) -> str:
     if not moved:
         return tr("Nothing crosses a link.")
     times, n = units.ratio(moved / evidence.shape.nbytes), evidence.rounds
-    text = trn(
-        "{times} times the array, in {n} round.", "{times} times the array, in {n} rounds.", n, times=times
-    )
+    text = trn("{times} times the array, in {n} round.", "{times} times the array, in {n} rounds.", n, times=times)
     return text + " " + tr("No algorithm needs less.") if moved <= least * 1.001 else text
 
 
@@ -124,18 +119,8 @@ def limits(evidence: CollectiveEvidence) -> dict[str, Any]:
     """Returns the shares of latency and of transfer in the predicted time."""
     waits, moves = evidence.shares
     rows = [
-        {
-            "label": tr("latency of the rounds"),
-            "share": waits,
-            "text": units.share(waits),
-            "main": waits > moves,
-        },
-        {
-            "label": tr("transfer of the bytes"),
-            "share": moves,
-            "text": units.share(moves),
-            "main": moves > waits,
-        },
+        {"label": tr("latency of the rounds"), "share": waits, "text": units.share(waits), "main": waits > moves},
+        {"label": tr("transfer of the bytes"), "share": moves, "text": units.share(moves), "main": moves > waits},
     ]
     text = tr("Fewer rounds would help.") if waits > moves else tr("Fewer bytes would help.")
     return {"title": tr("What takes the time"), "rows": rows, "text": text if waits or moves else ""}

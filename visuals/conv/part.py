@@ -16,9 +16,7 @@ PART_SIDE = 8  # rows and columns of output that are visible if the whole does n
 
 
 MAX_CHANNELS, MAX_FILTERS = 3, 4
-SHOWN_IN_PART = mark(
-    "The warp order is available only for shapes that fit the stage. This shape is shown in part."
-)
+SHOWN_IN_PART = mark("The warp order is available only for shapes that fit the stage. This shape is shown in part.")
 
 
 @dataclass(frozen=True)
@@ -71,9 +69,7 @@ def _block(s: ConvShape, C: int, K: int, P: int, Q: int, p: int, q: int) -> Part
     return Part(C, K, P, Q, H, W, p, q, h, w)
 
 
-def _input_range(
-    size: int, first: int, count: int, total: int, stride: int, pad: int, span: int
-) -> tuple[int, int]:
+def _input_range(size: int, first: int, count: int, total: int, stride: int, pad: int, span: int) -> tuple[int, int]:
     """Returns (start, length) of the pixels that `count` of the `total` windows along an axis read. All windows
     read the whole axis. Windows that lie in the padding alone read nothing. Then the nearest pixel is
     returned."""

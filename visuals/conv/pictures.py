@@ -54,11 +54,7 @@ def planes(name: str, H: int, W: int, C: int, n: int = 0, seed: int = 0) -> np.n
         out = _coloured(np.roll(grey, n * max(1, min(H, W) // 8), axis=(0, 1)), count)
     else:
         raise PictureError(
-            tr(
-                "The picture must be one of {names}; got {name}.",
-                names=", ".join(PICTURES),
-                name=_quoted(name),
-            )
+            tr("The picture must be one of {names}; got {name}.", names=", ".join(PICTURES), name=_quoted(name))
         )
     return _finish(out)
 
@@ -129,14 +125,7 @@ _GENERATORS = {"digit": _digit, "checkerboard": _checkerboard, "gradient": _grad
 
 
 # -- an uploaded picture -------------------------------------------------------------------------
-_OTHER_FORMATS = {
-    b"GIF8": "GIF",
-    b"BM": "BMP",
-    b"II*\0": "TIFF",
-    b"MM\0*": "TIFF",
-    b"RIFF": "WebP",
-    b"%PDF": "PDF",
-}
+_OTHER_FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"RIFF": "WebP", b"%PDF": "PDF"}
 
 
 def upload_planes(data: bytes, H: int, W: int, C: int) -> np.ndarray:
@@ -168,10 +157,7 @@ def upload_planes(data: bytes, H: int, W: int, C: int) -> np.ndarray:
         width, height = image.size
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise PictureError(
-            tr(
-                "A picture may have at most {limit} megapixels. This one has far more.",
-                limit=MAX_PIXELS // 10**6,
-            )
+            tr("A picture may have at most {limit} megapixels. This one has far more.", limit=MAX_PIXELS // 10**6)
         ) from None
     except Exception:  # Pillow raises many kinds on hostile headers: all are handled in the same way
         raise PictureError(damaged) from None
@@ -210,9 +196,7 @@ def filter_names(K: int, first: str) -> list[str]:
     return [order[k] if k < len(order) else "random" for k in range(K)]
 
 
-def filters(
-    K: int, C: int, R: int, S: int, first: str, seed: int = 0, custom: np.ndarray | None = None
-) -> np.ndarray:
+def filters(K: int, C: int, R: int, S: int, first: str, seed: int = 0, custom: np.ndarray | None = None) -> np.ndarray:
     """Returns float32[K, C, R, S]: K filters, starting with `first`, with the same taps on every channel.
     `custom` is float[R, S] and is read if `first` is "custom"."""
     all_taps = [
@@ -284,9 +268,7 @@ def parse_taps(text: str, R: int, S: int) -> np.ndarray:
         bad = next(token for token in tokens if not _is_number(token))
         raise PictureError(tr("Each tap must be a number, got {text}.", text=_quoted(bad))) from None
     if not (np.abs(values) <= MAX_TAP).all():  # nan fails too
-        raise PictureError(
-            tr("Each tap must be between −{limit} and {limit}.", limit=decimal(f"{MAX_TAP:,}"))
-        )
+        raise PictureError(tr("Each tap must be between −{limit} and {limit}.", limit=decimal(f"{MAX_TAP:,}")))
     return values.reshape(R, S)
 
 
@@ -339,8 +321,7 @@ def data_uri(rgb: np.ndarray) -> str:
         (b"IEND", b""),
     )
     chunks = (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in parts
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
     )
     png = b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
     return "data:image/png;base64," + base64.b64encode(png).decode()

@@ -74,28 +74,37 @@ _STEP = {"start_g": _PICKED, "store_loss": "loss[row] =", "others_loss": _ROW}
 LINES: dict[str, tuple[dict[str, str], ...]] = {
     "cross-entropy/unfused": (
         {
-            "max": "m = fmaxf(m, x[col])", **_BLOCK_M, "sum": "l += expf(x[col] - m)", **_BLOCK_L,
-            "softmax": "p[col] = expf", "store_lse": "lse[row] =", "others_p": _ROW,
+            "max": "m = fmaxf(m, x[col])",
+            **_BLOCK_M,
+            "sum": "l += expf(x[col] - m)",
+            **_BLOCK_L,
+            "softmax": "p[col] = expf",
+            "store_lse": "lse[row] =",
+            "others_p": _ROW,
         },
         {"log": "log_p[i] = logf(p[i])", "others_log": ")blockIdx.x * BLOCK"},
         {"pick": "loss[row] = -log_p"},
     ),
     "cross-entropy/two-pass": (
         {
-            "start": _PICKED, "max": "m = fmaxf(m, x[col])", **_BLOCK_M, "sum": "l += expf(x[col] - m)", **_BLOCK_L,
-            "store": "loss[row] =", "others": _ROW,
+            "start": _PICKED,
+            "max": "m = fmaxf(m, x[col])",
+            **_BLOCK_M,
+            "sum": "l += expf(x[col] - m)",
+            **_BLOCK_L,
+            "store": "loss[row] =",
+            "others": _ROW,
         },
     ),
     "cross-entropy/online": ({"start": _PICKED, **_ONLINE, "store": "loss[row] =", "others": _ROW},),
     "cross-entropy/split": (
         {
-            "start_part": "count = min(length", **_ONLINE, "store_part": "part_m[blockIdx.x] =",
+            "start_part": "count = min(length",
+            **_ONLINE,
+            "store_part": "part_m[blockIdx.x] =",
             "others_part": "row = blockIdx.x / SPLITS",
         },
-        {
-            "merge_part": "all = merge(all,", "store_parts": "loss[row] =",
-            "others_rows": "row = blockIdx.x * BLOCK",
-        },
+        {"merge_part": "all = merge(all,", "store_parts": "loss[row] =", "others_rows": "row = blockIdx.x * BLOCK"},
     ),
     "cross-entropy-backward/elements": ({"element": "dx[i] =", "others_element": "i = (size_t)blockIdx"},),
     "cross-entropy-backward/rows": ({"start_dx": "row_lse = lse", **_DX, "others_dx": _ROW},),
@@ -108,17 +117,23 @@ LINES: dict[str, tuple[dict[str, str], ...]] = {
     ),
     "cross-entropy-step/fused": (
         {
-            **_STEP, **_ONLINE, "again_fours": "dx4[four] = {gradient(values[i].x",
+            **_STEP,
+            **_ONLINE,
+            "again_fours": "dx4[four] = {gradient(values[i].x",
             "again_singles": "dx[col] = gradient(x[col], col)",
         },
     ),
     "cross-entropy-step/shared-row": (
         {
-            **_STEP, "kept_fours": "kept4[four] = values[i]", "kept_singles": "kept_others[i] =", **_BLOCK_ML,
-            "from_fours": "dx4[four] = {gradient(value.x", "from_singles": "dx[col] = gradient(kept_others[i], col)",
+            **_STEP,
+            "kept_fours": "kept4[four] = values[i]",
+            "kept_singles": "kept_others[i] =",
+            **_BLOCK_ML,
+            "from_fours": "dx4[four] = {gradient(value.x",
+            "from_singles": "dx[col] = gradient(kept_others[i], col)",
         },
     ),
-}  # fmt: skip
+}
 
 
 def kinds(rung: str) -> dict[str, StepKind]:

@@ -48,9 +48,16 @@ def cross_entropy_scene(
         STEPS[rung](Steps(r, run, inputs))
     tensors = _tensors(run, r, inputs, note)
     return launch_scene(
-        rung, f"{s} {note}", run, r, found, tuple(tensors.values()), _groups(tensors, run.tiles["BLOCK"]),
-        readings=r.readings("", tiles="kept" in tensors), finite=False,
-    )  # fmt: skip
+        rung,
+        f"{s} {note}",
+        run,
+        r,
+        found,
+        tuple(tensors.values()),
+        _groups(tensors, run.tiles["BLOCK"]),
+        readings=r.readings("", tiles="kept" in tensors),
+        finite=False,
+    )
 
 
 # -- tensors -----------------------------------------------------------------------------------------------
@@ -63,9 +70,7 @@ def _tensors(run: Executed, r: Recorder, inputs: Arrays, note: str) -> dict[str,
         rows, cols = array.shape if array.ndim == 2 else (1, array.size)
         values = inputs[name].astype(np.float32).ravel() if name in inputs else None
         role = "input" if name in inputs and name == "lse" else ROLES.get(name, "workspace")
-        tensors[name] = Tensor(
-            name, name, _title(name), role, 1, rows, cols, values, note=note if name == "x" else ""
-        )
+        tensors[name] = Tensor(name, name, _title(name), role, 1, rows, cols, values, note=note if name == "x" else "")
     block = run.tiles["BLOCK"]
     for name in (name for name in REGISTERS if name in used):
         tensors[name] = _vector(name, REGISTERS[name], block, tr("one column per thread"))

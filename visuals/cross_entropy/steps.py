@@ -96,9 +96,7 @@ class Steps:
 
     def _read(self, kind: str, turn: Turn, args: tuple, *names: str) -> None:
         read = FLOAT * len(turn.cols)
-        self.step(
-            kind, int(turn.cols.min()), int(turn.cols.max()), *map(float, args), active=turn.active, read=read
-        )
+        self.step(kind, int(turn.cols.min()), int(turn.cols.max()), *map(float, args), active=turn.active, read=read)
         self._look(turn, *names)
 
     def _look(self, turn: Turn, *names: str) -> None:
@@ -120,9 +118,7 @@ class Steps:
         self.step(f"exchange_{names}", *(merged[0][name] for name in names))
         for name in names:
             self.r.put(name, getattr(self, name))
-        self.step(
-            f"barrier_{names}", self.warps, active=np.array([0]), shared=FLOAT * self.warps * len(names)
-        )
+        self.step(f"barrier_{names}", self.warps, active=np.array([0]), shared=FLOAT * self.warps * len(names))
         for name in names:
             self.r.copy(f"warp_{name}", name, np.arange(self.warps) * LANES)
 
@@ -158,13 +154,7 @@ class Steps:
         stored, counter = self.run.last["dx"][ROW], "read" if read == "x" else "shared"
         for turn in plan.fours(ROW * self.N, self.N, self.block, self.loads):
             k = int(np.abs(stored[turn.cols]).argmax())
-            args = (
-                turn.cols.min(),
-                turn.cols.max(),
-                turn.thread[k],
-                self.x[ROW, turn.cols[k]],
-                stored[turn.cols[k]],
-            )
+            args = (turn.cols.min(), turn.cols.max(), turn.thread[k], self.x[ROW, turn.cols[k]], stored[turn.cols[k]])
             self._write_dx(f"{kind}_fours", turn, args, read, counter)
         if turn := plan.singles(ROW * self.N, self.N, self.block):
             args = len(turn.cols), turn.cols[-1], stored[turn.cols[-1]]
@@ -196,13 +186,7 @@ def unfused(s: Steps) -> None:
     s.reduce("l")
     for turn in plan.one_by_one(s.N, s.block):
         p, k = s.run.last["p"][ROW, turn.cols], 0
-        args = (
-            int(turn.cols[0]),
-            int(turn.cols[-1]),
-            int(turn.thread[k]),
-            float(s.x[ROW, turn.cols[k]]),
-            float(p[k]),
-        )
+        args = (int(turn.cols[0]), int(turn.cols[-1]), int(turn.thread[k]), float(s.x[ROW, turn.cols[k]]), float(p[k]))
         moved = FLOAT * len(turn.cols)
         s.step("softmax", *args, active=turn.active, read=moved, written=moved)
         s.r.look("x", turn.cols)
@@ -217,9 +201,7 @@ def unfused(s: Steps) -> None:
     s.r.put("loss", s.run.last["loss"])
 
 
-def _by_element(
-    s: Steps, kind: str, others: str, write: Callable[[Steps, str, np.ndarray, int], None]
-) -> None:
+def _by_element(s: Steps, kind: str, others: str, write: Callable[[Steps, str, np.ndarray, int], None]) -> None:
     """Adds the steps of a launch with a thread per element: the first two blocks, then the others."""
     blocks = -(-s.x.size // s.block)
     for block in range(min(blocks, 2)):
@@ -231,18 +213,9 @@ def _by_element(
 def _log_step(s: Steps, kind: str, cells: np.ndarray, number: int) -> None:
     p, log_p = (s.run.last[name].ravel() for name in ("p", "log_p"))
     args = (
-        ()
-        if kind.startswith("others")
-        else (int(cells[0]), int(cells[-1]), float(p[cells[0]]), float(log_p[cells[0]]))
+        () if kind.startswith("others") else (int(cells[0]), int(cells[-1]), float(p[cells[0]]), float(log_p[cells[0]]))
     )
-    s.step(
-        kind,
-        number,
-        *args,
-        active=cells[: s.block] - cells[0],
-        read=FLOAT * cells.size,
-        written=FLOAT * cells.size,
-    )
+    s.step(kind, number, *args, active=cells[: s.block] - cells[0], read=FLOAT * cells.size, written=FLOAT * cells.size)
     s.r.look("p", cells)
     s.r.put("log_p", log_p[cells], cells)
 

@@ -23,9 +23,11 @@ def forward_cost(s: CrossEntropyShape) -> str:
     return tr(
         "The logits have {x}. Three launches write two such matrices and read one of them: they move {unfused}. One read "
         "moves {online}, the minimum. The loss needs two numbers per row: {rows} in all.",
-        x=units.bytes_(FLOAT * s.elements), unfused=_moved(f"{FORWARD}/unfused", s), online=units.bytes_(s.bytes),
+        x=units.bytes_(FLOAT * s.elements),
+        unfused=_moved(f"{FORWARD}/unfused", s),
+        online=units.bytes_(s.bytes),
         rows=units.bytes_(2 * FLOAT * s.M),
-    )  # fmt: skip
+    )
 
 
 def backward_cost(s: BackwardShape) -> str:
@@ -33,8 +35,10 @@ def backward_cost(s: BackwardShape) -> str:
     return tr(
         "The gradient reads {x} and writes as much: {moved} in all, the minimum. The forward pass kept one number per row, "
         "{lse}. Kept probabilities would take {x}.",
-        x=units.bytes_(FLOAT * s.elements), moved=units.bytes_(s.bytes), lse=units.bytes_(FLOAT * s.M),
-    )  # fmt: skip
+        x=units.bytes_(FLOAT * s.elements),
+        moved=units.bytes_(s.bytes),
+        lse=units.bytes_(FLOAT * s.M),
+    )
 
 
 def step_cost(s: StepShape) -> str:
@@ -42,8 +46,10 @@ def step_cost(s: StepShape) -> str:
     return tr(
         "Two reads of the logits and one write of the gradient move {two}. One read moves {one}, the minimum. A row of {row} "
         "must then stay in shared memory.",
-        two=_moved(f"{STEP}/two-kernels", s), one=units.bytes_(s.bytes), row=units.bytes_(FLOAT * s.N),
-    )  # fmt: skip
+        two=_moved(f"{STEP}/two-kernels", s),
+        one=units.bytes_(s.bytes),
+        row=units.bytes_(FLOAT * s.N),
+    )
 
 
 def _moved(rung: str, s: CrossEntropyShape) -> str:

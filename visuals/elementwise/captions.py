@@ -22,38 +22,46 @@ OPERATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("x", "y", "mask"),
     ),
     "relu_backward": (
-        mark("[y](output)[{3}] is {4}. So [dx](input)[{3}] = {6}, from [dy](output)[{3}] = {5}."), ("y", "dy", "dx"),
+        mark("[y](output)[{3}] is {4}. So [dx](input)[{3}] = {6}, from [dy](output)[{3}] = {5}."),
+        ("y", "dy", "dx"),
     ),
     "relu_backward_mask": (
-        mark("[mask](workspace)[{3}] is {4}. So [dx](input)[{3}] = {6}, from [dy](output)[{3}] = {5}."), ("mask", "dy", "dx"),
+        mark("[mask](workspace)[{3}] is {4}. So [dx](input)[{3}] = {6}, from [dy](output)[{3}] = {5}."),
+        ("mask", "dy", "dx"),
     ),
     "gelu": (
-        mark("[y](output)[{3}] = [x](input) times the share of normal numbers below it. From {4} it becomes {5}."), ("x", "y"),
+        mark("[y](output)[{3}] = [x](input) times the share of normal numbers below it. From {4} it becomes {5}."),
+        ("x", "y"),
     ),
     "gelu_backward": (
-        mark("[x](input)[{3}] is {4}. So [dx](input)[{3}] = {6}: [dy](output)[{3}] = {5}, times the slope at x."), ("x", "dy", "dx"),
+        mark("[x](input)[{3}] is {4}. So [dx](input)[{3}] = {6}: [dy](output)[{3}] = {5}, times the slope at x."),
+        ("x", "dy", "dx"),
     ),
     "bias": (
         mark("Element {3} is in channel {7}: [y](output)[{3}] = [x](input) + [b](filter)[{7}] = {4} + {5} = {6}."),
         ("x", "b", "y", "channel"),
     ),
     "bias_backward_atomics": (
-        mark("Element {3} is in channel {6}. [dy](output)[{3}] = {4} is added to [db](filter)[{6}], which is then {5}."),
+        mark(
+            "Element {3} is in channel {6}. [dy](output)[{3}] = {4} is added to [db](filter)[{6}], which is then {5}."
+        ),
         ("dy", "db_after", "channel"),
     ),
     "add": (
-        mark("[sum](workspace)[{3}] = [a](input) + [b](filter) = {4} + {5} = {6}. It is written to memory."), ("a", "b", "sum"),
+        mark("[sum](workspace)[{3}] = [a](input) + [b](filter) = {4} + {5} = {6}. It is written to memory."),
+        ("a", "b", "sum"),
     ),
     "relu_of_sum": (
-        mark("[sum](workspace)[{3}] = {4} is read again. [y](output)[{3}] = max({4}, 0) = {5}."), ("sum", "y"),
+        mark("[sum](workspace)[{3}] = {4} is read again. [y](output)[{3}] = max({4}, 0) = {5}."),
+        ("sum", "y"),
     ),
     "residual": (
-        mark("[y](output)[{3}] = max([a](input) + [b](filter), 0) = max({4} + {5}, 0) = {6}. The sum stays in a register."),
+        mark(
+            "[y](output)[{3}] = max([a](input) + [b](filter), 0) = max({4} + {5}, 0) = {6}. The sum stays in a register."
+        ),
         ("a", "b", "y"),
     ),
-    "mask_of_dy": (
-        mark("[y](output)[{3}] is {4}. So [da](input)[{3}] = {6}, from dy[{3}] = {5}."), ("y", "dy", "da"),
-    ),
+    "mask_of_dy": (mark("[y](output)[{3}] is {4}. So [da](input)[{3}] = {6}, from dy[{3}] = {5}."), ("y", "dy", "da")),
     "accumulate": (
         mark("[da](input)[{3}] = {4} is read again and added to [db](filter)[{3}]: {5} + {4} = {6}."),
         ("da", "db_before", "db"),
@@ -65,7 +73,7 @@ OPERATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
         ("y", "dy", "da", "db_before", "db"),
     ),
-}  # fmt: skip
+}
 WHO = mark("Block {0}, warp {1}, active lanes: {2}. Each has one element.")
 _KINDS = {
     IDLE: mark("Block {0}, warp {1}: its lanes are beyond the end. They have no element."),
@@ -98,18 +106,18 @@ def lit(kind: str, entry: str) -> str:
     if kind in (LOAD, STORE):
         return "load_four(" if kind == LOAD else "store_four("
     if kind == IDLE:
-        return (
-            "if (i < count) y[i]"
-            if entry == "relu_bits"
-            else "int i"
-            if entry.endswith("float4")
-            else "return;"
-        )
+        return "if (i < count) y[i]" if entry == "relu_bits" else "int i" if entry.endswith("float4") else "return;"
     return {
         BALLOT: "__ballot_sync",
         ZERO: "= 0.0f",
         ELEMENTS: {
-            "relu_bits": "y[i] = ", "bias_backward_atomics": "atomicAdd(", "add": "sum[i] = ", "accumulate": "db[i] += ",
-            "relu_backward": "dx[i] = ", "relu_backward_bits": "dx[i] = ", "gelu_backward": "dx[i] = ", "residual_backward": "db[i] += ",
+            "relu_bits": "y[i] = ",
+            "bias_backward_atomics": "atomicAdd(",
+            "add": "sum[i] = ",
+            "accumulate": "db[i] += ",
+            "relu_backward": "dx[i] = ",
+            "relu_backward_bits": "dx[i] = ",
+            "gelu_backward": "dx[i] = ",
+            "residual_backward": "db[i] += ",
         }.get(entry, "y[i] = "),
-    }[kind]  # fmt: skip
+    }[kind]

@@ -222,9 +222,14 @@ def _zero(t: TracedProgram, s: MapsShape, n: int, block: int, warp: int) -> Iter
     if warp == 0:
         written = of.accesses(block, "db", True)
         yield Step(
-            n, ZERO, block, -1, np.zeros(0, int), writes={"db": (written.element, written.value)},
+            n,
+            ZERO,
+            block,
+            -1,
+            np.zeros(0, int),
+            writes={"db": (written.element, written.value)},
             written_bytes=4 * len(written),
-        )  # fmt: skip
+        )
 
 
 def operation(ladder: str, s: Any, entry: str) -> str:

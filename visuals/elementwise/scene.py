@@ -12,29 +12,8 @@ from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find, ladder_of
 from kernels.model.program import RuleError
 from visuals.elementwise import sums
-from visuals.elementwise.captions import (
-    LAST,
-    OPERATIONS,
-    POSITIVE,
-    TURN,
-    TURNS,
-    VALUES,
-    WIDTH,
-    WORDS,
-    lit,
-    template,
-)
-from visuals.elementwise.plan import (
-    BALLOT,
-    IDLE,
-    SUMMED,
-    Step,
-    bits_of,
-    channels,
-    link_of,
-    operation,
-    steps_of,
-)
+from visuals.elementwise.captions import LAST, OPERATIONS, POSITIVE, TURN, TURNS, VALUES, WIDTH, WORDS, lit, template
+from visuals.elementwise.plan import BALLOT, IDLE, SUMMED, Step, bits_of, channels, link_of, operation, steps_of
 from visuals.scene.parts import Annotation, Captions, Group, Reading, Source, Tensor
 from visuals.scene.program_traces import Given, TracedProgram, traced
 from visuals.scene.recorder import Recorder
@@ -45,14 +24,27 @@ from visuals.scene.source import margin, resources, source_of
 MAX_ELEMENTS = 2048
 NOTE = mark("The picture shows one warp per step, block by block, as the emulator executed them.")
 ROLES = {
-    "x": "input", "a": "input", "b": "filter", "y": "output", "mask": "workspace", "sum": "workspace", "sums": "workspace",
-    "dx": "input", "da": "input", "db": "filter", "dy": "output",
-}  # fmt: skip
+    "x": "input",
+    "a": "input",
+    "b": "filter",
+    "y": "output",
+    "mask": "workspace",
+    "sum": "workspace",
+    "sums": "workspace",
+    "dx": "input",
+    "da": "input",
+    "db": "filter",
+    "dy": "output",
+}
 TITLES = {
-    "dx": mark("dx, the gradient of x"), "da": mark("da, the gradient of a"), "db": mark("db, the gradient of b"),
-    "dy": mark("dy, the gradient of y"), "mask": mark("mask, what is kept"), "sum": mark("a + b, written to memory"),
+    "dx": mark("dx, the gradient of x"),
+    "da": mark("da, the gradient of a"),
+    "db": mark("db, the gradient of b"),
+    "dy": mark("dy, the gradient of y"),
+    "mask": mark("mask, what is kept"),
+    "sum": mark("a + b, written to memory"),
     "sums": mark("sums of the parts"),
-}  # fmt: skip
+}
 # Where a tensor stands: what the forward pass reads, and its gradient, on the left; y and dy on the right.
 LEFT, MIDDLE, RIGHT = ("x", "a", "b", "dx", "da", "db"), ("sum", "sums", "mask"), ("dy", "y")
 
@@ -66,9 +58,11 @@ def elementwise_scene(
         raise RuleError(
             tr(
                 "at most {most} elements are shown, {shape} has {count}",
-                most=decimal(f"{MAX_ELEMENTS:,}"), shape=s, count=decimal(f"{s.elements:,}"),
+                most=decimal(f"{MAX_ELEMENTS:,}"),
+                shape=s,
+                count=decimal(f"{s.elements:,}"),
             )
-        )  # fmt: skip
+        )
     t = traced(rung, s, tuple(sorted(tiles.items())), seed, given=given)
     r, kinds = Recorder(), _Kinds()
     summed: dict[str, Tensor] = {}
@@ -81,8 +75,7 @@ def elementwise_scene(
     tensors = {b.name: _tensor(t, s, b.name) for b in t.program.buffers}
     source, *others = kinds.sources(t)
     return Scene(
-        key=f"{rung} {s} {given.__name__ if given else seed} "
-        + ",".join(f"{k}={v}" for k, v in sorted(tiles.items())),
+        key=f"{rung} {s} {given.__name__ if given else seed} " + ",".join(f"{k}={v}" for k, v in sorted(tiles.items())),
         title=tr(find(rung).title),
         tensors=(*tensors.values(), *summed.values()),
         groups=_groups(tensors, summed),
@@ -133,10 +126,14 @@ class _Kinds:
             marks = list(dict.fromkeys(lines))
             found.append(
                 source_of(
-                    of.launch.source, marks, np.array([marks.index(line) for line in lines]),
-                    notes=margin(t.counters, of.file), detail=resources(of.launch), since=since,
+                    of.launch.source,
+                    marks,
+                    np.array([marks.index(line) for line in lines]),
+                    notes=margin(t.counters, of.file),
+                    detail=resources(of.launch),
+                    since=since,
                 )
-            )  # fmt: skip
+            )
             since += len(lines)
         return found
 
@@ -201,11 +198,21 @@ def _tensor(t: TracedProgram, s: MapsShape, name: str) -> Tensor:
         planes, rows, cols, plane_name, note = 1, s.words, WORD, "", tr("one row per word of 32 bits")
     values = None
     if name in t.inputs:
-        values = (
-            bits_of(t.inputs[name]) if note == tr("one row per word of 32 bits") else t.before[name]
-        ).astype(np.float32)
-    return Tensor(name, name, tr(TITLES[name]) if name in TITLES else name, ROLES[name], planes, rows, cols, values,
-                  note=note, plane_name=plane_name)  # fmt: skip
+        values = (bits_of(t.inputs[name]) if note == tr("one row per word of 32 bits") else t.before[name]).astype(
+            np.float32
+        )
+    return Tensor(
+        name,
+        name,
+        tr(TITLES[name]) if name in TITLES else name,
+        ROLES[name],
+        planes,
+        rows,
+        cols,
+        values,
+        note=note,
+        plane_name=plane_name,
+    )
 
 
 def _groups(tensors: Mapping[str, Tensor], summed: Mapping[str, Tensor]) -> tuple[Group, ...]:
@@ -244,9 +251,7 @@ def _annotations(t: TracedProgram, ladder: str, s: MapsShape) -> list[Annotation
     if ladder == "bias-backward":
         per_channel = [np.flatnonzero(channels(s) == c) for c in range(s.C)]
         args = np.arange(s.C)[:, None]
-        return [
-            Annotation("db", Captions((tr(_ADDED),), np.zeros(s.C, int), args), {"dy": np.stack(per_channel)})
-        ]
+        return [Annotation("db", Captions((tr(_ADDED),), np.zeros(s.C, int), args), {"dy": np.stack(per_channel)})]
     return [_annotation(t, s, name, *note) for name, note in _NOTES[ladder].items()]
 
 

@@ -37,17 +37,24 @@ _KEPT = {
 def cost(ladder: str, s: MapsShape) -> str:
     """Returns what a shape moves at least, and for ReLU what each way to keep it costs."""
     sentences = [
-        tr("At least {bytes} are moved, {each} bytes per element.", bytes=units.bytes_(s.bytes), each=units.ratio(s.bytes / s.elements)),
+        tr(
+            "At least {bytes} are moved, {each} bytes per element.",
+            bytes=units.bytes_(s.bytes),
+            each=units.ratio(s.bytes / s.elements),
+        ),
         tr(_TRAFFIC[ladder]),
-    ]  # fmt: skip
+    ]
     if isinstance(s, ReluShape):
         masks = {keep: s.with_(keep=keep).mask_bytes for keep in KEPT}
         fields = {name: units.bytes_(masks[name]) for name in (BYTES, BITS)}
         sentences.append(tr(_KEPT[s.keep], y=units.bytes_(4 * s.elements), **fields))
     if ladder == "residual":
         sentences.append(
-            tr("Two launches move {bytes}: the sum is written and read again.", bytes=units.bytes_(s.bytes + 8 * s.elements))
-        )  # fmt: skip
+            tr(
+                "Two launches move {bytes}: the sum is written and read again.",
+                bytes=units.bytes_(s.bytes + 8 * s.elements),
+            )
+        )
     return " ".join(sentences)
 
 

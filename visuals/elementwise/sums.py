@@ -18,22 +18,16 @@ from visuals.scene.recorder import Recorder
 
 ACC, PARTIAL = "acc", "partial"  # one of each per launch, with its number
 SPACES = {ACC: "registers", PARTIAL: "shared"}
-LOAD, ADD, STORE, BARRIER, LEVEL, RESULT, OTHER = (
-    "load",
-    "add",
-    "store",
-    "barrier",
-    "level",
-    "result",
-    "other",
-)
+LOAD, ADD, STORE, BARRIER, LEVEL, RESULT, OTHER = ("load", "add", "store", "barrier", "level", "result", "other")
 _TEXTS = {
     LOAD: mark(
         "Block ({0}, {1}), round {2} of {3}: each active thread loads up to {4} elements and adds them to its "
         "[sum](workspace). Thread 0 now has {5}."
     ),
     STORE: mark("Each thread stores its [sum](workspace) in shared memory. Thread 0 stores {5}."),
-    BARRIER: mark("All threads of the block wait at a barrier: the sums of the others must be there before they are read."),
+    BARRIER: mark(
+        "All threads of the block wait at a barrier: the sums of the others must be there before they are read."
+    ),
     LEVEL: mark(
         "Level {2} of the tree: thread t of a channel adds the sum of thread t + {3}. Threads that add: {4}. "
         "[partial](workspace)[0] is now {5}."
@@ -42,14 +36,19 @@ _TEXTS = {
         "The tree is done. Threads with a result: {4}. Each adds its sum to [db](filter) by one atomic addition. "
         "Channel {2} now has {5}."
     ),
-    "row": mark("The tree is done. Threads with a result: {4}. They store row {1} of the [sums](workspace). Channel {2} has {5}."),
+    "row": mark(
+        "The tree is done. Threads with a result: {4}. They store row {1} of the [sums](workspace). Channel {2} has {5}."
+    ),
     "total": mark("The tree is done. Threads with a result: {4}. They store [db](filter). Channel {2} has {5}."),
     OTHER: mark("Block ({0}, {1}) does the same with its part. Its result for channel {2}: {5}."),
-}  # fmt: skip
+}
 LIT = {
-    LOAD: "sum_of_thread(dy", STORE: "sum_of_block(partial", BARRIER: "sum_of_block(partial", LEVEL: "sum_of_block(partial",
+    LOAD: "sum_of_thread(dy",
+    STORE: "sum_of_block(partial",
+    BARRIER: "sum_of_block(partial",
+    LEVEL: "sum_of_block(partial",
     OTHER: "sum_of_thread(dy",
-}  # fmt: skip
+}
 
 
 def record(r: Recorder, kinds: Any, t: TracedProgram, s: MapsShape, n: int) -> dict[str, Tensor]:
@@ -77,10 +76,17 @@ class _Block:
         return {
             acc: Tensor(acc, "sum", tr("sum"), "workspace", 1, self.columns, self.rows, note=note),
             partial: Tensor(
-                partial, "partial", tr("partial"), "workspace", self.levels + 1, self.columns, self.rows,
-                note=tr("one plane per level, all in the same cells of shared memory"), plane_name=tr("level"),
+                partial,
+                "partial",
+                tr("partial"),
+                "workspace",
+                self.levels + 1,
+                self.columns,
+                self.rows,
+                note=tr("one plane per level, all in the same cells of shared memory"),
+                plane_name=tr("level"),
             ),
-        }  # fmt: skip
+        }
 
     def cells(self, thread: np.ndarray, level: int = 0) -> np.ndarray:
         """Returns the cells of threads: row t % columns, column t / columns of a level."""

@@ -43,17 +43,9 @@ CAPTIONS = {
 
 _SORT = (
     {"clear": "counts[i] = 0"},
-    {
-        "chunk": "__syncthreads()",
-        "rank": "rank += i < thread",
-        "others_rank": "counts[(size_t)blockIdx.x * V + token]",
-    },
+    {"chunk": "__syncthreads()", "rank": "rank += i < thread", "others_rank": "counts[(size_t)blockIdx.x * V + token]"},
     {"totals": "earlier[i] = total"},
-    {
-        "scan_lanes": "__syncthreads()",
-        "scan": "first[token + i] = position",
-        "scan_end": ("__syncthreads()", 1),
-    },
+    {"scan_lanes": "__syncthreads()", "scan": "first[token + i] = position", "scan_end": ("__syncthreads()", 1)},
     {"place": "order[first[token]", "others_place": "order[first[token]"},
 )
 
@@ -72,15 +64,19 @@ LINES: dict[str, tuple[dict[str, Mark], ...]] = {
     "embedding-backward/runs": (
         *_SORT,
         {
-            "run_rows": "__syncthreads()", "run_whole": "dtable[(size_t)token[i] * columns",
-            "run_part": "parts[((size_t)blockIdx.x", "others_run": "start = blockIdx.x",
+            "run_rows": "__syncthreads()",
+            "run_whole": "dtable[(size_t)token[i] * columns",
+            "run_part": "parts[((size_t)blockIdx.x",
+            "others_run": "start = blockIdx.x",
         },
         {
-            "join": "sum += parts[", "join_ready": "start / ROWS == last / ROWS", "join_none": "total == 0 && d % 4",
+            "join": "sum += parts[",
+            "join_ready": "start / ROWS == last / ROWS",
+            "join_none": "total == 0 && d % 4",
             "others_join": "token = blockIdx.x",
         },
     ),
-}  # fmt: skip
+}
 
 
 def kinds(rung: str) -> dict[str, StepKind]:

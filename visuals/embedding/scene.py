@@ -34,20 +34,22 @@ def embedding_scene(rung: str, s: EmbeddingShape, tiles: Mapping[str, int], inpu
     is too large to show."""
     if max(s.M, s.V) * s.d > MAX_CELLS or max(s.M, s.V) > MAX_CELLS // 4:
         raise RuleError(
-            tr(
-                "at most {most} elements of a tensor are shown, got {shape}",
-                most=decimal(f"{MAX_CELLS:,}"),
-                shape=s,
-            )
+            tr("at most {most} elements of a tensor are shown, got {shape}", most=decimal(f"{MAX_CELLS:,}"), shape=s)
         )
     run, found = executed(rung, s, tiles, inputs), kinds(rung)
     r = recorder(found)
     STEPS[rung](Steps(r, run, inputs))
     tensors = _tensors(run, r, inputs)
     return launch_scene(
-        rung, f"{s} {_digest(inputs)}", run, r, found, tuple(tensors.values()), _groups(tensors),
+        rung,
+        f"{s} {_digest(inputs)}",
+        run,
+        r,
+        found,
+        tuple(tensors.values()),
+        _groups(tensors),
         readings=r.readings("", tiles="chunk" in tensors),
-    )  # fmt: skip
+    )
 
 
 def _digest(inputs: Arrays) -> str:
@@ -58,20 +60,14 @@ def _digest(inputs: Arrays) -> str:
 # -- tensors -----------------------------------------------------------------------------------------------
 def _tensors(run: Executed, r: Recorder, inputs: Arrays) -> dict[str, Tensor]:
     """Returns the tensors that the steps read or write, by name."""
-    used = (
-        {w.target for w in r.writes()}
-        | {w.source for w in r.writes() if w.source}
-        | {x.source for x in r.reads()}
-    )
+    used = {w.target for w in r.writes()} | {w.source for w in r.writes() if w.source} | {x.source for x in r.reads()}
     tensors = {}
     for name, array in run.last.items():
         if name in used:
             rows, cols = array.shape if array.ndim == 2 else (1, array.size)
             values = inputs[name].astype(np.float32).ravel() if name in inputs else None
             note = tr(NOTES[name]) if name in NOTES else ""
-            tensors[name] = Tensor(
-                name, name, name, ROLES.get(name, "workspace"), 1, rows, cols, values, note=note
-            )
+            tensors[name] = Tensor(name, name, name, ROLES.get(name, "workspace"), 1, rows, cols, values, note=note)
     for name, size in (("chunk", run.tiles.get("CHUNK", 0)), ("row", run.tiles.get("ROWS", 0))):
         if name in used:
             role = "filter" if name == "chunk" else "workspace"

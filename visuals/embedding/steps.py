@@ -90,9 +90,7 @@ def rows(s: Steps) -> None:
 
 def _copy_rest(s: Steps, cells: np.ndarray) -> None:
     if cells.size:
-        s.step(
-            "others_copy", len(np.unique(cells // s.d)), read=FLOAT * cells.size, written=FLOAT * cells.size
-        )
+        s.step("others_copy", len(np.unique(cells // s.d)), read=FLOAT * cells.size, written=FLOAT * cells.size)
         s.r.copy("y", "table", s.tokens[cells // s.d] * s.d + cells % s.d, cells)
 
 
@@ -224,8 +222,7 @@ def _runs(s: Steps, positions: np.ndarray) -> list[tuple[bool, int, int]]:
     lengths = np.diff(heads, append=len(positions))
     totals = s.run.after[4]["totals"]
     return [
-        (bool(totals[token[h]] == n), int(positions[h]), int(token[h]))
-        for h, n in zip(heads, lengths, strict=True)
+        (bool(totals[token[h]] == n), int(positions[h]), int(token[h])) for h, n in zip(heads, lengths, strict=True)
     ]
 
 

@@ -49,14 +49,8 @@ def _repeats(s: EmbeddingBackwardShape) -> str:
     if s.tokens == EQUAL:
         return tr("All {rows} rows are added to one row.", rows=rows)
     if s.tokens == ZIPF:
-        return tr(
-            "The most frequent token has about {share} of the {rows} rows.",
-            rows=rows,
-            share=_largest_share(s.V),
-        )
-    return tr(
-        "Tokens are equally frequent: each occurs {each} times on average.", each=units.ratio(s.M / s.V)
-    )
+        return tr("The most frequent token has about {share} of the {rows} rows.", rows=rows, share=_largest_share(s.V))
+    return tr("Tokens are equally frequent: each occurs {each} times on average.", each=units.ratio(s.M / s.V))
 
 
 def _largest_share(V: int) -> str:

@@ -47,7 +47,9 @@ def numbers(m: Member, cells: np.ndarray) -> np.ndarray:
         _, beta, mean, _ = m.params
         between = mean[c], m.gain[c], beta[c]
     else:
-        between = {"bias": lambda: (m.params[0][c],), "add": lambda: (m.params[0].ravel()[cells],), "relu": tuple}[m.kind]()  # fmt: skip
+        between = {"bias": lambda: (m.params[0][c],), "add": lambda: (m.params[0].ravel()[cells],), "relu": tuple}[
+            m.kind
+        ]()
     return np.stack([before, *between, after], axis=1).astype(np.float64)
 
 
@@ -77,11 +79,23 @@ def pooled(kind: str, n: int, area: int, v: str) -> str:
 # -- the kernels' text -----------------------------------------------------------------------------------------
 # The computing line of a hand-written kernel. In a generated kernel the line ends with the block's name.
 LINE_PATTERNS = {
-    "conv": r"v \+= pixel\[", "bias": r"v\[j\] \+= map_bias", "bn": r"v\[j\] = \(v\[j\] - map_mean", "relu": r"positive\(v\[j\]",
-    "add": r"v\[j\] \+= other", "maxpool": r"larger\(v, x\[", "avgpool": r"v \+= x\[", "gap": r"v \+= x\[",
+    "conv": r"v \+= pixel\[",
+    "bias": r"v\[j\] \+= map_bias",
+    "bn": r"v\[j\] = \(v\[j\] - map_mean",
+    "relu": r"positive\(v\[j\]",
+    "add": r"v\[j\] \+= other",
+    "maxpool": r"larger\(v, x\[",
+    "avgpool": r"v \+= x\[",
+    "gap": r"v \+= x\[",
     "fold": r"w_folded\[i\] =",
-}  # fmt: skip
-LOAD, STORE, READ, SHUFFLE, MEAN = r"load\(v, x", r"store\(y|y\[i\] = v", r"float u = x\[in_index\]", "__shfl_xor_sync", r"v /= area|v / area"  # fmt: skip
+}
+LOAD, STORE, READ, SHUFFLE, MEAN = (
+    r"load\(v, x",
+    r"store\(y|y\[i\] = v",
+    r"float u = x\[in_index\]",
+    "__shfl_xor_sync",
+    r"v /= area|v / area",
+)
 
 
 class Texts:
@@ -136,5 +150,9 @@ class Texts:
         launches = trn("{n} launch", "{n} launches", len(self.launches))
         return Source(
             trn("{file} and {n} more", "{file} and {n} more", len(others), file=name) if others else name,
-            "\n".join(self.lines), np.array(highlighted) + first - 1, first, notes, launches if others else resources(self.launches[0]),
-        )  # fmt: skip
+            "\n".join(self.lines),
+            np.array(highlighted) + first - 1,
+            first,
+            notes,
+            launches if others else resources(self.launches[0]),
+        )

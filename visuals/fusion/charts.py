@@ -86,22 +86,40 @@ def timeline(titled: Sequence[tuple[str, Row]], tokens: Mapping[str, str]) -> Fi
     for i, row, lane_bars in lanes:
         _lane(figure, i, row, lane_bars, tokens)
         figure.add_annotation(
-            x=1, xref="paper", y=i, xanchor="left", xshift=8, showarrow=False, align="left",
+            x=1,
+            xref="paper",
+            y=i,
+            xanchor="left",
+            xshift=8,
+            showarrow=False,
+            align="left",
             text=f"<b>{units.time_(row['median_ms'])}</b><br><span style='font-size:11px;color:{tokens['dim']}'>{_steps(row, lane_bars)}</span>",
             font={"color": tokens["ink"], "size": 13},
-        )  # fmt: skip
+        )
     charts_bars.lay_out(figure, px(titled), tokens)
     axis = {"fixedrange": True, "zeroline": False}
     figure.update_layout(
         barmode="overlay",
         uniformtext={"mode": "hide", "minsize": 10},
         margin={"l": 0, "r": TEXT_PX, "t": 4, "b": 30},
-        xaxis=axis | {"range": [0, end * 1.01], "gridcolor": tokens["line"], "tickfont": {"color": tokens["dim"], "size": 11}, "nticks": 6, **_unit(end)},
-        yaxis=axis | {
-            "tickvals": list(range(len(titled))), "ticktext": [charts_bars.wrap_title(escape(title)) for title, _ in titled],
-            "range": [len(titled) - 0.5, -0.5], "automargin": True, "showgrid": False, "ticklabelstandoff": 8,
+        xaxis=axis
+        | {
+            "range": [0, end * 1.01],
+            "gridcolor": tokens["line"],
+            "tickfont": {"color": tokens["dim"], "size": 11},
+            "nticks": 6,
+            **_unit(end),
         },
-    )  # fmt: skip
+        yaxis=axis
+        | {
+            "tickvals": list(range(len(titled))),
+            "ticktext": [charts_bars.wrap_title(escape(title)) for title, _ in titled],
+            "range": [len(titled) - 0.5, -0.5],
+            "automargin": True,
+            "showgrid": False,
+            "ticklabelstandoff": 8,
+        },
+    )
     return figure
 
 
@@ -151,11 +169,17 @@ def _lane(figure: Figure, i: int, row: Row, lane_bars: Sequence[Bar], tokens: Ma
         empty = tr("an empty call") if on_cpu else tr("an empty launch")
         for bar in lane_bars:
             figure.add_scatter(
-                x=[bar.start, bar.start + ms], y=[i + 0.33] * 2, mode="lines", line={"color": tokens["dim"], "width": 4},
+                x=[bar.start, bar.start + ms],
+                y=[i + 0.33] * 2,
+                mode="lines",
+                line={"color": tokens["dim"], "width": 4},
                 hovertemplate=f"{empty}: {units.time_(ms)}<extra></extra>",
-            )  # fmt: skip
+            )
     whole = tr("the whole chain")
     figure.add_scatter(
-        x=[row["median_ms"]] * 2, y=[i - 0.36, i + 0.36], mode="lines", line={"color": tokens["ink"], "width": 2},
+        x=[row["median_ms"]] * 2,
+        y=[i - 0.36, i + 0.36],
+        mode="lines",
+        line={"color": tokens["ink"], "width": 2},
         hovertemplate=f"{whole}: {units.time_(row['median_ms'])}<extra></extra>",
-    )  # fmt: skip
+    )

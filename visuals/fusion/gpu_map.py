@@ -17,10 +17,7 @@ from visuals.gpu_map.data import MOST, ONCE, UNKNOWN, Amount, Blocks, GpuMap, Ke
 from visuals.gpu_map.launches import blocks_of, counted, loaded, recorded_gpu, split, stored
 
 PIECES = 8  # along a side of a map, at most
-ROLES = {
-    "x": "input",
-    "y": "output",
-}  # weights and other inputs are "filter", maps between launches "workspace"
+ROLES = {"x": "input", "y": "output"}  # weights and other inputs are "filter", maps between launches "workspace"
 
 
 def fusion_map(s: ChainShape, rung: str, tiles: Mapping[str, int], count: bool = True) -> GpuMap | None:
@@ -33,9 +30,7 @@ def fusion_map(s: ChainShape, rung: str, tiles: Mapping[str, int], count: bool =
         return None
     operands = _operands(program, parts)
     loads = [loads_of(s, part, program) for part in parts]
-    kernels = [
-        _kernel(part, grid, operands, found) for part, grid, found in zip(parts, blocks, loads, strict=True)
-    ]
+    kernels = [_kernel(part, grid, operands, found) for part, grid, found in zip(parts, blocks, loads, strict=True)]
     counters = counted(program, s.macs) if count else None
     stores = stored(counters, sum(part.writes for part in parts))
     predicted = None if None in loads else sum(found.bytes for found in loads)
@@ -72,9 +67,7 @@ def _kernel(part: Part, blocks: Blocks, operands: Mapping[str, Operand], loads: 
         near = Amount(loads.bytes, "predicted")
         of_tile = _most(loads.bytes_of_block)
         tile = Traffic((of_tile, of_tile, Amount(loads.bytes_of_block, "predicted")))
-    total = Traffic(
-        (_once(part.reads), _most(loads and loads.bytes), near), (_once(part.writes), stores, stores)
-    )
+    total = Traffic((_once(part.reads), _most(loads and loads.bytes), near), (_once(part.writes), stores, stores))
     return Kernel(part.launch.name, blocks, tuple(dict.fromkeys(reads)), writes, 1, tile, total, (1, 1), "")
 
 

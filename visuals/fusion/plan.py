@@ -89,7 +89,7 @@ def run_rung(s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...]) -> Ru
 
 
 def _by_cpu(program: Program, input_arrays: Arrays) -> Arrays:
-    arrays = {b.name: input_arrays[b.name] if b.role == INPUT else np.empty(b.shape, b.dtype) for b in program.buffers}  # fmt: skip
+    arrays = {b.name: input_arrays[b.name] if b.role == INPUT else np.empty(b.shape, b.dtype) for b in program.buffers}
     for step in program.steps:
         step.cpu(*(arrays[a] if isinstance(a, str) else a for a in step.args))
     return arrays

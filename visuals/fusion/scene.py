@@ -60,9 +60,7 @@ def fusion_scene(s: ChainShape, rung: str, tiles: Mapping[str, int]) -> Scene:
 def _end(steps: Steps, s: ChainShape) -> None:
     """Add the last step: the total bytes."""
     n, moved = len(steps.run.parts), steps.r.total("read") + steps.r.total("written")
-    complete = trn(
-        "[y](output) is complete after {n} launch.", "[y](output) is complete after {n} launches.", n
-    )
+    complete = trn("[y](output) is complete after {n} launch.", "[y](output) is complete after {n} launches.", n)
     traffic = tr(
         "The traffic through HBM (the GPU’s main memory) is {moved}. The minimum is {least}: every input read once, y written once.",
         moved=units.bytes_(moved),
@@ -108,9 +106,7 @@ def _part(small, whole) -> str:
     if small == whole:
         return size
     return tr(
-        "{size}, scaled down from {whole}",
-        size=size,
-        whole=" × ".join(decimal(f"{extent:,}") for extent in whole),
+        "{size}, scaled down from {whole}", size=size, whole=" × ".join(decimal(f"{extent:,}") for extent in whole)
     )
 
 
@@ -118,18 +114,14 @@ def _param_tensor(tensor: str, name: str, stage, whole: tuple[int, ...], values:
     """Returns the tensor of what a block reads beside the maps."""
     if tensor == "z":
         _, C, H, W = values.shape
-        return Tensor(
-            name, name, name, "input", C, H, W, values, note=tr("second input of add"), plane_name=tr("map")
-        )
+        return Tensor(name, name, name, "input", C, H, W, values, note=tr("second input of add"), plane_name=tr("map"))
     if tensor == "w":
         K, C, R, _ = values.shape
         note = trn("{n} filter", "{n} filters", K)
         if values.shape != whole:
             total = decimal(f"{whole[0]:,}")
             note = trn("{n} of {total} filters", "{n} of {total} filters", K, total=total)
-        return Tensor(
-            name, name, name, "filter", K * C, R, R, values, note=note, plane_name=tr("filter and map")
-        )
+        return Tensor(name, name, name, "filter", K * C, R, R, values, note=note, plane_name=tr("filter and map"))
     return Tensor(name, name, name, "filter", 1, 1, values.size, values)
 
 

@@ -88,17 +88,14 @@ class Steps:
         """Add to the last step the launch's bytes that no step has counted."""
         part, first = self.run.parts[self.n - 1], self.first_step
         self.r.count(
-            read=part.reads - self.r.total("read", first),
-            written=part.writes - self.r.total("written", first),
+            read=part.reads - self.r.total("read", first), written=part.writes - self.r.total("written", first)
         )
 
     def line(self, pattern: str) -> int:
         return self.texts.find_line(self.file, pattern)
 
     # -- the end of every launch -----------------------------------------------------------------------
-    def add_epilogue(
-        self, w: BlockLaunch, lines: list[int], cells: np.ndarray, v: str, row: int, mask: int
-    ) -> None:
+    def add_epilogue(self, w: BlockLaunch, lines: list[int], cells: np.ndarray, v: str, row: int, mask: int) -> None:
         """Add the blocks behind the core, or all of them: each is a row of v."""
         for m, line in zip(w.epilogue, lines[len(w.members) - len(w.epilogue) :], strict=True):
             text = f"{tr(ACTION[m.kind])} [v]({role(w.target)}) = {FORMULA[m.kind]}."
@@ -224,12 +221,7 @@ class Steps:
         launch, cell = self.run.parts[self.n - 1].launch, np.zeros(1, int)
         lines = self.texts.blocks(launch, w.group.kinds)
         self.registers[u] = Register(
-            1 + len(w.prologue),
-            len(window),
-            1,
-            role(w.source),
-            _loaded(w),
-            tr("one column per value of the window"),
+            1 + len(w.prologue), len(window), 1, role(w.source), _loaded(w), tr("one column per value of the window")
         )
         self.registers[v] = _values(w, cell, "v: " + _listed((w.core, *w.epilogue)), tr("thread 0"))
         read = self.line(READ) if w.prologue else lines[0]
@@ -267,16 +259,9 @@ class Steps:
         lines = self.texts.blocks(self.run.parts[self.n - 1].launch, w.group.kinds)
         lanes, rows, cells = min(LANES, area), -(-area // LANES), np.arange(area)
         planes = 1 + len(w.prologue)
-        self.registers[u] = Register(
-            rows, lanes, planes, role(w.source), _loaded(w), tr("one column per lane")
-        )
+        self.registers[u] = Register(rows, lanes, planes, role(w.source), _loaded(w), tr("one column per lane"))
         self.registers[s] = Register(
-            1 + len(BITS),
-            LANES,
-            1,
-            role(w.target),
-            tr("v: sums"),
-            tr("one row after each exchange"),
+            1 + len(BITS), LANES, 1, role(w.target), tr("v: sums"), tr("one row after each exchange")
         )
         self.registers[v] = _values(w, cell, "v: " + _listed((w.core, *w.epilogue)), tr("lane 0"))
         mask = 2**lanes - 1
@@ -299,7 +284,7 @@ class Steps:
             text = tr(
                 "Lanes exchange their sums in pairs, at distance {0}. Lane 0 adds {1} + {2} = {3}. No memory is used."
             )
-            self.step(self.line(SHUFFLE), text, bit, sums[n - 1, 0], sums[n - 1, bit], sums[n, 0], mask=2**LANES - 1)  # fmt: skip
+            self.step(self.line(SHUFFLE), text, bit, sums[n - 1, 0], sums[n - 1, bit], sums[n, 0], mask=2**LANES - 1)
             self.r.look(s, (n - 1) * LANES + np.arange(LANES))
             self.r.put(s, sums[n], n * LANES + np.arange(LANES))
         mean = w.core.after.ravel()[0]
@@ -319,7 +304,17 @@ class Steps:
             "becomes w · gain. The first is {3} · {2} = {4}. The bias becomes (b − mean) · gain + beta = "
             "({5} − {6}) · {2} + {7} = {8}."
         )
-        args = f["gamma"][0], f["var"][0], f["gain"][0], f["w"].ravel()[0], f["w'"].ravel()[0], f["b"][0], f["mean"][0], f["beta"][0], f["b'"][0]  # fmt: skip
+        args = (
+            f["gamma"][0],
+            f["var"][0],
+            f["gain"][0],
+            f["w"].ravel()[0],
+            f["w'"].ravel()[0],
+            f["b"][0],
+            f["mean"][0],
+            f["beta"][0],
+            f["b'"][0],
+        )
         names = [a for a in part.launch.args if isinstance(a, str)]
         b_out, w_out = names[-2:]
         self.step(line, text, *args, mask=2 ** min(LANES, taps) - 1)
@@ -331,7 +326,9 @@ class Steps:
         self.r.put(b_out, f["b'"][:1], np.zeros(1, int))
         self.r.count(written=4 * (taps + 1))
         if K > 1:
-            text = tr("Every other filter is multiplied by its own gain. Filter 1 is multiplied by {0}. The batch norm is now part of [w'](workspace) and [b'](workspace).")  # fmt: skip
+            text = tr(
+                "Every other filter is multiplied by its own gain. Filter 1 is multiplied by {0}. The batch norm is now part of [w'](workspace) and [b'](workspace)."
+            )
             self.step(line, text, f["gain"][1], mask=2**LANES - 1)
             self.r.put(w_out, f["w'"].ravel()[taps:], np.arange(taps, f["w"].size))
             self.r.put(b_out, f["b'"][1:], np.arange(1, K))
@@ -345,7 +342,17 @@ def folded(part, arrays: Arrays) -> Mapping[str, np.ndarray]:
     w, b, gamma, beta, mean, var, b_out, w_out = (arrays[name] for name in names)
     gain = gamma / np.sqrt(var + eps)
     b = b if bias else np.zeros_like(beta)
-    return {"w": w, "b": b, "gamma": gamma, "beta": beta, "mean": mean, "var": var, "gain": gain, "w'": w_out, "b'": b_out}  # fmt: skip
+    return {
+        "w": w,
+        "b": b,
+        "gamma": gamma,
+        "beta": beta,
+        "mean": mean,
+        "var": var,
+        "gain": gain,
+        "w'": w_out,
+        "b'": b_out,
+    }
 
 
 def lane_sums(map_: np.ndarray) -> np.ndarray:

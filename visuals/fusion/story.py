@@ -28,9 +28,7 @@ MIN_SHARE = 1 / 4  # share of the saved bytes in their time plus the arithmetic'
 
 
 # Why a convolution as a matrix product is faster.
-PRODUCT = mark(
-    "A matrix product uses each loaded value for many sums, and the blocks in its epilogue add no traffic."
-)
+PRODUCT = mark("A matrix product uses each loaded value for many sums, and the blocks in its epilogue add no traffic.")
 
 
 # -- launches ------------------------------------------------------------------------------------------------
@@ -63,15 +61,8 @@ def fusion_cost(s: ChainShape) -> str:
         return ""
     if len(alone) == 1:
         return tr("A chain of one block has no maps between launches, so there is nothing to fuse.")
-    alone_bytes, fused_bytes = (
-        units.bytes_(sum(part.writes for part in launches[:-1])) for launches in (alone, fused)
-    )
-    fields = {
-        "alone": len(alone),
-        "alone_bytes": alone_bytes,
-        "fused": len(fused),
-        "fused_bytes": fused_bytes,
-    }
+    alone_bytes, fused_bytes = (units.bytes_(sum(part.writes for part in launches[:-1])) for launches in (alone, fused))
+    fields = {"alone": len(alone), "alone_bytes": alone_bytes, "fused": len(fused), "fused_bytes": fused_bytes}
     if len(fused) == len(alone):
         return tr(
             "Fusion saves no memory in this chain, because every block begins its own kernel. The {alone} launches keep "
@@ -108,10 +99,7 @@ def fusion_gain(rows: Mapping[str, Row]) -> str:
     if len(parts(FUSED, s)) == len(s.blocks):
         sentences = [tr("Nothing is fused in this chain: both versions run the same kernels.")]
     if folded:
-        sentences += [
-            _against(folded, fused),
-            tr("The time of “{name}” includes the fold.", name=_title(FOLDED)),
-        ]
+        sentences += [_against(folded, fused), tr("The time of “{name}” includes the fold.", name=_title(FOLDED))]
     if implicit:
         sentences.append(_against(implicit, fused))
         if implicit["median_ms"] < fused["median_ms"]:
@@ -129,11 +117,7 @@ def fusion_gain(rows: Mapping[str, Row]) -> str:
     ceilings = best.get("ceilings") or {}
     ms = s.bytes / ceilings["copy_bytes_per_s"] * 1e3 if ceilings else 0
     if ms * 1e3 > ceilings.get("launch_us", 0):  # otherwise launch overhead dominates
-        fields = {
-            "bytes": units.bytes_(s.bytes),
-            "time": units.time_(ms),
-            "ratio": units.ratio(best["median_ms"] / ms),
-        }
+        fields = {"bytes": units.bytes_(s.bytes), "time": units.time_(ms), "ratio": units.ratio(best["median_ms"] / ms)}
         sentences.append(tr("A copy of the minimum traffic, {bytes}, takes {time}.", **fields))
         sentences.append(
             tr("Our fastest version takes the same time as this copy.")
@@ -172,19 +156,12 @@ def fusion_examples() -> list[tuple[Preset, str]]:
     def fewer(s: ChainShape) -> float:
         return sum(p.bytes for p in parts(UNFUSED, s)) / sum(p.bytes for p in parts(FUSED, s))
 
-    if found := extremes(
-        speedup, lambda ratio: tr("{ratio}× as fast", ratio=units.ratio(ratio)), FUSION_PRESETS
-    ):
+    if found := extremes(speedup, lambda ratio: tr("{ratio}× as fast", ratio=units.ratio(ratio)), FUSION_PRESETS):
         return found
     return extremes(fewer, lambda ratio: tr("{ratio}× fewer bytes", ratio=units.ratio(ratio)), FUSION_PRESETS)
 
 
-FUSION = Story(
-    fusion_cost,
-    fusion_gain,
-    fusion_examples,
-    mark("The fused chain compared with one launch per block:"),
-)
+FUSION = Story(fusion_cost, fusion_gain, fusion_examples, mark("The fused chain compared with one launch per block:"))
 
 
 # -- when it pays --------------------------------------------------------------------------------------------
@@ -237,9 +214,7 @@ def limits(s: ChainShape, roof: Roof) -> Limits:
     """Returns the least times of a chain on the device of a roof."""
     alone, fused = parts(UNFUSED, s), parts(FUSED, s)
     launch_ms = roof.ceilings.get("launch_us", 0) / 1e3
-    above = [
-        stage.flops for stage in s.stages if stage.block.kind == "conv" and intensity(stage) >= roof.ridge
-    ]
+    above = [stage.flops for stage in s.stages if stage.block.kind == "conv" and intensity(stage) >= roof.ridge]
     return Limits(
         len(alone) * launch_ms,
         sum(part.bytes for part in alone) / roof.bytes_per_s * 1e3,
@@ -268,17 +243,23 @@ def _conclusion(s: ChainShape, roof: Roof | None) -> tuple[str, str]:
         return "", ""
     found = limits(s, roof)
     fields = {
-        "device": roof.device, "launches": _time(found.launches), "bytes": _time(found.bytes), "arithmetic": _time(found.arithmetic),
-        "convs": _time(found.convs_ms), "saved": _time(found.saved), "share": units.share(found.max_share if found.convs else 0),
-    }  # fmt: skip
+        "device": roof.device,
+        "launches": _time(found.launches),
+        "bytes": _time(found.bytes),
+        "arithmetic": _time(found.arithmetic),
+        "convs": _time(found.convs_ms),
+        "saved": _time(found.saved),
+        "share": units.share(found.max_share if found.convs else 0),
+    }
     if found.limit == "launches":
         return tr(
-            "On {device}, launch overhead limits this chain: with one launch per block, the launches take {launches}.", **fields
-        ), tr("Fusion saves time because it saves launches.")  # fmt: skip
+            "On {device}, launch overhead limits this chain: with one launch per block, the launches take {launches}.",
+            **fields,
+        ), tr("Fusion saves time because it saves launches.")
     if found.limit == "bytes":
         return tr(
             "On {device}, memory limits this chain: with one launch per block, the bytes take {bytes}.", **fields
-        ), tr("Fusion saves time because it saves bytes.")  # fmt: skip
+        ), tr("Fusion saves time because it saves bytes.")
     text = trn(
         "On {device}, arithmetic limits the convolution: it takes {convs} at the FP32 peak.",
         "On {device}, arithmetic limits {n} convolutions: they take {convs} at the FP32 peak.",
@@ -358,8 +339,7 @@ def _product(s: ChainShape) -> str:
     if not any(block.kind == "conv" for block in s.blocks):
         return ""
     direct = tr(
-        "In “{name}”, each thread loads two values for each multiply-add of its convolution.",
-        name=_title(FUSED),
+        "In “{name}”, each thread loads two values for each multiply-add of its convolution.", name=_title(FUSED)
     )
     product = tr(
         "In “{name}”, the convolution is a matrix product: each value in shared memory is used for many sums. The blocks "
@@ -383,16 +363,18 @@ def _begins(s: ChainShape) -> str:
         return tr(
             "Block {n}, conv, begins a kernel, because it needs neighbours, which other threads compute. In the same kernel, "
             "{previous} would run again for each tap (R·R = {taps}) and each filter (K = {K}): up to {times}×.",
-            taps=b.R * b.R, K=decimal(f"{b.K:,}"), times=decimal(f"{b.R * b.R * b.K:,}"), **fields,
-        )  # fmt: skip
+            taps=b.R * b.R,
+            K=decimal(f"{b.K:,}"),
+            times=decimal(f"{b.R * b.R * b.K:,}"),
+            **fields,
+        )
     if b.kind == "gap":
         return tr(
             "Block {n}, gap, begins a kernel, because one warp needs a whole map. Many threads compute this map in {previous}.",
             **fields,
         )
     begins = tr(
-        "Block {n}, {kind}, begins a kernel, because it needs neighbours, which other threads compute.",
-        **fields,
+        "Block {n}, {kind}, begins a kernel, because it needs neighbours, which other threads compute.", **fields
     )
     if b.stride >= b.R:
         reason = tr(

@@ -53,8 +53,11 @@ def why_not(shape: GemmShape, rung: str, tiles: Mapping[str, int], warp: int = 0
     if ROWS * warp >= shape.M:
         return tr(
             "Warp {warp} holds rows {first} to {last}, and C has {rows}.",
-            warp=warp, first=ROWS * warp, last=ROWS * (warp + 1) - 1, rows=shape.M,
-        )  # fmt: skip
+            warp=warp,
+            first=ROWS * warp,
+            last=ROWS * (warp + 1) - 1,
+            rows=shape.M,
+        )
     return ""
 
 
@@ -122,9 +125,7 @@ class _Part:
     @cached_property
     def kind(self) -> np.ndarray:
         store = [FILL if self.boxed else STORE] * len(self.stores)
-        return np.array(
-            [HOLDS] * self.first_register + [REGISTER] * self.registers + store + [SEND] * self.boxed
-        )
+        return np.array([HOLDS] * self.first_register + [REGISTER] * self.registers + store + [SEND] * self.boxed)
 
     @property
     def scaled(self) -> bool:
@@ -158,9 +159,7 @@ def accumulator_scene(
     register = np.repeat(np.arange(p.registers), WARP)
     stored = product * np.float32(shape.alpha)
     if shape.beta:
-        stored[: p.rows] += np.float32(shape.beta) * C0[first : first + p.rows, : p.columns].astype(
-            np.float32
-        )
+        stored[: p.rows] += np.float32(shape.beta) * C0[first : first + p.rows, : p.columns].astype(np.float32)
     return Scene(
         key=f"accumulator {rung} {shape} {launch.block} {warp}",
         title=tr("the sums of one wgmma, 64 × {columns}", columns=p.tiles["BN"]),
@@ -181,16 +180,14 @@ def accumulator_scene(
         source=source_of(launch.source, (MULTIPLY,), np.zeros(p.first_store, int), detail=resources(launch)),
         next_sources=(_source_of_stores(p),),
         lanes=_lanes(p),
-    )  # fmt: skip
+    )
 
 
 def _tensors(p: _Part) -> tuple[Tensor, ...]:
     at = {"origin": (0, ROWS * p.warp, 0), "partial": True}
     quarter = tr("a cell: {rows} × {cols} sums", rows=ROWS, cols=p.tiles["BN"] // QUARTERS)
     C = Tensor("C", "C", "C", "output", 1, p.rows, p.columns, note=tr("block 0"), **at)
-    registers = Tensor(
-        "sum", "sum", "sum", "output", 1, WARP, p.registers, note=tr("a row per lane"), partial=True
-    )  # fmt: skip
+    registers = Tensor("sum", "sum", "sum", "output", 1, WARP, p.registers, note=tr("a row per lane"), partial=True)
     if p.boxed:
         note = tr("rows of 128 bytes, swizzled")
         box = Tensor("box", "box", "box", "output", 1, ROWS, hopper.BOX_COLS, note=note, partial=True)
@@ -200,7 +197,7 @@ def _tensors(p: _Part) -> tuple[Tensor, ...]:
         registers,
         Tensor("lane", "lane", tr("lane"), "workspace", 1, ROWS, p.columns, note=tr("that holds each sum"), **at),
         C,
-    )  # fmt: skip
+    )
 
 
 def _groups(p: _Part) -> tuple[Group, ...]:
@@ -211,9 +208,7 @@ def _groups(p: _Part) -> tuple[Group, ...]:
     C = Group((("C",),), "global", tr("global memory"))
     if p.boxed:
         return registers, Group((("box",),), "shared", tr("shared memory")), C
-    title = tr(
-        "64 × {columns} sums of four warps, and rows {first} to {last}", columns=p.tiles["BN"], **shown
-    )
+    title = tr("64 × {columns} sums of four warps, and rows {first} to {last}", columns=p.tiles["BN"], **shown)
     return Group((("who", "lane"),), "registers", title), registers, C
 
 
@@ -224,9 +219,7 @@ def _holders_written(p: _Part, row: np.ndarray, column: np.ndarray) -> tuple[Wri
     warp = np.repeat(np.arange(WARPS), QUARTERS)
     register, lane = np.divmod(np.arange(p.registers * WARP), WARP)
     steps, cells = p.first_register + register, row * p.columns + column
-    return Write("who", warp, warp.astype(np.float32)), Write(
-        "lane", steps, lane.astype(np.float32), cells=cells
-    )
+    return Write("who", warp, warp.astype(np.float32)), Write("lane", steps, lane.astype(np.float32), cells=cells)
 
 
 # -- stores ----------------------------------------------------------------------------------------
@@ -277,9 +270,7 @@ def _source_of_stores(p: _Part) -> Source:
 def _readings(p: _Part, row: np.ndarray, column: np.ndarray) -> tuple[Reading, ...]:
     before = np.zeros(p.first_store, int)
     warps = np.minimum(np.arange(len(p.kind)) + 1, WARPS) if p.first_register else np.full(len(p.kind), WARPS)
-    inside = [
-        int((row[registers[:, None] * WARP + np.arange(WARP)] < p.rows).sum()) for registers in p.stores
-    ]
+    inside = [int((row[registers[:, None] * WARP + np.arange(WARP)] < p.rows).sum()) for registers in p.stores]
     titles = tr("bytes in C"), tr("sectors of C written")
     stored = [0] * len(inside) + [4 * sum(inside)] if p.boxed else 4 * np.cumsum(inside)
     sectors = stored_sectors(p, row, column)
@@ -289,7 +280,7 @@ def _readings(p: _Part, row: np.ndarray, column: np.ndarray) -> tuple[Reading, .
         Reading(tr("threads that hold sums"), WARP * warps, "predicted"),
         Reading(titles[0], np.append(before, stored), "predicted"),
         Reading(titles[1], np.append(before, whole), "predicted"),
-    )  # fmt: skip
+    )
 
 
 def _lanes(p: _Part) -> Lanes:
@@ -305,9 +296,7 @@ def _lanes(p: _Part) -> Lanes:
 def _holders(p: _Part, row: np.ndarray, column: np.ndarray) -> Annotation:
     """Returns the element in each register of each lane."""
     register, lane = np.divmod(np.arange(p.registers * WARP), WARP)
-    args = np.column_stack(
-        [lane, p.warp * WARP + lane, register // 4, register % 4, ROWS * p.warp + row, column]
-    )
+    args = np.column_stack([lane, p.warp * WARP + lane, register // 4, register % 4, ROWS * p.warp + row, column])
     text = tr("Lane {0}, thread {1} of the warpgroup, holds it in sum[{2}][{3}]: row {4}, column {5}.")
     cells = {} if p.boxed else {"lane": (row * p.columns + column)[:, None]}
     by_lane = np.argsort(p.of_sum(np.arange(len(args))))
@@ -321,19 +310,11 @@ def _captions(p: _Part, row: np.ndarray, column: np.ndarray) -> Captions:
         args[warp, :3] = warp, ROWS * warp, ROWS * warp + ROWS - 1
     for register in range(p.registers):
         at = register * WARP
-        args[p.first_register + register] = (
-            register,
-            register // 4,
-            register % 4,
-            ROWS * p.warp + row[at],
-            column[at],
-        )
+        args[p.first_register + register] = (register, register // 4, register % 4, ROWS * p.warp + row[at], column[at])
     sectors, since = stored_sectors(p, row, column), p.first_store
     for n, registers in enumerate(p.stores):
         at, last = registers[0] * WARP, registers[1] * WARP + WARP - 1
-        args[since + n] = (
-            ROWS * p.warp + row[at], ROWS * p.warp + row[last], column[at], column[last], sectors[n],
-        )  # fmt: skip
+        args[since + n] = (ROWS * p.warp + row[at], ROWS * p.warp + row[last], column[at], column[last], sectors[n])
     if p.boxed:
         args[-1, 1] = 4 * p.columns
     return Captions(_templates(p), p.kind, args)

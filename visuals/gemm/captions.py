@@ -46,8 +46,9 @@ def _outside(plan: Plan) -> str:
     return tr(
         "Its tile of {rows} × {cols} is larger than this part of [C](output). The rest is filled with zeros, and "
         "multiply-adds with zeros are counted.",
-        rows=plan.BM, cols=plan.BN,
-    )  # fmt: skip
+        rows=plan.BM,
+        cols=plan.BN,
+    )
 
 
 def _owners(plan: Plan) -> str:
@@ -56,8 +57,9 @@ def _owners(plan: Plan) -> str:
         return trn(
             "Its {n} warp keeps {rows} × {cols} [sums](output) in registers, all 0 so far.",
             "Each of its {n} warps keeps {rows} × {cols} [sums](output) in registers, all 0 so far.",
-            count, **size,
-        )  # fmt: skip
+            count,
+            **size,
+        )
     if plan.TM * plan.TN == 1:
         return trn(
             "Its {n} thread keeps one [sum](output) in a register, now 0.",
@@ -67,16 +69,15 @@ def _owners(plan: Plan) -> str:
     return trn(
         "Its {n} thread keeps {rows} × {cols} [sums](output) in registers, all 0 so far.",
         "Each of its {n} threads keeps {rows} × {cols} [sums](output) in registers, all 0 so far.",
-        count, **size,
-    )  # fmt: skip
+        count,
+        **size,
+    )
 
 
 # -- load ------------------------------------------------------------------------------------------
 def _load_A(s: GemmShape, plan: Plan) -> str:
     return _joined(
-        tr(
-            "Tile {0} of {1}: the block copies columns {2} to {3} of its rows of [A](input) to shared memory."
-        ),
+        tr("Tile {0} of {1}: the block copies columns {2} to {3} of its rows of [A](input) to shared memory."),
         _reads(plan, plan.BN // plan.TN),
         _zeros() if s.K % plan.BK or s.M % plan.BM else "",
     )
@@ -84,9 +85,7 @@ def _load_A(s: GemmShape, plan: Plan) -> str:
 
 def _load_B(s: GemmShape, plan: Plan) -> str:
     return _joined(
-        tr(
-            "Tile {0} of {1}: the block copies rows {2} to {3} of its columns of [B](filter) to shared memory."
-        ),
+        tr("Tile {0} of {1}: the block copies rows {2} to {3} of its columns of [B](filter) to shared memory."),
         _reads(plan, plan.BM // plan.TM),
         _zeros() if s.K % plan.BK or s.N % plan.BN else "",
     )
@@ -99,11 +98,11 @@ def _reads(plan: Plan, readers: int) -> str:
         return _joined(
             once,
             trn("Then {n} warp reads it from shared memory.", "Then {n} warps read it from shared memory.", readers),
-        )  # fmt: skip
+        )
     return _joined(
         once,
         trn("Then {n} thread reads it from shared memory.", "Then {n} threads read it from shared memory.", readers),
-    )  # fmt: skip
+    )
 
 
 def _zeros() -> str:
@@ -132,18 +131,20 @@ def _syncs(plan: Plan) -> tuple[str, ...]:
         wait,
         complete if plan.stages == 1 else _joined(complete, _overwrites(plan)),
         read,
-        tr("After the last tile only zeros are copied, and no thread reads them. Each thread still waits for its copies."),
+        tr(
+            "After the last tile only zeros are copied, and no thread reads them. Each thread still waits for its copies."
+        ),
         tr("Barrier: every thread waits until all threads have loaded their last values of tile {1}."),
         tr("After the loop each thread waits until none of its copies is under way."),
-        tr("The warps write their [sums](output) to shared memory, over the tiles. Barrier: every thread waits until all [sums](output) are there."),
-    )  # fmt: skip
+        tr(
+            "The warps write their [sums](output) to shared memory, over the tiles. Barrier: every thread waits until all [sums](output) are there."
+        ),
+    )
 
 
 def _overwrites(plan: Plan) -> str:
     if plan.syncs.early:
-        return tr(
-            "All threads have then also loaded their last values of tile {1}. Its buffer may be overwritten."
-        )
+        return tr("All threads have then also loaded their last values of tile {1}. Its buffer may be overwritten.")
     return tr("All threads have then also read tile {1}. Its buffer may be overwritten.")
 
 
@@ -162,15 +163,21 @@ def _multiply(plan: Plan) -> str:
             "k = {0} to {1}: warp 0 loads {rows} × {depth} values of [tile_a](input) and {depth} × {cols} values of "
             "[tile_b](filter) into registers. The tensor cores add the product to its [sums](output). That is "
             "{products} multiply-adds for {values} values.",
-            rows=TM, cols=TN, depth=depth, **counts,
-        )  # fmt: skip
+            rows=TM,
+            cols=TN,
+            depth=depth,
+            **counts,
+        )
     if depth > 1:
         return tr(
             "k = {0} to {1}: thread 0 reads {rows} registers of [tile_a](input) and {cols} of [tile_b](filter), each with "
             "{depth} values. One __dp4a instruction does {depth} multiply-adds. That is {products} multiply-adds for "
             "{values} values.",
-            rows=TM, cols=TN, depth=depth, **counts,
-        )  # fmt: skip
+            rows=TM,
+            cols=TN,
+            depth=depth,
+            **counts,
+        )
     if TM * TN == 1:
         return tr(
             "k = {0}: thread 0 reads {2} from [tile_a](input) and {3} from [tile_b](filter). It adds their product to its "
@@ -181,23 +188,25 @@ def _multiply(plan: Plan) -> str:
             "k = {0}: thread 0 has {rows} values of [tile_a](input) and {cols} of [tile_b](filter) in registers, loaded one step "
             "ahead. It multiplies all pairs and adds the products to its [sums](output). That is {products} multiply-adds for "
             "{values} reads.",
-            rows=TM, cols=TN, **counts,
-        )  # fmt: skip
+            rows=TM,
+            cols=TN,
+            **counts,
+        )
     return tr(
         "k = {0}: thread 0 reads {rows} values of [tile_a](input) and {cols} of [tile_b](filter) from shared memory. It "
         "multiplies all pairs and adds the products to its [sums](output). That is {products} multiply-adds for "
         "{values} reads.",
-        rows=TM, cols=TN, **counts,
-    )  # fmt: skip
+        rows=TM,
+        cols=TN,
+        **counts,
+    )
 
 
 def folded(plan: Plan) -> str:
     """Returns the template of several steps that add terms, shown as one: first and last term, the sum, multiply-adds,
     values read."""
     if plan.owner == "warp":
-        return tr(
-            "k = {0} to {1}: warp 0 adds these terms in the same way. That is {3} multiply-adds for {4} values."
-        )
+        return tr("k = {0} to {1}: warp 0 adds these terms in the same way. That is {3} multiply-adds for {4} values.")
     if plan.TM * plan.TN == 1:
         return tr(
             "k = {0} to {1}: thread 0 adds these terms to its [sum](output) in the same way. The [sum](output) is now {2}. "
@@ -214,13 +223,15 @@ def _store(plan: Plan) -> str:
     count = plan.TM * plan.TN
     if plan.owner == "warp":
         return trn(
-            "Warp 0 stores its [sum](output) to [C](output).", "Warp 0 stores its {n} [sums](output) to [C](output).",
+            "Warp 0 stores its [sum](output) to [C](output).",
+            "Warp 0 stores its {n} [sums](output) to [C](output).",
             count,
-        )  # fmt: skip
+        )
     return trn(
-        "Thread 0 stores its [sum](output) to [C](output).", "Thread 0 stores its {n} [sums](output) to [C](output).",
+        "Thread 0 stores its [sum](output) to [C](output).",
+        "Thread 0 stores its {n} [sums](output) to [C](output).",
         count,
-    )  # fmt: skip
+    )
 
 
 def scaled(s: GemmShape) -> str:

@@ -51,25 +51,30 @@ def chart(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile
     _marks(figure, tile, values, caches, tokens)
     labels = [str(v) if v & (v - 1) == 0 else "" for v in values]  # only powers of two have a label
     figure.update_xaxes(
-        type="log", tickvals=values, ticktext=labels, tickangle=0, ticks="outside", tickcolor=tokens["line"],
-        showgrid=False, **_axis(tokens),
-    )  # fmt: skip
+        type="log",
+        tickvals=values,
+        ticktext=labels,
+        tickangle=0,
+        ticks="outside",
+        tickcolor=tokens["line"],
+        showgrid=False,
+        **_axis(tokens),
+    )
     figure.update_xaxes(title={"text": tile.name, "standoff": 4}, row=2, col=1)
     figure.update_yaxes(gridcolor=tokens["line"], **_axis(tokens))
     figure.update_yaxes(title={"text": "GFLOP/s", "standoff": 6}, rangemode="tozero", row=1, col=1)
     figure.update_yaxes(
-        title={"text": tr("bytes, share of naive"), "standoff": 6},
-        type="log",
-        tickformat=".0%",
-        dtick=1,
-        row=2,
-        col=1,
+        title={"text": tr("bytes, share of naive"), "standoff": 6}, type="log", tickformat=".0%", dtick=1, row=2, col=1
     )
     return figure.update_layout(
-        height=HEIGHT, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", showlegend=False,
-        margin={"l": 0, "r": 110, "t": 24, "b": 4}, font={"color": tokens["ink"], "size": 13},
+        height=HEIGHT,
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        showlegend=False,
+        margin={"l": 0, "r": 110, "t": 24, "b": 4},
+        font={"color": tokens["ink"], "size": 13},
         hoverlabel={"bgcolor": tokens["panel"], "bordercolor": tokens["line"], "font": {"color": tokens["ink"]}},
-    )  # fmt: skip
+    )
 
 
 def _rate(row: Row, field: str = "median_ms") -> float:
@@ -80,18 +85,34 @@ def _rate(row: Row, field: str = "median_ms") -> float:
 def _measured(figure: Figure, rows: Sequence[Row], tile: Tile, tokens: Tokens) -> None:
     rates, top = [_rate(row) for row in rows], fastest(rows)
     figure.add_scatter(
-        x=[tile.value_in(row) for row in rows], y=rates, mode="lines+markers", row=1, col=1,
-        line={"color": tokens["output"], "width": 2}, marker={"size": 7},
-        error_y={"type": "data", "symmetric": False, "color": tokens["ink"], "thickness": 1, "width": 3,
-                 "array": [_rate(row, "p20_ms") - rate for row, rate in zip(rows, rates, strict=True)],
-                 "arrayminus": [rate - _rate(row, "p80_ms") for row, rate in zip(rows, rates, strict=True)]},
+        x=[tile.value_in(row) for row in rows],
+        y=rates,
+        mode="lines+markers",
+        row=1,
+        col=1,
+        line={"color": tokens["output"], "width": 2},
+        marker={"size": 7},
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "color": tokens["ink"],
+            "thickness": 1,
+            "width": 3,
+            "array": [_rate(row, "p20_ms") - rate for row, rate in zip(rows, rates, strict=True)],
+            "arrayminus": [rate - _rate(row, "p80_ms") for row, rate in zip(rows, rates, strict=True)],
+        },
         customdata=[_hover_texts(row) for row in rows],
         hovertemplate=f"{tile.name} %{{x}}: %{{customdata[0]}}<br>%{{customdata[1]}}<extra></extra>",
-    )  # fmt: skip
+    )
     figure.add_scatter(
-        x=[tile.value_in(top)], y=[_rate(top)], mode="markers", hoverinfo="skip", row=1, col=1,
+        x=[tile.value_in(top)],
+        y=[_rate(top)],
+        mode="markers",
+        hoverinfo="skip",
+        row=1,
+        col=1,
         marker={"symbol": "star", "size": 14, "color": tokens["write"]},
-    )  # fmt: skip
+    )
 
 
 def _hover_texts(row: Row) -> tuple[str, str]:
@@ -110,17 +131,23 @@ def _rungs(figure: Figure, lines: Lines, max_rate: float, tokens: Tokens) -> Non
         _at_right(figure, "y", rate, title, dim, shift)
 
 
-def _predicted(
-    figure: Figure, tile: Tile, values: list[int], caches: Sequence[Level], tokens: Tokens
-) -> None:
+def _predicted(figure: Figure, tile: Tile, values: list[int], caches: Sequence[Level], tokens: Tokens) -> None:
     cache_shares = [[tile.share(value, cache) for value in values] for cache in caches]
     for cache, role, dash, shares in zip(caches, ROLES, ("solid", *DASHES), cache_shares, strict=False):
         figure.add_scatter(
-            x=values, y=shares, mode="lines+markers", row=2, col=1, marker={"size": 4},
-            line={"color": tokens[role], "width": 2, "dash": dash}, customdata=[units.share(r) for r in shares],
-            hovertemplate=tr("bytes past the {cache}: {share} of naive, predicted", cache=tr(cache.name), share="%{customdata}")
+            x=values,
+            y=shares,
+            mode="lines+markers",
+            row=2,
+            col=1,
+            marker={"size": 4},
+            line={"color": tokens[role], "width": 2, "dash": dash},
+            customdata=[units.share(r) for r in shares],
+            hovertemplate=tr(
+                "bytes past the {cache}: {share} of naive, predicted", cache=tr(cache.name), share="%{customdata}"
+            )
             + "<extra></extra>",
-        )  # fmt: skip
+        )
     ends = [log10(shares[-1]) for shares in cache_shares]
     lowest, highest = (
         (log10(extreme(r for shares in cache_shares for r in shares)) for extreme in (min, max))
@@ -147,21 +174,41 @@ def _marks(figure: Figure, tile: Tile, values: list[int], caches: Sequence[Level
         if values[0] <= (full := tile.largest_fitting(cache.bytes)) <= values[-1]:
             figure.add_vline(x=full, line={"color": tokens[role], "width": 1, "dash": "dot"})
             figure.add_annotation(
-                x=log10(full), xref="x", y=1, yref="paper", text=tr("{tiles} fill {cache}", tiles=tr(tile.what), cache=cache.name.split()[0]),
-                showarrow=False, yanchor="bottom", font={"size": 11, "color": tokens[role]},
-            )  # fmt: skip
+                x=log10(full),
+                xref="x",
+                y=1,
+                yref="paper",
+                text=tr("{tiles} fill {cache}", tiles=tr(tile.what), cache=cache.name.split()[0]),
+                showarrow=False,
+                yanchor="bottom",
+                font={"size": 11, "color": tokens[role]},
+            )
 
 
 def _at_right(figure: Figure, yref: str, y: float, text: str, colour: str, yshift: float) -> None:
     figure.add_annotation(
-        x=1, xref="paper", y=y, yref=yref, text=text, showarrow=False, xanchor="left", xshift=6, yshift=yshift,
+        x=1,
+        xref="paper",
+        y=y,
+        yref=yref,
+        text=text,
+        showarrow=False,
+        xanchor="left",
+        xshift=6,
+        yshift=yshift,
         font={"size": 12, "color": colour},
-    )  # fmt: skip
+    )
 
 
 def _axis(tokens: Tokens) -> dict:
-    return {"fixedrange": True, "linecolor": tokens["line"], "zeroline": False, "automargin": True,
-            "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
+    return {
+        "fixedrange": True,
+        "linecolor": tokens["line"],
+        "zeroline": False,
+        "automargin": True,
+        "tickfont": {"size": 12, "color": tokens["dim"]},
+        "title_font": {"size": 12, "color": tokens["dim"]},
+    }
 
 
 # -- sentences ------------------------------------------------------------------------------------
@@ -199,16 +246,9 @@ def _comparison(top: Row, title: str, row: Row, value: dict[str, str]) -> str:
     """Returns a sentence that names the faster of the best value and another rung first."""
     ratio = row["median_ms"] / top["median_ms"]
     if ratio >= 1:
-        return tr(
-            "{name} {value} is {ratio}× as fast as {kernel}.", ratio=units.ratio(ratio), kernel=title, **value
-        )
+        return tr("{name} {value} is {ratio}× as fast as {kernel}.", ratio=units.ratio(ratio), kernel=title, **value)
     kernel = capitalized(title)
-    return tr(
-        "{kernel} is {ratio}× as fast as {name} {value}.",
-        ratio=units.ratio(1 / ratio),
-        kernel=kernel,
-        **value,
-    )
+    return tr("{kernel} is {ratio}× as fast as {name} {value}.", ratio=units.ratio(1 / ratio), kernel=kernel, **value)
 
 
 def caches_sentence(caches: Sequence[Level], tile: Tile) -> str:
@@ -227,9 +267,13 @@ def _cache(cache: Level, tile: Tile) -> str:
     """Returns a cache's size and the value whose tiles fill it."""
     full = tile.largest_fitting(cache.bytes)
     fields = {
-        "cache": tr(cache.name), "size": units.bytes_(cache.bytes), "each": shown(cache.each), "tiles": tr(tile.what),
-        "name": tile.name, "value": decimal(f"{full:,}"),
-    }  # fmt: skip
+        "cache": tr(cache.name),
+        "size": units.bytes_(cache.bytes),
+        "each": shown(cache.each),
+        "tiles": tr(tile.what),
+        "name": tile.name,
+        "value": decimal(f"{full:,}"),
+    }
     if full == MAX_VALUE:
         return tr("{cache}: {size} ({each}).", **fields)
     if full:

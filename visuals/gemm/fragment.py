@@ -10,17 +10,7 @@ import numpy as np
 
 from kernels.gemm.fragments import M16N8K16
 from kernels.i18n import mark, tr
-from visuals.scene.parts import (
-    Annotation,
-    Captions,
-    Group,
-    Lanes,
-    MatMul,
-    Reading,
-    Tensor,
-    Write,
-    product,
-)
+from visuals.scene.parts import Annotation, Captions, Group, Lanes, MatMul, Reading, Tensor, Write, product
 from visuals.scene.requests import LANES
 from visuals.scene.scene import Scene
 from visuals.scene.source import source_of
@@ -71,12 +61,7 @@ def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -
         ),
         groups=(
             Group(product("A", "B", "C"), table=True),
-            Group(
-                (("a",), ("b",), ("c",)),
-                "registers",
-                tr("registers of the warp, one column per lane"),
-                table=True,
-            ),
+            Group((("a",), ("b",), ("c",)), "registers", tr("registers of the warp, one column per lane"), table=True),
         ),
         steps=LANES,
         step_name=tr("lane"),
@@ -104,9 +89,7 @@ def _holders(name: str, flat: np.ndarray) -> Annotation:
     """Returns which lane holds each element, and as which of its values. `flat`: int64[32 lanes, values], the elements."""
     values = flat.shape[1]
     args = np.zeros((flat.size, 2), int)
-    args[flat.ravel()] = np.stack(
-        [np.repeat(np.arange(LANES), values), np.tile(np.arange(values), LANES)], axis=1
-    )
+    args[flat.ravel()] = np.stack([np.repeat(np.arange(LANES), values), np.tile(np.arange(values), LANES)], axis=1)
     texts = (tr("Lane {0} holds it, as its value {1}."),)
     return Annotation(name, Captions(texts, np.zeros(flat.size, int), args))
 
@@ -114,9 +97,7 @@ def _holders(name: str, flat: np.ndarray) -> Annotation:
 def _captions(lanes: np.ndarray) -> Captions:
     (rows, cols), (_, sum_cols) = lane_elements()["A"], lane_elements()["C"]
     args = np.stack(
-        [
-            lanes, lanes // 4, lanes % 4, rows[:, 0], rows[:, 2], cols[:, 0], cols[:, 4], sum_cols[:, 1], cols[:, 5],
-        ],
+        [lanes, lanes // 4, lanes % 4, rows[:, 0], rows[:, 2], cols[:, 0], cols[:, 4], sum_cols[:, 1], cols[:, 5]],
         axis=1,
-    )  # fmt: skip
+    )
     return Captions((tr(_CAPTION),), np.zeros(LANES, int), args)

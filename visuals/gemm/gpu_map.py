@@ -15,15 +15,7 @@ from kernels.model.launch import WARP
 from kernels.model.program import INPUT, OUTPUT
 from visuals.gemm.plan import Plan, plan_of
 from visuals.gpu_map.data import MOST, ONCE, UNKNOWN, Amount, GpuMap, Kernel, Operand, Tile, Traffic
-from visuals.gpu_map.launches import (
-    blocks_of,
-    counted,
-    loaded,
-    recorded_gpu,
-    split,
-    stored,
-    whole_sectors,
-)
+from visuals.gpu_map.launches import blocks_of, counted, loaded, recorded_gpu, split, stored, whole_sectors
 
 PIECES = 16  # along a side of a matrix, at most
 SECTOR = 32  # bytes
@@ -45,7 +37,7 @@ def gemm_map(shape: GemmShape, rung: str, tiles: Mapping[str, int], count: bool 
     one_tile = _of_tile(shape, plan, rung)
     kernel = Kernel(
         launch.name, blocks, ("A", "B"), "C", steps, one_tile, total, drawn(plan.TM, plan.TN), f"{plan.TM} × {plan.TN}"
-    )  # fmt: skip
+    )
     sizes = ",".join(f"{name}={size}" for name, size in tiles.items())
     return GpuMap(
         key=f"{rung} {shape} {sizes}",
@@ -59,18 +51,13 @@ def gemm_map(shape: GemmShape, rung: str, tiles: Mapping[str, int], count: bool 
 
 
 # -- bytes -----------------------------------------------------------------------------------------------
-def traffic(
-    s: GemmShape, plan: Plan, rung: str, inputs: int, output: int, counters: Counters | None
-) -> Traffic:
+def traffic(s: GemmShape, plan: Plan, rung: str, inputs: int, output: int, counters: Counters | None) -> Traffic:
     """Returns the bytes of the launch. `inputs` and `output` are the bytes of the matrices."""
     loads = loaded(counters, predicted_loads(s, plan, rung))
     # What the L1 cache keeps is not known.
     near = (UNKNOWN, loads) if plan.As is None else (loads, _amount(predicted_shared(s, plan)))
     stores = stored(counters, output)
-    return Traffic(
-        (Amount(inputs, "predicted", ONCE), *near),
-        (Amount(output, "predicted", ONCE), stores, stores),
-    )
+    return Traffic((Amount(inputs, "predicted", ONCE), *near), (Amount(output, "predicted", ONCE), stores, stores))
 
 
 def _amount(count: int | None) -> Amount:
@@ -134,23 +121,11 @@ def _operands(s: GemmShape, plan: Plan, steps: int) -> dict[str, Operand]:
     first = np.searchsorted(piece, np.arange(depth)) + 1  # the first tile of each piece along K
     tile = {"A": tile_of(plan.BM, plan.BK), "B": tile_of(plan.BK, plan.BN)}
     return {
-        "A": Operand(
-            "A", "A", "input", rows, depth, size_text(s.M, s.K), piece, np.tile(first, rows), tile["A"]
-        ),
+        "A": Operand("A", "A", "input", rows, depth, size_text(s.M, s.K), piece, np.tile(first, rows), tile["A"]),
         "B": Operand(
-            "B",
-            "B",
-            "filter",
-            depth,
-            cols,
-            size_text(s.K, s.N),
-            piece * cols,
-            np.repeat(first, cols),
-            tile["B"],
+            "B", "B", "filter", depth, cols, size_text(s.K, s.N), piece * cols, np.repeat(first, cols), tile["B"]
         ),
-        "C": Operand(
-            "C", "C", "output", rows, cols, size_text(s.M, s.N), np.zeros(1, int), stored=float(steps)
-        ),
+        "C": Operand("C", "C", "output", rows, cols, size_text(s.M, s.N), np.zeros(1, int), stored=float(steps)),
     }
 
 

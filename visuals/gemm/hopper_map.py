@@ -32,24 +32,25 @@ def hopper_map(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> GpuMap 
     if blocks is None or gpu is None:
         return None
     total = Traffic(
-        (
-            Amount(program.nbytes(INPUT), "predicted", ONCE),
-            Amount(loads(shape, rung, checked), "predicted"),
-            UNKNOWN,
-        ),
-        (
-            Amount(program.nbytes(OUTPUT), "predicted", ONCE),
-            *(Amount(program.nbytes(OUTPUT), "predicted"),) * 2,
-        ),
+        (Amount(program.nbytes(INPUT), "predicted", ONCE), Amount(loads(shape, rung, checked), "predicted"), UNKNOWN),
+        (Amount(program.nbytes(OUTPUT), "predicted", ONCE), *(Amount(program.nbytes(OUTPUT), "predicted"),) * 2),
     )
     own = tiles_of_block_0(shape, rung, checked, launch)
     steps = len(own) * -(-shape.K // hopper.BK)
     rows, cols = checked["BM"] * 4 // sharing(launch, rung), checked["BN"] // 4  # of a thread's sums
     kernel = Kernel(
-        launch.name, blocks, ("A", "B"), "C", steps, _of_stage(rung, checked), total, drawn(rows, cols),
-        size_text(rows, cols), computes=tr("The tensor cores read both tiles from shared memory. No thread loads them into registers."),
+        launch.name,
+        blocks,
+        ("A", "B"),
+        "C",
+        steps,
+        _of_stage(rung, checked),
+        total,
+        drawn(rows, cols),
+        size_text(rows, cols),
+        computes=tr("The tensor cores read both tiles from shared memory. No thread loads them into registers."),
         stores=_stores(rung, len(own)),
-    )  # fmt: skip
+    )
     sizes = ",".join(f"{name}={extent}" for name, extent in checked.items())
     return GpuMap(
         key=f"{rung} {shape} {sizes}",
@@ -62,18 +63,14 @@ def hopper_map(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> GpuMap 
     )
 
 
-def tiles_of_block_0(
-    s: GemmShape, rung: str, tiles: Mapping[str, int], launch: Launch
-) -> list[tuple[int, int]]:
+def tiles_of_block_0(s: GemmShape, rung: str, tiles: Mapping[str, int], launch: Launch) -> list[tuple[int, int]]:
     """Returns (row, column) of each tile of C that block 0 computes, counted in tiles, in its order."""
     if rung not in PERSISTENT:
         return [(0, 0)]
     blocks = hopper.CLUSTER if rung == CLUSTER else 1  # that compute tiles one above the other
     rows, cols = -(-s.M // (blocks * tiles["BM"])), -(-s.N // tiles["BN"])
     numbers = range(0, rows * cols, launch.grid[0] // blocks)
-    return [
-        (blocks * row, col) for row, col in (tile_position(n, rows, cols, tiles["GROUP"]) for n in numbers)
-    ]
+    return [(blocks * row, col) for row, col in (tile_position(n, rows, cols, tiles["GROUP"]) for n in numbers)]
 
 
 def tile_position(number: int, rows: int, cols: int, group: int) -> tuple[int, int]:
@@ -116,9 +113,7 @@ def _stores(rung: str, own: int) -> str:
 
 
 # -- pieces ----------------------------------------------------------------------------------------
-def _operands(
-    s: GemmShape, tiles: Mapping[str, int], own: list[tuple[int, int]], steps: int
-) -> dict[str, Operand]:
+def _operands(s: GemmShape, tiles: Mapping[str, int], own: list[tuple[int, int]], steps: int) -> dict[str, Operand]:
     rows, row_piece = split(s.M, tiles["BM"], PIECES)
     cols, col_piece = split(s.N, tiles["BN"], PIECES)
     depth, k_piece = split(s.K, hopper.BK, PIECES)

@@ -64,9 +64,7 @@ class Syncs:
 
     @property
     def lines(self) -> tuple[Mark, ...]:
-        return (
-            self.wait_first, self.complete_first, self.wait, self.complete, self.read, self.wait_end, self.spread,
-        )  # fmt: skip
+        return (self.wait_first, self.complete_first, self.wait, self.complete, self.read, self.wait_end, self.spread)
 
 
 BARRIER, COPIES = "__syncthreads()", "wait_groups<"
@@ -190,7 +188,7 @@ def _lines(*patterns: str) -> tuple[re.Pattern, ...]:
 # Marks of most sources: sums begin, tile_a and tile_b are filled, terms added, the loop, the store.
 _LINES = _lines(
     r"(float|int) sum", r"tile_a\[.+\] =", r"tile_b\[.+\] =", r"sum.* \+=", r"for \(int k", r"(C\[\w+\] =|store4\()"
-)  # fmt: skip
+)
 _ASYNC = (_LINES[0], *_lines(r"async.*&tile_a\[", r"async.*&tile_b\["), *_LINES[3:])
 
 
@@ -309,16 +307,12 @@ def _dp4a(t: Mapping[str, int]) -> Plan:
     return replace(_tiled("12_dp4a.cu", t, As, Bs, marks), depth=4, **_by_fours(t))
 
 
-def _by_warps(
-    file: str, t: Mapping[str, int], marks: tuple[Mark, ...], As: Layout, Bs: Layout, **options
-) -> Plan:
+def _by_warps(file: str, t: Mapping[str, int], marks: tuple[Mark, ...], As: Layout, Bs: Layout, **options) -> Plan:
     """Returns the plan of warps in row-major order over the tile. Each has the sums of WM x WN cells; tensor cores add 16
     terms at once."""
     BM, BN, WM, WN = (t[name] for name in ("BM", "BN", "WM", "WN"))
     rows, cols = _grid_of(BM // WM * (BN // WN), BN // WN, WM, WN)
-    return Plan(
-        f"gemm/{file}", t, BM, BN, t["BK"], rows, cols, marks, As, Bs, depth=16, owner="warp", **options
-    )
+    return Plan(f"gemm/{file}", t, BM, BN, t["BK"], rows, cols, marks, As, Bs, depth=16, owner="warp", **options)
 
 
 def _tiled(
@@ -368,9 +362,7 @@ PLANS: dict[str, Callable[[Mapping[str, int]], Plan]] = {
 def plan_of(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     """Returns the plan of a rung at a shape. Missing tile sizes are the rung's defaults."""
     plan = PLANS[rung](find(rung).default_tiles | tiles)
-    if rung == "gemm/mma-sync" and (
-        shape.K % 8 or shape.N % 8
-    ):  # rows not aligned to 16 bytes: no asynchronous copies
+    if rung == "gemm/mma-sync" and (shape.K % 8 or shape.N % 8):  # rows not aligned to 16 bytes: no asynchronous copies
         marks = (plan.marks[0], "tile_a[swizzled", "tile_b[swizzled", *plan.marks[3:])
         return replace(plan, stages=1, marks=marks, syncs=Syncs(complete=(BARRIER, 2), read=(BARRIER, 3)))
     return plan
@@ -380,8 +372,7 @@ def why_not(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> str:
     """Returns why a rung has no scene of this kind at a shape; "" if it has one."""
     if rung in HOPPER:
         elsewhere = tr(
-            "{title}: the lesson Hopper shows its copies, its sums and its blocks.",
-            title=tr(find(rung).title),
+            "{title}: the lesson Hopper shows its copies, its sums and its blocks.", title=tr(find(rung).title)
         )
         return scene_why_not.broken_rule(rung, shape, tiles) or elsewhere
     return scene_why_not.why_not(rung, shape, tiles, PLANS)

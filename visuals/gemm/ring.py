@@ -122,9 +122,10 @@ class RingScene:
                 trn(
                     "The block computes {all} tiles of C. The picture ends after the first.",
                     "The block computes {all} tiles of C. The picture ends after {n} of them.",
-                    cut.shown, all=whole(cut.outputs),
+                    cut.shown,
+                    all=whole(cut.outputs),
                 )
-            )  # fmt: skip
+            )
         return " ".join(notes)
 
     # -- rows --------------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ class RingScene:
             ("producer", tr("producer"), "input", tr("tile copied or waited for")),
             ("stages", tr("stages"), "input", tr("being filled, full, read") + self._fold_note()),
             ("consumers", consumers, "output", tr("tile multiplied, freed or waited for")),
-        )  # fmt: skip
+        )
         for name, title, role, note in rows:
             yield self._lanes(name, b).tensor(title, role, note)
         zeros, title, shape = np.zeros(2 * ring.stages, np.float32), tr("full, empty"), (ring.stages, 2)
@@ -221,9 +222,7 @@ class RingScene:
             "consumers": tr("The consumer does something else at this step."),
         }
         for name, text in idle.items():
-            row = [
-                self.texts.caption(n) if slot.kind == FOLDED else text for n, slot in enumerate(self.slots)
-            ]
+            row = [self.texts.caption(n) if slot.kind == FOLDED else text for n, slot in enumerate(self.slots)]
             yield self._lanes(name, b).annotation(row)
         texts = [self.texts.barrier(*barrier) for barrier in self._barriers]
         yield Annotation(f"barriers{b}", Captions.of(texts))

@@ -31,9 +31,7 @@ from visuals.scene.ring import (
 
 Place = tuple[int, int]  # block and stage
 Barrier = tuple[int, str, int]  # block, ON_FULL or ON_EMPTY, stage
-Sent = tuple[
-    int, tuple[int, ...], int
-]  # a copy: the block that issues it, the blocks that it goes to, bytes in each
+Sent = tuple[int, tuple[int, ...], int]  # a copy: the block that issues it, the blocks that it goes to, bytes in each
 
 
 @dataclass(frozen=True)
@@ -126,12 +124,8 @@ class _Reader:
         self.multiplied: dict[Actor, int] = {}  # the last tile of each consumer
         self.tile_of: dict[int, int] = {}  # by copy
         self.stages: dict[Place, tuple[str, int]] = {}
-        self.ended = {
-            (b, on, s): 0 for b in ring.blocks for on in (ON_FULL, ON_EMPTY) for s in range(ring.stages)
-        }
-        self.waiting: dict[
-            Actor, tuple[str, int, int]
-        ] = {}  # the barrier's name, its stage, the line of the wait
+        self.ended = {(b, on, s): 0 for b in ring.blocks for on in (ON_FULL, ON_EMPTY) for s in range(ring.stages)}
+        self.waiting: dict[Actor, tuple[str, int, int]] = {}  # the barrier's name, its stage, the line of the wait
         self.requests = 0  # of the block, read so far
 
     def read(self) -> tuple[Slot, ...]:

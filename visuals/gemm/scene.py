@@ -43,9 +43,15 @@ ORDER_NOTES = {
 
 
 def gemm_scene(
-    shape: GemmShape, rung: str, tiles: Mapping[str, int], A: np.ndarray, B: np.ndarray,
-    C0: np.ndarray | None = None, block: tuple[int, int] = (0, 0), every_step: bool = False,
-) -> Scene:  # fmt: skip
+    shape: GemmShape,
+    rung: str,
+    tiles: Mapping[str, int],
+    A: np.ndarray,
+    B: np.ndarray,
+    C0: np.ndarray | None = None,
+    block: tuple[int, int] = (0, 0),
+    every_step: bool = False,
+) -> Scene:
     """Returns the scene of one block of a rung. A [M, K], B [K, N] and, if beta != 0, C0 [M, N], as passed to the kernel.
     Terms that are added in the same way are one step, unless `every_step`. Raises ValueError if `why_not` gives a
     reason."""
@@ -132,8 +138,17 @@ def _tile(steps: Steps, name: str) -> Tensor:
     tile, buffers = f"tile_{name.lower()}", min(plan.stages, -(-steps.part.K // plan.BK))
     # The kernel's array of 8-bit values has words of four.
     symbol = tr("{tile} (bytes)", tile=tile) if layout.item == 1 else tile
-    return Tensor(tile, symbol, tile, role, buffers, layout.rows, layout.cols, note=" · ".join(notes),
-                  plane_name=tr("buffer") if plan.stages > 1 else "")  # fmt: skip
+    return Tensor(
+        tile,
+        symbol,
+        tile,
+        role,
+        buffers,
+        layout.rows,
+        layout.cols,
+        note=" · ".join(notes),
+        plane_name=tr("buffer") if plan.stages > 1 else "",
+    )
 
 
 def _tile_note(name: str, size: tuple[int, int], shown: tuple[int, int]) -> str:
@@ -174,8 +189,6 @@ def _readings(steps: Steps) -> tuple[Reading, ...]:
         titles["shared"] = tr("values read from shared memory")
     with_zeros = plan.inside(s, steps.part.block) != (plan.BM, plan.BN) or s.K % plan.depth
     titles["added"] = (
-        tr("multiply-adds, with zeros outside the matrices")
-        if plan.As and with_zeros
-        else tr("multiply-adds")
+        tr("multiply-adds, with zeros outside the matrices") if plan.As and with_zeros else tr("multiply-adds")
     )
     return tuple(Reading(title, steps.r.so_far(name), "predicted") for name, title in titles.items())

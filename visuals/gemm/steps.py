@@ -223,8 +223,10 @@ class Steps:
         mask = mask_of(np.arange(min(32, plan.threads)))
         if not plan.As:
             warp = self._owners_of_warp(0)
-            rows, cols = (np.unique(of[warp][of[warp] + at < stop]) for of, at, stop in (
-                (plan.rows, self._row_offset, p.rows), (plan.cols, self._col_offset, p.cols)))  # fmt: skip
+            rows, cols = (
+                np.unique(of[warp][of[warp] + at < stop])
+                for of, at, stop in ((plan.rows, self._row_offset, p.rows), (plan.cols, self._col_offset, p.cols))
+            )
             args += [len(rows), len(cols)]
         counts = self._counts(k, min(last, self.s.K))
         self.r.step(gemm_plan.MULTIPLY, *args, warp=0, mask=mask, **counts)
@@ -270,9 +272,7 @@ class Steps:
             count, cells = self._cells_of_warps([warp])
             cells = cells[step_of[cells] < 0]
             if cells.size:
-                step_of[cells] = self.r.step(
-                    gemm_plan.STORE_WARP, warp, count, warp=warp, mask=self._mask(warp)
-                )
+                step_of[cells] = self.r.step(gemm_plan.STORE_WARP, warp, count, warp=warp, mask=self._mask(warp))
         count, cells = self._cells_of_warps(warps[len(single_warps) :])
         if cells.size:
             step_of[cells] = self.r.step(gemm_plan.STORE_MORE, len(warps) - len(single_warps), count)

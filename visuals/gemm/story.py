@@ -68,9 +68,7 @@ def _against_first(best: Row, first: Row) -> str:
             **names,
         )
     return tr(
-        "{kernel} is {ratio}× as fast as {other}.",
-        ratio=units.ratio(first["median_ms"] / best["median_ms"]),
-        **names,
+        "{kernel} is {ratio}× as fast as {other}.", ratio=units.ratio(first["median_ms"] / best["median_ms"]), **names
     )
 
 

@@ -35,9 +35,11 @@ PIECES = ROW_BYTES // PIECE  # of a row: as many as there are groups of four ban
 READ = 2  # pieces of each row that one product reads: k 0 to 15
 START, ROW, REST, ONE, TOGETHER = range(5)  # kinds of steps
 MARKS = (
-    re.compile(r"arrive_expecting\(full"), re.compile(r"load_box\(tile_a"), re.compile(r"wait\(full"),
+    re.compile(r"arrive_expecting\(full"),
+    re.compile(r"load_box\(tile_a"),
+    re.compile(r"wait\(full"),
     *(re.compile(r"multiply\(sum"),) * 2,
-)  # fmt: skip
+)
 ORDER = mark("row by row, then pass by pass")
 NOTE = mark(
     "The picture shows one row per step, then one pass per step. The copy engine writes in an order of its own. How the "
@@ -71,9 +73,7 @@ def read_passes(swizzle: int) -> list[list[tuple[int, int, int]]]:
     return found
 
 
-def swizzle_scene(
-    shape: GemmShape, rung: str, tiles: Mapping[str, int], swizzle: int = hopper.SWIZZLE
-) -> Scene:
+def swizzle_scene(shape: GemmShape, rung: str, tiles: Mapping[str, int], swizzle: int = hopper.SWIZZLE) -> Scene:
     """Returns the scene of the first rows of block 0's first tile of A. RuleError if the rung cannot run the shape."""
     found = find(rung)
     (launch,) = found.build(shape, found.check(shape, tiles)).steps
@@ -85,17 +85,23 @@ def swizzle_scene(
     kind = np.array([START, *[ROW] * ROWS, REST, *(TOGETHER if len(p) > 1 else ONE for p in passes)])
     steps = len(kind)
     first_pass = steps - len(passes)
-    delivered = [
-        (n, r * PIECES + p, n * PIECES + column) for n, one in enumerate(passes) for r, p, column in one
-    ]
+    delivered = [(n, r * PIECES + p, n * PIECES + column) for n, one in enumerate(passes) for r, p, column in one]
     n, read, out = np.array(delivered).T
     return Scene(
         key=f"swizzle {swizzle} {rung} {shape} {launch.block}",
         title=tr("one tile of A, with the swizzle") if swizzle else tr("one tile of A, without swizzle"),
         tensors=(
             Tensor(
-                "A", "A", "A", "input", 1, rows, cols, (10.0 * np.arange(rows)[:, None] + np.arange(cols)).ravel(),
-                note=tr("a cell: 16 bytes, 8 values of k"), partial=True,
+                "A",
+                "A",
+                "A",
+                "input",
+                1,
+                rows,
+                cols,
+                (10.0 * np.arange(rows)[:, None] + np.arange(cols)).ravel(),
+                note=tr("a cell: 16 bytes, 8 values of k"),
+                partial=True,
             ),
             Tensor("tile_a", "tile_a", "tile_a", "input", 1, ROWS, PIECES, note=tr("column g: banks 4g to 4g + 3")),
             Tensor("passes", "passes", tr("passes"), "input", 1, len(passes), PIECES, note=tr("one row per pass")),
@@ -114,19 +120,14 @@ def swizzle_scene(
             Write("passes", first_pass + n, source="tile_a", index=cells[read], cells=out),
         ),
         reads=(
-            read_per_step(
-                "tile_a",
-                [[]] * first_pass + [[cells[r * PIECES + p] for r, p, _ in one] for one in passes],
-            ),
+            read_per_step("tile_a", [[]] * first_pass + [[cells[r * PIECES + p] for r, p, _ in one] for one in passes]),
         ),
         readings=_readings(passes, first_pass, expected),
         annotations=(_places(cells, row, piece),),
         captions=_captions(kind, passes, expected, launch, swizzle),
         source=source_of(launch.source, MARKS, kind, detail=resources(launch)),
-        lanes=Lanes(
-            np.where(kind == START, copying_thread(launch) // WARP, -1), (kind == START).astype(np.uint32)
-        ),
-    )  # fmt: skip
+        lanes=Lanes(np.where(kind == START, copying_thread(launch) // WARP, -1), (kind == START).astype(np.uint32)),
+    )
 
 
 def copying_thread(launch: Launch) -> int:
@@ -145,9 +146,7 @@ def _readings(passes: list, first_pass: int, expected: int) -> tuple[Reading, ..
     counted = np.minimum(np.arange(first_pass), ROWS) * ROW_BYTES
     counted[-1] = expected
     done = np.arange(1, len(passes) + 1)
-    reads = np.cumsum(
-        [one[0][1] != before for one, before in zip(passes, _pieces_before(passes), strict=True)]
-    )
+    reads = np.cumsum([one[0][1] != before for one, before in zip(passes, _pieces_before(passes), strict=True)])
     padded = np.zeros(first_pass, int)
     return (
         Reading(
@@ -155,7 +154,7 @@ def _readings(passes: list, first_pass: int, expected: int) -> tuple[Reading, ..
         ),
         Reading(tr("passes"), np.append(padded, done), "predicted"),
         Reading(tr("bank conflicts"), np.append(padded, done - reads), "predicted"),
-    )  # fmt: skip
+    )
 
 
 def _pieces_before(passes: list) -> list[int]:
@@ -198,9 +197,7 @@ def _templates(swizzle: int, expected: int) -> tuple[str, ...]:
         ),
         "" if swizzle else tr("Here the box is stored without swizzle. No kernel of this ladder does that."),
     )
-    place = (
-        tr("Piece j goes to column j XOR {0}.") if swizzle else tr("Piece j goes to column j, in every row.")
-    )
+    place = tr("Piece j goes to column j XOR {0}.") if swizzle else tr("Piece j goes to column j, in every row.")
     return (
         " ".join(filter(None, start)),
         " ".join((tr("Row {0} of [A](input) arrives: 128 bytes, 8 pieces of 16 bytes."), place)),
@@ -213,4 +210,4 @@ def _templates(swizzle: int, expected: int) -> tuple[str, ...]:
             "Pass {0}: row {1}, k {2} to {3}. All 8 rows have this piece in banks {4} to {5}, so one pass delivers one piece."
         ),
         tr("Pass {0}: k {2} to {3} of all 8 rows. The 8 pieces are in different banks, so one pass delivers them all."),
-    )  # fmt: skip
+    )

@@ -23,9 +23,7 @@ from visuals.scene.tile_timeline import Stream, TileTimeline, Use
 
 COPY, MULTIPLY = "copy", "multiply"
 READ = mark("The warps read [tile {tile}](input) and add its products to their [sums](output).")
-READ_AHEAD = mark(
-    "The warps read parts of [tile {tile}](input). They multiply each part while they read the next one."
-)
+READ_AHEAD = mark("The warps read parts of [tile {tile}](input). They multiply each part while they read the next one.")
 ALIGNMENT = 8  # elements: rows of B may begin on 16 bytes or not, which decides how they are copied
 
 
@@ -41,9 +39,7 @@ def timeline_scene(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Sce
     run = -(-cut.K // plan.BK)
     order = folded(order_of(cut, rung, plan), count, run)
     stream = Stream(COPY, mark("copy A and B"), "input", plan.stages, mark("[tile {tile}](input)"))
-    use = Use(
-        MULTIPLY, mark("multiply"), "output", READ_AHEAD if plan.owner == "warp" and plan.stages > 1 else READ
-    )
+    use = Use(MULTIPLY, mark("multiply"), "output", READ_AHEAD if plan.owner == "warp" and plan.stages > 1 else READ)
     source = source_of(
         plan.file,
         (plan.marks[1], plan.marks[3]),

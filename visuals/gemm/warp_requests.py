@@ -16,15 +16,7 @@ from visuals.gemm.plan import Layout, Plan
 from visuals.scene.arithmetic import apply_alpha_beta, matmul_in_kernel_order
 from visuals.scene.parts import Write
 from visuals.scene.recorder import Recorder
-from visuals.scene.requests import (
-    BANKS,
-    LANES,
-    WORD,
-    bank_wavefronts,
-    lanes_of,
-    min_wavefronts,
-    requested_sectors,
-)
+from visuals.scene.requests import BANKS, LANES, WORD, bank_wavefronts, lanes_of, min_wavefronts, requested_sectors
 
 GLOBAL = {"A": "[A](input)", "B": "[B](filter)", "C0": "C0", "C": "[C](output)"}
 SHARED = {"tile_a": "[tile_a](input)", "tile_b": "[tile_b](filter)"}
@@ -54,27 +46,17 @@ MORE = mark(
 )
 # By how many other warps the block has.
 BARRIER = {
-    "one": mark(
-        "Warp {0} waits at the barrier. After it, shared memory has the values of the other warp too."
-    ),
-    "many": mark(
-        "Warp {0} waits at the barrier. After it, shared memory has the values of the other {1} warps too."
-    ),
+    "one": mark("Warp {0} waits at the barrier. After it, shared memory has the values of the other warp too."),
+    "many": mark("Warp {0} waits at the barrier. After it, shared memory has the values of the other {1} warps too."),
 }
 END = {
     "none": mark("Warp {0} is the only warp of the block. The block's tile of [C](output) is complete."),
     "one": mark("The other warp of the block did the same. The block's tile of [C](output) is complete."),
-    "many": mark(
-        "The other {1} warps of the block did the same. The block's tile of [C](output) is complete."
-    ),
+    "many": mark("The other {1} warps of the block did the same. The block's tile of [C](output) is complete."),
 }
 CUT = {
-    "none": mark(
-        "Warp {0} is the only warp of the block. The loop was cut short: these sums have {2} of {3} terms."
-    ),
-    "one": mark(
-        "The other warp of the block did the same. The loop was cut short: these sums have {2} of {3} terms."
-    ),
+    "none": mark("Warp {0} is the only warp of the block. The loop was cut short: these sums have {2} of {3} terms."),
+    "one": mark("The other warp of the block did the same. The loop was cut short: these sums have {2} of {3} terms."),
     "many": mark(
         "The other {1} warps of the block did the same. The loop was cut short: these sums have {2} of {3} terms."
     ),
@@ -135,31 +117,19 @@ class WarpSteps:
 
     def __init__(
         self, s: GemmShape, plan: Plan, inputs: Mapping[str, np.ndarray], trace: BlockTrace, warp: int, terms: int
-    ):  # fmt: skip
-        self.s, self.plan, self.inputs, self.trace, self.warp, self.terms = (
-            s,
-            plan,
-            inputs,
-            trace,
-            warp,
-            terms,
-        )
+    ):
+        self.s, self.plan, self.inputs, self.trace, self.warp, self.terms = (s, plan, inputs, trace, warp, terms)
         self.cols, self.C_rows = min(s.N, plan.BN), min(s.M, MAX_ROWS)
         self.C_cols = min(self.cols, MAX_COLS)
         k_tiles = -(-s.K // plan.BK)  # tiles along K
-        self.tiles = [
-            Banks(n, at, plan.stages, k_tiles) for n, at in (("tile_a", plan.As), ("tile_b", plan.Bs)) if at
-        ]
+        self.tiles = [Banks(n, at, plan.stages, k_tiles) for n, at in (("tile_a", plan.As), ("tile_b", plan.Bs)) if at]
         self.r = Recorder()
         self.lines: list[int] = []  # of the source, of each step
         self.moments: list[int] = []  # the trace's step of each step
         self.moment = 0
         # The most values a lane gets at once: from A and tile_a, from B and tile_b.
         self.values_per_lane = {"a": 1, "b": 1}
-        self.run: tuple[tuple[bool, bool], int] = (
-            (False, False),
-            0,
-        )  # (is write, is global), how often in a row
+        self.run: tuple[tuple[bool, bool], int] = ((False, False), 0)  # (is write, is global), how often in a row
         C0 = inputs["C0"][:, : self.C_cols] if s.beta else None
         sums = matmul_in_kernel_order(inputs["A"], inputs["B"][:, : self.C_cols], plan.depth, s.dtype)
         self.C = apply_alpha_beta(s, sums, C0)[: self.C_rows]
@@ -182,11 +152,7 @@ class WarpSteps:
         last = int(lines[-1])
         for n in range(len(requests)):
             step = int(requests.step[n])
-            name, byte, width = (
-                self.trace.buffers[requests.buffer[n]],
-                requests.byte[n],
-                int(requests.width[n]),
-            )
+            name, byte, width = (self.trace.buffers[requests.buffer[n]], requests.byte[n], int(requests.width[n]))
             if "tile_c[" in text[lines[step] - 1] and name not in GLOBAL:
                 continue  # the sums pass through shared memory after the loop
             if requests.warp[n] != self.warp:
@@ -215,10 +181,7 @@ class WarpSteps:
             count, minimum = requested_sectors(byte, mask, width)
             counts = {"stored" if write else "loaded": count}
         else:
-            count, minimum = (
-                int(bank_wavefronts(byte, mask, width)[0].max()) + 1,
-                min_wavefronts(byte, mask, width),
-            )
+            count, minimum = (int(bank_wavefronts(byte, mask, width)[0].max()) + 1, min_wavefronts(byte, mask, width))
             counts = {"wavefronts": count, "conflicts": count - minimum}
         grouped = self.run[1] > MAX_SINGLE
         if grouped:
@@ -243,9 +206,7 @@ class WarpSteps:
         self.r.count(**counts)
         n = self.r.counts[-1]
         sectors, wavefronts = n["loaded"] + n["stored"], n["wavefronts"]
-        self.r.args[-1] = (
-            self.warp, self.run[1] - MAX_SINGLE, sectors, wavefronts, wavefronts - n["conflicts"]
-        )  # fmt: skip
+        self.r.args[-1] = (self.warp, self.run[1] - MAX_SINGLE, sectors, wavefronts, wavefronts - n["conflicts"])
         return self.r.now
 
     def _load(self, t: int, name: str, byte: np.ndarray, mask: int, width: int) -> None:
@@ -288,9 +249,7 @@ class WarpSteps:
         """Returns the cells of a matrix that lanes touch, -1 if not shown, and the visible ones of them."""
         item = ELEMENT_BYTES[self.s.dtype] if name in "AB" else WORD
         row, col = np.divmod(_element_bytes(byte, width, item) // item, self.s.K if name == "A" else self.s.N)
-        rows, cols = {"A": (self.s.M, self.s.K), "B": (self.s.K, self.cols)}.get(
-            name, (self.C_rows, self.C_cols)
-        )
+        rows, cols = {"A": (self.s.M, self.s.K), "B": (self.s.K, self.cols)}.get(name, (self.C_rows, self.C_cols))
         cells = np.where((row < rows) & (col < cols), row * cols + col, -1)
         return cells, cells[cells >= 0]
 

@@ -35,9 +35,14 @@ MIN_TERMS = 16  # of the K loop
 
 
 def warps_scene(
-    shape: GemmShape, rung: str, tiles: Mapping[str, int], A: np.ndarray, B: np.ndarray,
-    C0: np.ndarray | None = None, warp: int = 0,
-) -> Scene:  # fmt: skip
+    shape: GemmShape,
+    rung: str,
+    tiles: Mapping[str, int],
+    A: np.ndarray,
+    B: np.ndarray,
+    C0: np.ndarray | None = None,
+    warp: int = 0,
+) -> Scene:
     """Returns the scene of one warp of block 0. A [M, K], B [K, N] and, if beta != 0, C0 [M, N], of the kernel's types;
     only what block 0 reads is used. Raises ValueError if `why_not` gives a reason. Raises CompilerMissing if the kernel
     must be compiled at these tile sizes and there is no compiler."""
@@ -95,7 +100,7 @@ def _scene(shape: GemmShape, rung: str, steps: WarpSteps, counters: Counters) ->
         readings=_readings(steps),
         source=dataclasses.replace(source, lines=lines, notes=margin(counters, plan.file)),
         lanes=steps.r.lanes(),
-    )  # fmt: skip
+    )
 
 
 def _tensors(steps: WarpSteps, shape: GemmShape) -> tuple[Tensor, ...]:
@@ -115,8 +120,19 @@ def _tensors(steps: WarpSteps, shape: GemmShape) -> tuple[Tensor, ...]:
         note = tr("one column per bank") if each == 1 else tr("{n} columns per bank", n=each)
         # A cell's index is its place in the banks, not that in the kernel's array.
         symbol = tr("{tile} by bank", tile=tile.name)
-        out.append(Tensor(tile.name, symbol, tile.name, role, tile.visible_stages, tile.rows, tile.cols, note=note,
-                          plane_name=tr("buffer") if tile.stages > 1 else ""))  # fmt: skip
+        out.append(
+            Tensor(
+                tile.name,
+                symbol,
+                tile.name,
+                role,
+                tile.visible_stages,
+                tile.rows,
+                tile.cols,
+                note=note,
+                plane_name=tr("buffer") if tile.stages > 1 else "",
+            )
+        )
     for name, role in (("a", "input"), ("b", "filter"), ("c", "output")):
         if name in steps.values_per_lane:
             note = _loaded_note(name, bool(steps.tiles))
@@ -134,14 +150,10 @@ def _loaded_note(name: str, tiled: bool) -> str:
 def _groups(steps: WarpSteps) -> tuple[Group, ...]:
     matrices = product("A", "B", "C", "C0") if steps.s.beta else product("A", "B", "C")
     tiles = (
-        (Group((("tile_a", "tile_b"),), "shared", tr("shared memory of the block, 32 banks")),)
-        if steps.tiles
-        else ()
+        (Group((("tile_a", "tile_b"),), "shared", tr("shared memory of the block, 32 banks")),) if steps.tiles else ()
     )
     loaded = tuple((name,) for name in steps.values_per_lane)
-    register_group = Group(
-        loaded, "registers", tr("registers of warp {warp}, one column per lane", warp=steps.warp)
-    )
+    register_group = Group(loaded, "registers", tr("registers of warp {warp}, one column per lane", warp=steps.warp))
     return (Group(matrices, "global", tr("global memory"), table=True), *tiles, register_group)
 
 

@@ -146,11 +146,20 @@ def _tensors(m: GpuMap, cells: Cells) -> tuple[Tensor, ...]:
     note = tr("{blocks}, {n} in a cell", blocks=whole(blocks.count), n=whole(cells.each))
     rows, note_of_sms = -(-sms // across(sms)), tr("{n} SMs", n=sms)
     return (
-        Tensor("blocks", "block", title, "output", 1, cells.rows, cells.cols, note=note if cells.each > 1 else whole(blocks.count)),
+        Tensor(
+            "blocks",
+            "block",
+            title,
+            "output",
+            1,
+            cells.rows,
+            cells.cols,
+            note=note if cells.each > 1 else whole(blocks.count),
+        ),
         Tensor("sms", "SM", tr("blocks on an SM"), "workspace", 1, rows, across(sms), note=note_of_sms),
         *(tensor for operand in m.operands.values() for tensor in _of_operand(operand)),
         _sums(m),
-    )  # fmt: skip
+    )
 
 
 def across(sms: int) -> int:
@@ -239,6 +248,4 @@ def _of_sms(m: GpuMap) -> Annotation:
     in_all = (waves - 1) * blocks.resident + last
     size = -(-gpu.sms // across(gpu.sms)) * across(gpu.sms)
     args = np.stack([np.arange(size), np.pad(in_all, (0, size - gpu.sms))], 1)
-    return Annotation(
-        "sms", Captions((tr("SM {0} runs {1} blocks of the first launch."),), np.zeros(size, int), args)
-    )
+    return Annotation("sms", Captions((tr("SM {0} runs {1} blocks of the first launch."),), np.zeros(size, int), args))

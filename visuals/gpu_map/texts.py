@@ -49,9 +49,11 @@ ALL, LAUNCH, TILE = (
     mark("{bytes} for this tile, {kind}"),
 )
 VERBS = {
-    (False, False): mark("read: {amount}"), (False, True): mark("read once: {amount}"),
-    (True, False): mark("stored: {amount}"), (True, True): mark("stored once: {amount}"),
-}  # fmt: skip
+    (False, False): mark("read: {amount}"),
+    (False, True): mark("read once: {amount}"),
+    (True, False): mark("stored: {amount}"),
+    (True, True): mark("stored once: {amount}"),
+}
 
 
 def label(amount: Amount, of: str, written: bool) -> str:
@@ -71,11 +73,21 @@ def start(m: GpuMap) -> str:
     return " ".join(
         (
             tr("{launch} has {blocks} of {threads} threads.", launch=name, blocks=_blocks(b), threads=whole(b.threads)),
-            trn("One fits on an SM at a time: {why}.", "{n} fit on an SM at a time: {why}.", b.resident, why=tr(LIMITS[b.limit])),
-            trn("The {sms} SMs run up to {places} blocks at once: {n} wave.", "The {sms} SMs run up to {places} blocks at once: {n} waves.",
-                count, sms=gpu.sms, places=whole(places(gpu.sms, b.resident))),
+            trn(
+                "One fits on an SM at a time: {why}.",
+                "{n} fit on an SM at a time: {why}.",
+                b.resident,
+                why=tr(LIMITS[b.limit]),
+            ),
+            trn(
+                "The {sms} SMs run up to {places} blocks at once: {n} wave.",
+                "The {sms} SMs run up to {places} blocks at once: {n} waves.",
+                count,
+                sms=gpu.sms,
+                places=whole(places(gpu.sms, b.resident)),
+            ),
         )
-    )  # fmt: skip
+    )
 
 
 def waves(step: Waves, b: Blocks, gpu: Gpu) -> str:
@@ -86,13 +98,13 @@ def waves(step: Waves, b: Blocks, gpu: Gpu) -> str:
     fields = {"first": whole(step.start), "last": whole(step.stop - 1)}
     if step.first == step.last:
         wave = whole(step.first + 1)
-        return tr(
-            "Wave {wave}: blocks {first} to {last} run, {n} on each SM.", wave=wave, n=b.resident, **fields
-        )
+        return tr("Wave {wave}: blocks {first} to {last} run, {n} on each SM.", wave=wave, n=b.resident, **fields)
     return tr(
         "Waves {a} to {b} are like the ones before: blocks {first} to {last}.",
-        a=whole(step.first + 1), b=whole(step.last + 1), **fields,
-    )  # fmt: skip
+        a=whole(step.first + 1),
+        b=whole(step.last + 1),
+        **fields,
+    )
 
 
 def last_wave(step: Waves, b: Blocks, gpu: Gpu) -> str:
@@ -106,9 +118,7 @@ def last_wave(step: Waves, b: Blocks, gpu: Gpu) -> str:
         fields = {"busy": step.busy, "sms": gpu.sms, "idle": gpu.sms - step.busy}
         return f"{has} " + tr("It fills {busy} of {sms} SMs: {idle} have no work.", **fields)
     return f"{has} " + tr(
-        "Every SM has work, but {free} of {size} places stay empty.",
-        free=whole(size - rest),
-        size=whole(size),
+        "Every SM has work, but {free} of {size} places stay empty.", free=whole(size - rest), size=whole(size)
     )
 
 
@@ -145,9 +155,7 @@ def onto_sm(m: GpuMap, kernel: Kernel, tile: int) -> str:
     if kernel.computes:
         return tr("The tile is in shared memory now.")
     threads = whole(kernel.blocks.threads)
-    return tr(
-        "The tile is in shared memory now. All {threads} threads of the block use it there.", threads=threads
-    )
+    return tr("The tile is in shared memory now. All {threads} threads of the block use it there.", threads=threads)
 
 
 def into_registers(m: GpuMap, kernel: Kernel, tile: int) -> str:
@@ -159,9 +167,7 @@ def into_registers(m: GpuMap, kernel: Kernel, tile: int) -> str:
         return tr("Each thread computes with values in its own registers.")
     text = tr("The threads load {bytes} from there into registers.", bytes=units.bytes_(amount.bytes))
     if m.shared and before.bytes:
-        text += " " + tr(
-            "That is {ratio} times what came from L2.", ratio=units.ratio(amount.bytes / before.bytes)
-        )
+        text += " " + tr("That is {ratio} times what came from L2.", ratio=units.ratio(amount.bytes / before.bytes))
     return text
 
 
@@ -176,8 +182,7 @@ def store(m: GpuMap, kernel: Kernel) -> str:
         return kernel.stores
     output = m.operands[kernel.writes]
     return tr(
-        "Block 0 is done. Its threads store their results to {output}.",
-        output=f"[{output.title}]({output.role})",
+        "Block 0 is done. Its threads store their results to {output}.", output=f"[{output.title}]({output.role})"
     )
 
 
@@ -208,9 +213,7 @@ def _blocks(b: Blocks) -> str:
 def launch_bytes(m: GpuMap, n: int, kernel: Kernel) -> str:
     """Returns the bytes of HBM that the launch with number n, from 0, reads and writes."""
     fields = {"read": moved(kernel.total.read[0]), "written": moved(kernel.total.written[0])}
-    return tr(
-        "Launch {n} reads {read} from HBM and writes {written}, if each value moves once.", n=n + 1, **fields
-    )
+    return tr("Launch {n} reads {read} from HBM and writes {written}, if each value moves once.", n=n + 1, **fields)
 
 
 def total(m: GpuMap) -> str:
@@ -224,8 +227,10 @@ def total(m: GpuMap) -> str:
     )
     text = tr(
         "{whom}: {read} from HBM and {written} back, if each value moves once.",
-        whom=whom, read=moved(read[0]), written=moved(written[0]),
-    )  # fmt: skip
+        whom=whom,
+        read=moved(read[0]),
+        written=moved(written[0]),
+    )
     if read[1].bytes is not None:
         text += " " + tr("The SMs load {bytes} from L2.", bytes=size(read[1]))
     if read[2].bytes is not None:

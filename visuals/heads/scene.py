@@ -68,14 +68,7 @@ def heads_scene(rung: str, s: HeadsShape, tiles: Mapping[str, int], inputs: Arra
         steps.units(run.tiles["BLOCK"], run.tiles["PER"])
     tensors = steps.tensors(inputs)
     return launch_scene(
-        rung,
-        str(s),
-        run,
-        r,
-        found,
-        tensors,
-        _groups(s, ladder, tensors),
-        readings=r.readings("", tiles=False),
+        rung, str(s), run, r, found, tensors, _groups(s, ladder, tensors), readings=r.readings("", tiles=False)
     )
 
 
@@ -100,9 +93,17 @@ STORE_ROW = mark("Block {0}: the threads store load {1}. The stores of [y](outpu
 LINES = {  # by rung: kind of step, its line
     f"{SPLIT}/elements": {"run": "y[place.offset] = x[i]", "others": "y[place.offset] = x[i]"},
     f"{MERGE}/elements": {"run": "y[i] = x[place.offset]", "others": "y[i] = x[place.offset]"},
-    f"{SPLIT}/float4": {"load": "v[k] = x[first", "store": "y[place.offset] = v[k]", "others": "y[place.offset] = v[k]"},
-    f"{MERGE}/float4": {"load": "v[k] = x[place.offset]", "store": "y[first + k * BLOCK] = v[k]", "others": "y[first + k * BLOCK] = v[k]"},
-}  # fmt: skip
+    f"{SPLIT}/float4": {
+        "load": "v[k] = x[first",
+        "store": "y[place.offset] = v[k]",
+        "others": "y[place.offset] = v[k]",
+    },
+    f"{MERGE}/float4": {
+        "load": "v[k] = x[place.offset]",
+        "store": "y[first + k * BLOCK] = v[k]",
+        "others": "y[first + k * BLOCK] = v[k]",
+    },
+}
 
 
 def kinds(rung: str, s: HeadsShape) -> dict[str, StepKind]:
@@ -165,9 +166,7 @@ class Steps:
 
     def _others(self, numbers: np.ndarray) -> None:
         if numbers.size:
-            self.r.step(
-                "others0", numbers.size, read=WORD * numbers.size, written=WORD * numbers.size, warp=-1
-            )
+            self.r.step("others0", numbers.size, read=WORD * numbers.size, written=WORD * numbers.size, warp=-1)
             self._copy(numbers)
 
     def step(self, kind: str, numbers: np.ndarray, block: int, *args: float, **moved: int) -> None:
@@ -191,8 +190,7 @@ class Steps:
             if self.r.steps + 2 * per * (1 + len(self.names) * self.s.h) > MAX_STEPS and first:
                 break
             turns = [
-                np.arange(at, min(at + block, count))
-                for at in range(first, min(first + block * per, count), block)
+                np.arange(at, min(at + block, count)) for at in range(first, min(first + block * per, count), block)
             ]
             for k, units in enumerate(turns):
                 self._one_side("load", first // (block * per), k, units, block, unit)
@@ -231,30 +229,19 @@ class Steps:
         s, (rows, columns) = self.s, self.registers
         rows_role, heads_role = ("input", "output") if self.split else ("output", "input")
         size = s.N * s.T, s.parts * s.h * s.d
-        note = tr(
-            "{tokens} tokens, {parts} × {h} × {d} numbers each", tokens=size[0], parts=s.parts, h=s.h, d=s.d
-        )
+        note = tr("{tokens} tokens, {parts} × {h} × {d} numbers each", tokens=size[0], parts=s.parts, h=s.h, d=s.d)
 
         def values(name: str) -> np.ndarray | None:
             return inputs[name].ravel() if name in inputs else None
 
         found = [
             Tensor(
-                self.rows_name,
-                self.rows_name,
-                self.rows_name,
-                rows_role,
-                1,
-                *size,
-                values(self.rows_name),
-                note=note,
+                self.rows_name, self.rows_name, self.rows_name, rows_role, 1, *size, values(self.rows_name), note=note
             )
         ]
         planes = tr("head") if s.N == 1 else tr("sequence and head")
         for name in s.names:
-            found.append(
-                Tensor(name, name, name, heads_role, s.N * s.h, s.T, s.d, values(name), plane_name=planes)
-            )
+            found.append(Tensor(name, name, name, heads_role, s.N * s.h, s.T, s.d, values(name), plane_name=planes))
         if rows:
             note = tr("one row per load, {n} threads", n=columns // width(s))
             found.append(Tensor("v", "v", "v", "input", 1, rows, columns, note=note))

@@ -11,9 +11,15 @@ from visuals.linear.plan import Product
 from visuals.scene.launch_scene import StepKind
 
 ROLES = {
-    "x": "input", "W": "filter", "b": "filter", "y": "output", "dy": "input", "dx": "output", "dW": "output",
+    "x": "input",
+    "W": "filter",
+    "b": "filter",
+    "y": "output",
+    "dy": "input",
+    "dx": "output",
+    "dW": "output",
     "db": "output",
-}  # fmt: skip
+}
 
 CAPTIONS = {
     # -- naive -------------------------------------------------------------------------------------------
@@ -55,11 +61,7 @@ _SUM = {
     DWEIGHT: "sum += dy[(size_t)m * N + n]",
 }
 _STORED = {LINEAR: "store_four(y, M, N", DINPUT: "store_four(dx, M, K", DWEIGHT: "store_four(dW, N, K"}
-_RESULT = {
-    LINEAR: "y[(size_t)m * N + n] =",
-    DINPUT: "dx[(size_t)m * K + k] =",
-    DWEIGHT: "dW[(size_t)n * K + k] =",
-}
+_RESULT = {LINEAR: "y[(size_t)m * N + n] =", DINPUT: "dx[(size_t)m * K + k] =", DWEIGHT: "dW[(size_t)n * K + k] ="}
 
 
 def kinds(rung: str, product: Product) -> dict[str, StepKind]:
@@ -67,9 +69,11 @@ def kinds(rung: str, product: Product) -> dict[str, StepKind]:
     ladder, _, name = rung.partition("/")
     lines = {"naive": _naive, "tile": _tile, "split": _split}[name](ladder, product)
     names = {
-        "left": _marked(product.left), "right": _marked(product.right), "out": _marked(product.result),
+        "left": _marked(product.left),
+        "right": _marked(product.right),
+        "out": _marked(product.result),
         "term": product.terms,
-    }  # fmt: skip
+    }
     return {
         kind: StepKind(launch, line, tr(CAPTIONS[kind], **names))
         for launch, of_launch in enumerate(lines)
@@ -84,9 +88,12 @@ def _marked(name: str) -> str:
 def _naive(ladder: str, product: Product) -> tuple[dict[str, str], ...]:
     store = "store_one_bias" if ladder == LINEAR else "store_one"
     first = {
-        "begin": "sum = 0.0f", "term": _SUM[ladder], "terms": _SUM[ladder], store: _RESULT[ladder],
+        "begin": "sum = 0.0f",
+        "term": _SUM[ladder],
+        "terms": _SUM[ladder],
+        store: _RESULT[ladder],
         "rest": "= blockIdx.x * BLOCK",
-    }  # fmt: skip
+    }
     return (first, {"column": "sum += dy["}) if ladder == DWEIGHT else (first,)
 
 
@@ -96,18 +103,24 @@ def _tile(ladder: str, product: Product) -> tuple[dict[str, str], ...]:
         block = "block_db"
     return (
         {
-            "start": "sum[TM][TN] =", **_loop(ladder, product), store: _STORED[ladder], block: _STORED[ladder],
+            "start": "sum[TM][TN] =",
+            **_loop(ladder, product),
+            store: _STORED[ladder],
+            block: _STORED[ladder],
             "others": "block_row = blockIdx",
         },
-    )  # fmt: skip
+    )
 
 
 def _split(ladder: str, product: Product) -> tuple[dict[str, str], ...]:
     block = "block_db" if ladder == DWEIGHT else "block"
     first = {
-        "start_part": "length = ((", **_loop(ladder, product), "store_part": _STORED[ladder],
-        block: _STORED[ladder], "others_part": "block_row = blockIdx",
-    }  # fmt: skip
+        "start_part": "length = ((",
+        **_loop(ladder, product),
+        "store_part": _STORED[ladder],
+        block: _STORED[ladder],
+        "others_part": "block_row = blockIdx",
+    }
     add = "add_bias" if ladder == LINEAR else "add"
     second = {add: "sum += parts[", "add_rest": "sums[i] = sum"}
     third = {"add_db": "sum += parts[", "add_db_rest": "sums[i] = sum"}

@@ -19,10 +19,7 @@ from visuals.scene.scene import Scene
 
 MAX_EXTENT = 48  # of M, N and K
 SCENES = tuple(rung.name for rungs in OURS.values() for rung in rungs)
-NOTES = {
-    "transposed": mark("one row per {term}, transposed"),
-    "straight": mark("one row per {term}, as in memory"),
-}
+NOTES = {"transposed": mark("one row per {term}, transposed"), "straight": mark("one row per {term}, as in memory")}
 
 
 def linear_scene(rung: str, s: LinearShape, tiles: Mapping[str, int], inputs: Arrays) -> Scene:
@@ -37,9 +34,15 @@ def linear_scene(rung: str, s: LinearShape, tiles: Mapping[str, int], inputs: Ar
     STEPS[name](Steps(r, run, inputs, ladder, product))
     tensors = _tensors(run, r, inputs, product)
     return launch_scene(
-        rung, str(s), run, r, found, tuple(tensors.values()), _groups(tensors, product),
+        rung,
+        str(s),
+        run,
+        r,
+        found,
+        tuple(tensors.values()),
+        _groups(tensors, product),
         readings=r.readings("", tiles=name != "naive"),
-    )  # fmt: skip
+    )
 
 
 # -- tensors -----------------------------------------------------------------------------------------------
@@ -55,9 +58,16 @@ def _tensors(run: Executed, r: Recorder, inputs: Arrays, product: Product) -> di
         values = inputs[name].ravel() if name in inputs else None
         role = ROLES.get(name, "workspace")
         tensors[name] = Tensor(
-            name, name, name, role, planes, rows, array.shape[-1], values,
+            name,
+            name,
+            name,
+            role,
+            planes,
+            rows,
+            array.shape[-1],
+            values,
             plane_name=tr("part") if name.endswith("_parts") else "",
-        )  # fmt: skip
+        )
     return tensors | _block_tensors(run, used, product)
 
 
@@ -69,24 +79,14 @@ def _block_tensors(run: Executed, used: set[str], product: Product) -> dict[str,
         if name in used:
             note = tr(NOTES["transposed" if transposed else "straight"], term=product.terms)
             tensors[name] = Tensor(
-                name,
-                name,
-                name,
-                ROLES[source],
-                t["STAGES"],
-                t["BK"],
-                t[side],
-                note=note,
-                plane_name=tr("buffer"),
+                name, name, name, ROLES[source], t["STAGES"], t["BK"], t[side], note=note, plane_name=tr("buffer")
             )
     if "sum" in used:
         rows, cols = t.get("TM", 1), t.get("TN", 1)
         tensors["sum"] = Tensor("sum", "sum", "sum", "output", 1, rows, cols, note=f"{rows} × {cols}")
     if "column_sum" in used:
         note = tr("one column per thread")
-        tensors["column_sum"] = Tensor(
-            "column_sum", "column_sum", "column_sum", "output", 1, 1, t["BM"], note=note
-        )
+        tensors["column_sum"] = Tensor("column_sum", "column_sum", "column_sum", "output", 1, 1, t["BM"], note=note)
     return tensors
 
 
@@ -96,15 +96,9 @@ def _groups(tensors: Mapping[str, Tensor], product: Product) -> tuple[Group, ...
         return tuple(row for row in existing if row)
 
     parts = tuple((name,) for name in tensors if name.endswith("_parts"))
-    registers = (
-        tr("registers of thread 0") if "column_sum" not in tensors else tr("registers of the block’s threads")
-    )
+    registers = tr("registers of thread 0") if "column_sum" not in tensors else tr("registers of the block’s threads")
     regions = (
-        (
-            parts,
-            "workspace",
-            trn("workspace: {n} tensor of parts", "workspace: {n} tensors of parts", len(parts)),
-        ),
+        (parts, "workspace", trn("workspace: {n} tensor of parts", "workspace: {n} tensors of parts", len(parts))),
         (rows(*((name,) for name in tile_names(product))), "shared", tr("shared memory of the block")),
         (rows(("sum",), ("column_sum",)), "registers", registers),
     )

@@ -167,8 +167,7 @@ def _copy(s: Steps, n: int, count: int, first: int, stop: int) -> None:
     left = tile_of(lambda k, row: p.of_left(row, k), (term, 0), (ends[0], t["BM"]), (stop, p.rows))
     right = tile_of(p.of_right, (term, 0), (ends[0], t["BN"]), (stop, p.cols))
     orders = [
-        "transposed" if is_transposed else "straight"
-        for is_transposed in (p.left_transposed, p.right_transposed)
+        "transposed" if is_transposed else "straight" for is_transposed in (p.left_transposed, p.right_transposed)
     ]
     for side, source, tile_name, index, order in zip(
         ("left", "right"), (p.left, p.right), tile_names(p), (left, right), orders, strict=True

@@ -36,8 +36,11 @@ def cost_of(ladder: str, s: LinearShape) -> str:
     share = tr(
         "Tiles of {rows} × {cols} give {blocks} blocks of {threads} threads. If the sum is cut into parts, there are as "
         "many times more.",
-        rows=tiles["BM"], cols=tiles["BN"], blocks=decimal(f"{blocks:,}"), threads=threads(tiles),
-    )  # fmt: skip
+        rows=tiles["BM"],
+        cols=tiles["BN"],
+        blocks=decimal(f"{blocks:,}"),
+        threads=threads(tiles),
+    )
     return " ".join((work, tr(ORDERS[ladder]), share))
 
 

@@ -58,20 +58,14 @@ def moments(trace: BlockTrace, warp: int) -> list[Moment]:
 
 def _steps_of(trace: BlockTrace, warp: int, buffer: str, write: bool) -> set[int]:
     """Returns the steps at which a warp accesses a buffer."""
-    at = (
-        (trace.write == write)
-        & (trace.thread // LANES == warp)
-        & (trace.buffer == trace.buffers.index(buffer))
-    )
+    at = (trace.write == write) & (trace.thread // LANES == warp) & (trace.buffer == trace.buffers.index(buffer))
     return set(trace.step[at].tolist())
 
 
 def _lines() -> dict[int, int]:
     """Returns the kind of moment of each line that has one."""
     text = sources.text("memory/07_branch.cu").splitlines()
-    numbers = [
-        next(n for n, line in enumerate(text, 1) if re.search(re.escape(mark), line)) for mark in MARKS
-    ]
+    numbers = [next(n for n, line in enumerate(text, 1) if re.search(re.escape(mark), line)) for mark in MARKS]
     return {number: kind for kind, number in enumerate(numbers)}
 
 
@@ -89,9 +83,7 @@ def branches_scene(name: str, rounds: int, seed: int = 0) -> Scene:
         key=f"branches {name} {rounds}",
         title=tr(find(rung).title),
         tensors=_tensors(t, shown),
-        groups=(
-            Group((("x",), *((f"warp{n}",) for n in range(len(shown))), ("y",)), table=True),
-        ),
+        groups=(Group((("x",), *((f"warp{n}",) for n in range(len(shown))), ("y",)), table=True),),
         steps=steps,
         step_name=tr("moment"),
         order_name=tr(ORDER),
@@ -102,7 +94,7 @@ def branches_scene(name: str, rounds: int, seed: int = 0) -> Scene:
         captions=_captions(shown, rounds, steps),
         source=source_at(t, MARKS, [shown[0][min(k, len(shown[0]) - 1)].kind for k in range(steps)]),
         lanes=Lanes(np.zeros(steps, int), np.array([_at(shown[0], k).mask for k in range(steps)], np.uint32)),
-    )  # fmt: skip
+    )
 
 
 def _at(warp: Sequence[Moment], step: int) -> Moment:
@@ -115,13 +107,19 @@ def _tensors(t: Traced, shown: Sequence[Sequence[Moment]]) -> tuple[Tensor, ...]
         Tensor("x", "x", "x", "input", 1, WARPS, LANES, t.inputs["x"], note=tr("32 per row")),
         *(
             Tensor(
-                f"warp{n}", tr("line"), tr("warp {n}: the line that each lane runs", n=n), "workspace", 1, len(warp), LANES,
+                f"warp{n}",
+                tr("line"),
+                tr("warp {n}: the line that each lane runs", n=n),
+                "workspace",
+                1,
+                len(warp),
+                LANES,
                 note=both or tr("time runs down"),
             )
             for n, warp in enumerate(shown)
         ),
         Tensor("y", "y", "y", "output", 1, WARPS, LANES, note=tr("32 per row")),
-    )  # fmt: skip
+    )
 
 
 def _writes(t: Traced, shown: Sequence[Sequence[Moment]]):
@@ -167,9 +165,7 @@ _APART = (
     ),
     mark("First pass: {1} lanes run line {2}. The other {6} lanes are masked: they wait."),
     mark("Second pass: {1} lanes run line {2}. Now the other {6} lanes are masked."),
-    mark(
-        "All {1} lanes run together again and store to [y](output). {0} rounds took {5} moments in a branch."
-    ),
+    mark("All {1} lanes run together again and store to [y](output). {0} rounds took {5} moments in a branch."),
 )
 
 
@@ -182,6 +178,4 @@ def _captions(shown: Sequence[Sequence[Moment]], rounds: int, steps: int) -> Cap
         active = len(lanes_of(moment.mask))
         rows.append((rounds, active, moment.line, lines[FIRST], lines[SECOND], inside, LANES - active))
     texts = _APART if len(shown) == 1 else _TOGETHER
-    return Captions(
-        tuple(map(tr, texts)), np.array([_at(shown[0], k).kind for k in range(steps)]), np.array(rows)
-    )
+    return Captions(tuple(map(tr, texts)), np.array([_at(shown[0], k).kind for k in range(steps)]), np.array(rows))

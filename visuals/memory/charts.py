@@ -38,9 +38,7 @@ class Line:
     def slowdowns(self) -> dict[int, float]:
         """Time relative to stride 1, by stride; empty if stride 1 is missing."""
         base = self.rows.get(1)
-        return (
-            {s: row["median_ms"] / base["median_ms"] for s, row in sorted(self.rows.items())} if base else {}
-        )
+        return {s: row["median_ms"] / base["median_ms"] for s, row in sorted(self.rows.items())} if base else {}
 
 
 # -- counts ---------------------------------------------------------------------------------------
@@ -66,33 +64,44 @@ def relative(counts: Mapping[int, float]) -> dict[int, float]:
 
 # -- the chart -------------------------------------------------------------------------------------
 def slowdown(
-    lines: Sequence[Line],
-    counted: Mapping[str, Mapping[int, float]],
-    stride: int,
-    tokens: Mapping[str, str],
+    lines: Sequence[Line], counted: Mapping[str, Mapping[int, float]], stride: int, tokens: Mapping[str, str]
 ) -> Figure:
     """Returns the figure: slowdown relative to stride 1, measured (solid, p20 to p80), and relative number of sectors or
     wavefronts, counted (dotted, by name). A vertical line marks the scene's stride. Both axes are logarithmic."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    marks = sorted(
-        {s for line in lines for s in line.rows} | {s for counts in counted.values() for s in counts}
-    )
+    marks = sorted({s for line in lines for s in line.rows} | {s for counts in counted.values() for s in counts})
     for (name, counts), dash in zip(counted.items(), ("dot", "dash"), strict=False):
         figure.add_scatter(
-            x=list(counts), y=list(counts.values()), name=name, mode="lines",
+            x=list(counts),
+            y=list(counts.values()),
+            name=name,
+            mode="lines",
             line={"color": tokens["dim"], "width": 2, "dash": dash},
             hovertemplate=tr("{name}: {ratio}× the value at stride 1", name=escape(name), ratio="%{y:.3g}")
             + "<extra></extra>",
-        )  # fmt: skip
+        )
     for line in lines:
         if line.slowdowns:
             figure.add_trace(_measured(line, tokens))
     figure.add_vline(stride, line={"color": tokens["write"], "width": 1.5})
-    highest = max([*(y for line in lines for y in line.slowdowns.values()), *(y for counts in counted.values() for y in counts.values()), 2])  # fmt: skip
+    highest = max(
+        [
+            *(y for line in lines for y in line.slowdowns.values()),
+            *(y for counts in counted.values() for y in counts.values()),
+            2,
+        ]
+    )
     powers = [2**n for n in range(12) if 2**n <= highest * 1.5]
-    axis = {"type": "log", "fixedrange": True, "automargin": True, "zeroline": False, "gridcolor": tokens["line"], "tickfont": {"color": tokens["dim"]}}  # fmt: skip
+    axis = {
+        "type": "log",
+        "fixedrange": True,
+        "automargin": True,
+        "zeroline": False,
+        "gridcolor": tokens["line"],
+        "tickfont": {"color": tokens["dim"]},
+    }
     figure.update_layout(
         height=HEIGHT,
         margin={"l": 0, "r": 8, "t": 4, "b": 0},
@@ -101,9 +110,19 @@ def slowdown(
         font={"color": tokens["ink"], "size": 13, "family": FONT},
         hoverlabel={"bgcolor": tokens["panel"], "bordercolor": tokens["line"], "font": {"color": tokens["ink"]}},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
-        xaxis=axis | {"tickvals": marks, "title": {"text": tr("stride, in floats"), "font": {"size": 12}, "standoff": 8}, "showgrid": False},
-        yaxis=axis | {"tickvals": powers, "ticksuffix": " ×", "title": {"text": tr("relative to stride 1"), "font": {"size": 12}, "standoff": 12}},
-    )  # fmt: skip
+        xaxis=axis
+        | {
+            "tickvals": marks,
+            "title": {"text": tr("stride, in floats"), "font": {"size": 12}, "standoff": 8},
+            "showgrid": False,
+        },
+        yaxis=axis
+        | {
+            "tickvals": powers,
+            "ticksuffix": " ×",
+            "title": {"text": tr("relative to stride 1"), "font": {"size": 12}, "standoff": 12},
+        },
+    )
     return figure
 
 
@@ -120,17 +139,24 @@ def _measured(line: Line, tokens: Mapping[str, str]):
         line={"color": tokens[line.role], "width": 2},
         marker={"size": 9, "symbol": line.symbol},
         error_y={
-            "type": "data", "symmetric": False, "thickness": 1.5, "width": 4,
+            "type": "data",
+            "symmetric": False,
+            "thickness": 1.5,
+            "width": 4,
             "array": [(r["p80_ms"] - r["median_ms"]) / base for r in rows],
             "arrayminus": [(r["median_ms"] - r["p20_ms"]) / base for r in rows],
         },
         customdata=[[units.time_(r["median_ms"]), r["n"]] for r in rows],
         hovertemplate=tr(
             "{name}, stride {stride}: {ratio}× the time of stride 1<br>median {median}, n = {n}",
-            name=escape(line.name), stride="%{x}", ratio="%{y:.3g}", median="%{customdata[0]}", n="%{customdata[1]}",
+            name=escape(line.name),
+            stride="%{x}",
+            ratio="%{y:.3g}",
+            median="%{customdata[0]}",
+            n="%{customdata[1]}",
         )
         + "<extra></extra>",
-    )  # fmt: skip
+    )
 
 
 # By what was counted: a sentence if the count is that of stride 1, and one if it is not.
@@ -151,15 +177,24 @@ def slowdown_sentence(line: Line, stride: int, counted: Mapping[int, float], wha
     count = units.ratio(counted[stride])
     return " ".join(
         (
-            tr("{kernel}: stride {stride} takes as long as stride 1 ({time}).", kernel=line.name, stride=stride, time=time)
+            tr(
+                "{kernel}: stride {stride} takes as long as stride 1 ({time}).",
+                kernel=line.name,
+                stride=stride,
+                time=time,
+            )
             if units.ratio(ratio) == "1"
             else tr(
                 "{kernel}: stride {stride} takes {ratio}× the time of stride 1 ({time} instead of {first}).",
-                kernel=line.name, stride=stride, ratio=units.ratio(ratio), time=time, first=first,
+                kernel=line.name,
+                stride=stride,
+                ratio=units.ratio(ratio),
+                time=time,
+                first=first,
             ),
             tr(same) if count == "1" else tr(more, ratio=count),
         )
-    )  # fmt: skip
+    )
 
 
 # -- levels ----------------------------------------------------------------------------------------
@@ -194,9 +229,7 @@ def levels_table(memory: Levels) -> str:
             units.in_decimal_units(ceilings.shown(memory.copy)),
             units.badge(kind),
         )
-    head = "".join(
-        f'<th scope="col">{name}</th>' for name in (tr("level"), tr("size"), tr("scope and source"))
-    )
+    head = "".join(f'<th scope="col">{name}</th>' for name in (tr("level"), tr("size"), tr("scope and source")))
     name = escape(tr("Levels of memory"))
     return (
         f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{name}">'

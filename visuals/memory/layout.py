@@ -30,9 +30,11 @@ def layout_scene(rung: str, shape: LayoutShape, seed: int = 0) -> Scene:
         raise RuleError(
             tr(
                 "at most {most} elements are shown, {shape} has {count}",
-                most=MAX_ELEMENTS, shape=shape, count=decimal(f"{shape.elements:,}"),
+                most=MAX_ELEMENTS,
+                shape=shape,
+                count=decimal(f"{shape.elements:,}"),
             )
-        )  # fmt: skip
+        )
     run = traced(rung, shape, (("BLOCK", 64),), seed)
     block = run.launch.block[0]
     moves = []  # (source, target, lane, warp), thread by thread
@@ -53,8 +55,18 @@ def layout_scene(rung: str, shape: LayoutShape, seed: int = 0) -> Scene:
         key=f"{rung} " + ",".join(map(str, (N, C, H, W))),
         title=tr(find(rung).title),
         tensors=(
-            Tensor("x", "x", tr("tensor"), "input", N * C, H, W, x, plane_name=tr("map"),
-                   note=f"N = {N}, C = {C}, H = {H}, W = {W}"),
+            Tensor(
+                "x",
+                "x",
+                tr("tensor"),
+                "input",
+                N * C,
+                H,
+                W,
+                x,
+                plane_name=tr("map"),
+                note=f"N = {N}, C = {C}, H = {H}, W = {W}",
+            ),
             Tensor("a", "a", tr("NCHW: w varies fastest"), "input", 1, N, C * H * W, x, note=tr("one image per row")),
             Tensor("b", "b", tr("NHWC: c varies fastest"), "output", 1, N, H * W * C, note=tr("one image per row")),
         ),
@@ -69,11 +81,12 @@ def layout_scene(rung: str, shape: LayoutShape, seed: int = 0) -> Scene:
         writes=(Write("b", np.arange(steps), source="a", index=source, cells=target),),
         reads=(read_per_step("x", cells),),
         readings=(
-            Reading(tr("address in NCHW"), source), Reading(tr("address in NHWC"), target),
+            Reading(tr("address in NCHW"), source),
+            Reading(tr("address in NHWC"), target),
             Reading(tr("distance from the previous address, NCHW"), np.diff(source, prepend=source[0])),
             Reading(tr("distance from the previous address, NHWC"), np.diff(target, prepend=target[0])),
         ),
         captions=Captions((tr(_FORMULAS),), np.zeros(steps, int), args),
         source=source_at(run, ("y[nhwc_index] = x[nchw_index]",), [0] * steps),
         lanes=Lanes(warp, np.array([1 << int(n) for n in lane], np.uint32)),
-    )  # fmt: skip
+    )

@@ -73,10 +73,8 @@ def stride_scene(stride: int, seed: int = 0) -> Scene:
         ),
         captions=_stride_captions(touched_sectors, lanes_of_sector, len(np.unique(stored // WORDS))),
         source=source_at(t, ("output[element] = input[",), [0] * (n + 1)),
-        lanes=Lanes(
-            np.zeros(n + 1, int), np.array([*map(mask_of, lanes_of_sector), mask_of(lanes)], np.uint32)
-        ),
-    )  # fmt: skip
+        lanes=Lanes(np.zeros(n + 1, int), np.array([*map(mask_of, lanes_of_sector), mask_of(lanes)], np.uint32)),
+    )
 
 
 def _stride_captions(touched_sectors: np.ndarray, lanes_of_sector: list[np.ndarray], stored: int) -> Captions:
@@ -137,8 +135,19 @@ def banks_scene(stride: int, pad: int, seed: int = 0) -> Scene:
         else tr("one read, stride {stride}, without padding", stride=stride),
         tensors=(
             Tensor("y", "y", tr("output"), "output", 1, 1, LANES),
-            Tensor("m", "m", tr("table, one cell per word"), "input", 1, depth, BANKS, note=tr("word w is in bank w mod 32")),
-            Tensor("g", "g", tr("passes"), "input", 1, wavefronts, BANKS, note=tr("one row per pass, one column per bank")),
+            Tensor(
+                "m",
+                "m",
+                tr("table, one cell per word"),
+                "input",
+                1,
+                depth,
+                BANKS,
+                note=tr("word w is in bank w mod 32"),
+            ),
+            Tensor(
+                "g", "g", tr("passes"), "input", 1, wavefronts, BANKS, note=tr("one row per pass, one column per bank")
+            ),
             Tensor("v", "v", tr("one word per lane"), "input", 1, 1, LANES),
         ),
         groups=(
@@ -167,7 +176,7 @@ def banks_scene(stride: int, pad: int, seed: int = 0) -> Scene:
             np.zeros(last + 1, int),
             np.array([mask_of(lanes), *map(mask_of, lanes_of_wavefront), mask_of(lanes)], np.uint32),
         ),
-    )  # fmt: skip
+    )
 
 
 CONFLICT, NO_CONFLICT, PASS, PASS_OF_ONE, STORED = range(5)  # kinds of steps of a read of shared memory
@@ -184,17 +193,11 @@ def _banks_captions(
         word = words[lanes[0]]
         args[k + 1] = k + 1, wavefronts, len(lanes), lanes[0], word, word % BANKS
     args[-1, :3] = READS_PER_TURN, total_wavefronts, wavefronts
-    copied = [
-        tr("The block copies the [table](input) into shared memory. Only the rows of this read are shown.")
-    ]
+    copied = [tr("The block copies the [table](input) into shared memory. Only the rows of this read are shown.")]
     if pad:
         copied.append(tr("One unused word (padding) follows each row."))
-    conflict = tr(
-        "Then each lane requests a word. Bank {1} must deliver {2} words, so the read takes {0} passes."
-    )
-    no_conflict = tr(
-        "Then each lane requests a word. No bank must deliver two different words, so one pass is enough."
-    )
+    conflict = tr("Then each lane requests a word. Bank {1} must deliver {2} words, so the read takes {0} passes.")
+    no_conflict = tr("Then each lane requests a word. No bank must deliver two different words, so one pass is enough.")
     kinds = [PASS if len(lanes) > 1 else PASS_OF_ONE for lanes in lanes_of_wavefront]
     return Captions(
         (

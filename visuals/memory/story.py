@@ -62,12 +62,8 @@ def mappings(ladder: str, shape: MemoryShape, tiles: Mapping[str, int]) -> Count
         ld, st = counts["sectors_ld"], counts["sectors_st"]
         sectors_of[tr(rung.title)] = ld + st
         lines.append((tr(rung.title), [_count(ld), _count(st), f"{units.ratio((ld + st) / minimum)} ×"]))
-    (best, fewest), (worst, highest) = (
-        pick(sectors_of.items(), key=lambda item: item[1]) for pick in (min, max)
-    )
-    filled = trn(
-        "The floats fill {n} sector (32 bytes).", "The floats fill {n} sectors (32 bytes each).", minimum
-    )
+    (best, fewest), (worst, highest) = (pick(sectors_of.items(), key=lambda item: item[1]) for pick in (min, max))
+    filled = trn("The floats fill {n} sector (32 bytes).", "The floats fill {n} sectors (32 bytes each).", minimum)
     if fewest == highest:
         sentences = [
             tr("At this size each kernel requests {count} sectors.", count=_count(highest)),
@@ -78,12 +74,15 @@ def mappings(ladder: str, shape: MemoryShape, tiles: Mapping[str, int]) -> Count
         sentences = [
             tr(
                 "“{worst}” requests {most} sectors, “{best}” requests {fewest}.",
-                worst=worst, most=_count(highest), best=best, fewest=_count(fewest),
+                worst=worst,
+                most=_count(highest),
+                best=best,
+                fewest=_count(fewest),
             ),
             filled,
             tr("A sector is requested more than once if its floats belong to different warps."),
             tr("It is read from memory again if no cache still holds it."),
-        ]  # fmt: skip
+        ]
     columns = tr("sectors read"), tr("sectors written"), tr("relative to the minimum")
     return CountTable(columns, lines, sentences, list(sectors_of.items()))
 
@@ -108,9 +107,7 @@ def strides(stride: int) -> CountTable:
     sentences = (
         tr("At stride {stride} the 32 floats of a warp are in {count} sectors.", stride=stride, count=read),
         tr("From stride 8 on each lane needs a sector of its own, so the count stays at 32."),
-        tr(
-            "Larger strides can still be slower, because memory outside the SM works with longer pieces than a sector."
-        ),
+        tr("Larger strides can still be slower, because memory outside the SM works with longer pieces than a sector."),
     )
     columns = tr("sectors per load"), tr("fetched"), tr("share used")
     return CountTable(columns, lines, sentences, bars)
@@ -124,17 +121,15 @@ def banks(stride: int) -> CountTable:
             counts = _totals(rung, BanksShape(32, s))
             wavefronts[s, rung] = counts["wavefronts_ld"] // counts["shared_requests_ld"]
         lines.append(
-            (
-                tr("stride {stride}", stride=s),
-                [f"{wavefronts[s, 'banks/plain']}", f"{wavefronts[s, 'banks/padded']}"],
-            )
+            (tr("stride {stride}", stride=s), [f"{wavefronts[s, 'banks/plain']}", f"{wavefronts[s, 'banks/padded']}"])
         )
     plain, padded = wavefronts[stride, "banks/plain"], wavefronts[stride, "banks/padded"]
     sentences = (
         trn(
             "At stride {stride} a read takes {n} pass without padding.",
             "At stride {stride} a read takes {n} passes without padding.",
-            plain, stride=stride,
+            plain,
+            stride=stride,
         ),
         trn("With padding it takes {n} pass.", "With padding it takes {n} passes.", padded),
         tr("Padding helps here.")
@@ -142,7 +137,7 @@ def banks(stride: int) -> CountTable:
         else tr("Padding makes it worse here, because words of different rows now share a bank.")
         if padded > plain
         else tr("Padding changes nothing here."),
-    )  # fmt: skip
+    )
     columns = tr("passes, 32 words per row"), tr("passes, 33 words per row")
     return CountTable(columns, lines, sentences, list(zip(columns, (plain, padded), strict=True)))
 
@@ -156,9 +151,7 @@ def branches(rounds: int) -> CountTable:
         divergent = total["divergent_branches"]
         instructions[rung.name] = total["warp_instructions"]
         active = total["thread_instructions"] / (32 * total["warp_instructions"])
-        lines.append(
-            (tr(rung.title), [_count(total["warp_instructions"]), f"{divergent}", units.share(active)])
-        )
+        lines.append((tr(rung.title), [_count(total["warp_instructions"]), f"{divergent}", units.share(active)]))
     sentences = (
         tr("Lanes that disagree cost a warp both branches."),
         tr("With one branch per warp no branch is divergent, but the index takes more instructions."),

@@ -66,9 +66,12 @@ def traced(rung: str, shape, tiles: tuple[tuple[str, int], ...] = (), seed: int 
         raise RuleError(
             tr(
                 "at most {most} blocks are traced, {kernel} launches {count} at {shape}",
-                most=MAX_BLOCKS, kernel=rung, count=decimal(f"{blocks:,}"), shape=shape,
+                most=MAX_BLOCKS,
+                kernel=rung,
+                count=decimal(f"{blocks:,}"),
+                shape=shape,
             )
-        )  # fmt: skip
+        )
     inputs = whole_numbers(seeded_inputs(program.of_role(INPUT), seed))
     traces = []
     for block in range(blocks):
@@ -124,9 +127,11 @@ def add_scene(rung: str, shape, tiles: Mapping[str, int], seed: int = 0) -> Scen
         raise RuleError(
             tr(
                 "at most {most} elements are shown, {shape} has {count}",
-                most=decimal(f"{MAX_ELEMENTS:,}"), shape=shape, count=decimal(f"{shape.elements:,}"),
+                most=decimal(f"{MAX_ELEMENTS:,}"),
+                shape=shape,
+                count=decimal(f"{shape.elements:,}"),
             )
-        )  # fmt: skip
+        )
     t = traced(rung, shape, tuple(sorted(tiles.items())), seed)
     steps = warp_steps(t)
     M, N = shape.M, shape.N
@@ -166,7 +171,7 @@ def add_scene(rung: str, shape, tiles: Mapping[str, int], seed: int = 0) -> Scen
         captions=_add_captions(t, steps, sectors_of, N),
         source=source_at(t, ("C[i] = ", "return;"), [len(s.elements) == 0 for s in steps]),
         lanes=Lanes(np.array([s.warp for s in steps]), np.array([mask_of(s.lanes) for s in steps], np.uint32)),
-    )  # fmt: skip
+    )
 
 
 _VECTOR = mark("Block {0}, warp {1}: its first thread has i = {0} × {2} + {3} = {4}.")

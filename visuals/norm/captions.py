@@ -122,9 +122,24 @@ TEMPLATES = IN_A_PASS | BEFORE_A_BARRIER | {
 
 # Kinds of which a long run is shortened.
 REPEATED = (
-    *IN_A_PASS, "load", "put", "rms_put", "part", "part_nhwc", "merge", "apply_y", "apply_dx", "part_gradients", "fold",
-    "formula", "scale_shift", "other_row", "other_row_atomic", "row_of_block", "rows_of_warps",
-)  # fmt: skip
+    *IN_A_PASS,
+    "load",
+    "put",
+    "rms_put",
+    "part",
+    "part_nhwc",
+    "merge",
+    "apply_y",
+    "apply_dx",
+    "part_gradients",
+    "fold",
+    "formula",
+    "scale_shift",
+    "other_row",
+    "other_row_atomic",
+    "row_of_block",
+    "rows_of_warps",
+)
 
 
 def template(kind: str) -> str:
@@ -148,9 +163,12 @@ _BACKWARD_TREE = _tree("row_gradients", "partial_g[thread] = sum_g", "partial_gx
 _ROW_DX = dict.fromkeys(("row_dx", "other_row"), "dx[col] = ")
 _BY_PART = dict.fromkeys(("apply_dx", "others"), "store(dx + at")
 _REGISTERS = {
-    "load": "load(values[i], x + col)", "own_squares": "squares += ", "put": "store(y + col", "rms_put": "store(y + col",
+    "load": "load(values[i], x + col)",
+    "own_squares": "squares += ",
+    "put": "store(y + col",
+    "rms_put": "store(y + col",
     "others": "store(y + col",
-}  # fmt: skip
+}
 # By file: a text of the line that each kind of step lights; (text, n) is the n-th such line.
 MARKS: dict[str, dict[str, str | tuple[str, int]]] = {
     "01_bn_two_pass": {

@@ -47,9 +47,7 @@ def split(run: Executed) -> Iterator[Step]:
         own = (channels[:, None] * parts * 2 + 2 * p + np.arange(2)).ravel()
         args = (p, len(j), *(float(v) for v in partial[0, p]), len(channels), int(j[0]), int(j[-1]))
         kind = "part_nhwc" if nhwc else "part"
-        yield Step(
-            kind, args, None, {"x": cells[:, j].ravel()}, {"partial": (own, run.arrays["partial"][own])}
-        )
+        yield Step(kind, args, None, {"x": cells[:, j].ravel()}, {"partial": (own, run.arrays["partial"][own])})
     done = (channels[:, None] * parts * 2 + np.arange(2 * parts)).ravel()
     if left := rest(run, {"partial": done}, ("partial",)):
         others = np.setdiff1d(np.arange(run.shape.C), channels)
@@ -76,9 +74,7 @@ def _merge(run: Executed, partial: np.ndarray, sizes: list[int]) -> Iterator[Ste
     yield Step("invstd_parts", args, None, {}, writes, 1, {"variance": variance})
 
 
-def _apply(
-    run: Executed, source: str, out: str, channels: np.ndarray, ranges: list[np.ndarray]
-) -> Iterator[Step]:
+def _apply(run: Executed, source: str, out: str, channels: np.ndarray, ranges: list[np.ndarray]) -> Iterator[Step]:
     """Yields the steps of the last launch, whose blocks begin with the last part; then those of the other channels."""
     launch, values, cells = len(run.launches) - 1, run.arrays[out], units(run.shape)[channels]
     reads, names = (source,) if source == "x" else (source, "x"), []
@@ -86,15 +82,17 @@ def _apply(
         at = cells[:, ranges[p]].ravel()
         k = int(at[0])
         step = Step(
-            f"apply_{out}", (p, *_example(run, k, int(channels[0]), out)), None, dict.fromkeys(reads, at),
-            {out: (at, values[at])}, launch,
-        )  # fmt: skip
+            f"apply_{out}",
+            (p, *_example(run, k, int(channels[0]), out)),
+            None,
+            dict.fromkeys(reads, at),
+            {out: (at, values[at])},
+            launch,
+        )
         names.append(step)
         yield step
     if left := rest(run, written(names), (out,)):
-        yield Step(
-            "others", (run.shape.C - len(channels),), None, dict.fromkeys(reads, left[out][0]), left, launch
-        )
+        yield Step("others", (run.shape.C - len(channels),), None, dict.fromkeys(reads, left[out][0]), left, launch)
 
 
 def _example(run: Executed, k: int, channel: int, out: str) -> tuple[float, ...]:
@@ -261,9 +259,7 @@ def columns(run: Executed) -> Iterator[Step]:
             own["dgamma"][row % WARPS] += dy * _xhat(run, row)
             own["dbeta"][row % WARPS] += dy
         at = units(run.shape)[rows].ravel()
-        writes = {
-            f"warp_{name}": (np.arange(total.size), total.ravel().copy()) for name, total in own.items()
-        }
+        writes = {f"warp_{name}": (np.arange(total.size), total.ravel().copy()) for name, total in own.items()}
         args = (first, int(rows[-1]), float(own["dgamma"][0, 0]), float(own["dbeta"][0, 0]))
         yield Step("rows_of_warps", args, None, {"dy": at, "x": at}, writes, 1)
     outputs = {name: (np.arange(N), run.arrays[name]) for name in own}

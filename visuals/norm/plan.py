@@ -186,9 +186,7 @@ class Unit:
         return np.array([self.number]) if self.by_channel else j
 
 
-def rest(
-    run: Executed, done: Mapping[str, np.ndarray], names: tuple[str, ...]
-) -> dict[str, tuple[Cells, np.ndarray]]:
+def rest(run: Executed, done: Mapping[str, np.ndarray], names: tuple[str, ...]) -> dict[str, tuple[Cells, np.ndarray]]:
     """Returns writes of all cells of these buffers that are not in `done`, with the values that the kernel stored."""
     writes = {}
     for name in names:
@@ -208,9 +206,7 @@ def written(steps: list[Step]) -> dict[str, np.ndarray]:
     return {name: np.unique(np.concatenate(cells)) for name, cells in found.items()}
 
 
-def with_others(
-    run: Executed, steps: Iterator[Step], launch: int = 0, reads: tuple[str, ...] = ()
-) -> Iterator[Step]:
+def with_others(run: Executed, steps: Iterator[Step], launch: int = 0, reads: tuple[str, ...] = ()) -> Iterator[Step]:
     """Yields steps, then one in which all other blocks of the launch compute the rest of the outputs."""
     kept = []
     for step in steps:
@@ -247,8 +243,6 @@ def _joined(steps: Sequence[Step]) -> Step:
             reads[name] = np.append(reads.get(name, np.zeros(0, int)), cells)
         for name, (cells, values) in step.writes.items():
             writes.setdefault(name, {}).update(zip(cells.tolist(), values.tolist(), strict=True))
-    kept = {
-        name: (np.array(list(of)), np.array(list(of.values()), np.float32)) for name, of in writes.items()
-    }
+    kept = {name: (np.array(list(of)), np.array(list(of.values()), np.float32)) for name, of in writes.items()}
     last = steps[-1]
     return Step("repeat", (len(steps),), last.active, reads, kept, last.launch, last.totals, last.kind)

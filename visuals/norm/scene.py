@@ -63,11 +63,18 @@ VECTORS = ("gamma", "beta"), ("mean", "invstd", "var", "invrms"), ("dgamma", "db
 FACTORS = ("gamma", "beta")  # of the role of filters
 MAX_LINKS = 40_000  # of an annotation
 LABELS = {
-    "n": mark("n so far"), "mean": mark("mean so far"), "M2": mark("M2 so far"), "sum": mark("sum so far"),
-    "squares": mark("sum of squares so far"), "variance": mark("variance, once computed"), "mean of x²": mark("mean of x², once computed"),
-    "sum_beta": mark("dbeta so far"), "sum_gamma": mark("dgamma so far"), "sum_g": mark("sum of g so far"),
+    "n": mark("n so far"),
+    "mean": mark("mean so far"),
+    "M2": mark("M2 so far"),
+    "sum": mark("sum so far"),
+    "squares": mark("sum of squares so far"),
+    "variance": mark("variance, once computed"),
+    "mean of x²": mark("mean of x², once computed"),
+    "sum_beta": mark("dbeta so far"),
+    "sum_gamma": mark("dgamma so far"),
+    "sum_g": mark("sum of g so far"),
     "sum_gx": mark("sum of g · x̂ so far"),
-}  # fmt: skip
+}
 # Beside which a name is followed by its own: registers of threads, cells of shared memory.
 SPACES = {"own": "registers", "all": "registers", "row": "registers", "shared": "shared", "warp": "shared"}
 
@@ -120,9 +127,17 @@ def _tensors(run: Executed, steps: Sequence[Step]) -> dict[str, Tensor]:
         values = run.arrays[b.name] if b.role == INPUT else None
         planes, rows, cols = _extents(run, b.name, b.shape)
         made[b.name] = Tensor(
-            b.name, b.name, _titled(b.name), role, planes, rows, cols, values,
-            note=_note(run.shape, planes), plane_name="image" if planes > 1 else "",
-        )  # fmt: skip
+            b.name,
+            b.name,
+            _titled(b.name),
+            role,
+            planes,
+            rows,
+            cols,
+            values,
+            note=_note(run.shape, planes),
+            plane_name="image" if planes > 1 else "",
+        )
     for name, size in _sizes(steps).items():
         if name not in made:
             cols = _columns(run, name, size)
@@ -192,9 +207,7 @@ def _groups(tensors: Mapping[str, Tensor]) -> tuple[Group, ...]:
     front, back = (tuple(name for name in side if name in tensors) for side in SIDES)
     vectors = [tuple(n for n in names if n in tensors) for names in VECTORS]
     per_row = tuple(n for n in vectors[1] if tensors[n].rows == tensors[front[0]].rows > 1)
-    vectors[1] = tuple(
-        n for n in vectors[1] if n not in per_row
-    )  # the others are beside the rows that they belong to
+    vectors[1] = tuple(n for n in vectors[1] if n not in per_row)  # the others are beside the rows that they belong to
     rows = ((*front, *per_row), *filter(None, vectors))
     groups = [Group(rows, "global", tr("global memory: {names}", names=", ".join(front)))]
     for space, title in (("registers", tr("registers")), ("shared", tr("shared memory of the block"))):
@@ -239,10 +252,14 @@ def _sources(run: Executed, steps: Sequence[Step]) -> list[Source]:
         file = launch.source.rpartition("/")[2]
         found.append(
             source_of(
-                launch.source, tuple(marks.values()), kind, notes=margin(run.counters, file),
-                detail=resources(launch), since=int(at[0]),
+                launch.source,
+                tuple(marks.values()),
+                kind,
+                notes=margin(run.counters, file),
+                detail=resources(launch),
+                since=int(at[0]),
             )
-        )  # fmt: skip
+        )
     return found
 
 

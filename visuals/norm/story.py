@@ -101,9 +101,7 @@ def _library(best: Row, rows: Mapping[str, Row]) -> list[str]:
     if not library:
         return []
     speed = library["median_ms"] / best["median_ms"]
-    fields = {
-        "name": title(best), "library": title(library), "ratio": units.ratio(speed), "share": units.share(speed),
-    }  # fmt: skip
+    fields = {"name": title(best), "library": title(library), "ratio": units.ratio(speed), "share": units.share(speed)}
     if fields["ratio"] == "1":
         return [tr("“{name}” is as fast as {library}.", **fields)]
     if speed > 1:

@@ -100,9 +100,7 @@ def _stores(u: Unit, *names: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return {name: (np.array([u.number]), np.array([u.scalar(name)])) for name in names}
 
 
-def result(
-    u: Unit, kind: str, number: int, out: str, reads: tuple[str, ...], describe: Callable
-) -> Iterator[Step]:
+def result(u: Unit, kind: str, number: int, out: str, reads: tuple[str, ...], describe: Callable) -> Iterator[Step]:
     """Yields the turns that write y or dx. `describe(j)` returns what the caption says of number j."""
     values = u.of(out)
     for turn in range(u.turns):
@@ -120,9 +118,7 @@ def y_of(u: Unit, kind: str, number: int) -> Iterator[Step]:
         yield from result(u, kind, number, "y", ("x",), lambda j: (float(x[j]), s, float(gamma[j])))
         return
     m, s, beta = float(u.scalar("mean")), float(u.scalar("invstd")), u.factor("beta")
-    yield from result(
-        u, kind, number, "y", ("x",), lambda j: (float(x[j]), m, s, float(gamma[j]), float(beta[j]))
-    )
+    yield from result(u, kind, number, "y", ("x",), lambda j: (float(x[j]), m, s, float(gamma[j]), float(beta[j])))
 
 
 # -- updates of the registers ----------------------------------------------------------------------------
@@ -180,9 +176,7 @@ def _two_pass(u: Unit) -> Iterator[Step]:
     state = yield from gather(u, "sum", 1, ("sum",), add_x(u))
     state = yield from tree(u, state, "sum")
     m = state["sum"][0] / F(u.n)
-    yield Step(
-        "mean", (float(state["sum"][0]), n, float(m)), everyone, _root(u, state), totals={"mean": float(m)}
-    )
+    yield Step("mean", (float(state["sum"][0]), n, float(m)), everyone, _root(u, state), totals={"mean": float(m)})
     state = yield from gather(u, "squares", 2, ("squares",), add_squares(u, m))
     state = yield from tree(u, state, "squares")
     yield _invstd(u, state, "squares", float(state["squares"][0] / F(u.n)))
@@ -193,9 +187,7 @@ def _invstd(u: Unit, state: State, name: str, variance: float, kind: str = "invs
     s = u.scalar("invstd")
     args = (float(state[name][0]), float(u.n), variance, float(s), EPS)
     totals = {"variance": variance}
-    return Step(
-        kind, args, np.arange(u.threads), _root(u, state), _stores(u, "mean", "invstd"), totals=totals
-    )
+    return Step(kind, args, np.arange(u.threads), _root(u, state), _stores(u, "mean", "invstd"), totals=totals)
 
 
 def welford(run: Executed) -> Iterator[Step]:
@@ -253,9 +245,7 @@ def _rms(u: Unit) -> Iterator[Step]:
 def _invrms(u: Unit, total: np.float32, reads: dict) -> Step:
     square = float(total / F(u.n))
     args = (float(total), float(u.n), square, float(u.scalar("invrms")), EPS)
-    return Step(
-        "invrms", args, np.arange(u.threads), reads, _stores(u, "invrms"), totals={"mean of x²": square}
-    )
+    return Step("invrms", args, np.arange(u.threads), reads, _stores(u, "invrms"), totals={"mean of x²": square})
 
 
 # -- a row in registers ----------------------------------------------------------------------------------
@@ -286,12 +276,7 @@ def _in_registers(u: Unit, width: int, in_block: bool) -> Iterator[Step]:
         variance = float(total / F(u.n))
         args = (float(total), float(u.n), variance, float(u.scalar("invstd")), EPS)
         yield Step(
-            "invstd",
-            args,
-            np.arange(u.threads),
-            {},
-            _stores(u, "mean", "invstd"),
-            totals={"variance": variance},
+            "invstd", args, np.arange(u.threads), {}, _stores(u, "mean", "invstd"), totals={"variance": variance}
         )
     else:
         total = yield from _reduce(u, "squares", np.square(u.of("x")), width, in_block)
@@ -311,9 +296,7 @@ def _put(u: Unit, turns: list[np.ndarray], width: int) -> Iterator[Step]:
         yield Step("rms_put" if rms else "put", args, t, {"row": j}, {"y": (u.cells[j], y[j])})
 
 
-def _reduce(
-    u: Unit, name: str, terms: np.ndarray, width: int, in_block: bool
-) -> Generator[Step, None, np.float32]:
+def _reduce(u: Unit, name: str, terms: np.ndarray, width: int, in_block: bool) -> Generator[Step, None, np.float32]:
     """Yields the steps that add terms [n] over the threads; returns the sum, float32."""
     thread = np.arange(u.n) // width % u.threads
     own = np.bincount(thread, terms.astype(np.float64), u.threads).astype(F)
@@ -323,20 +306,14 @@ def _reduce(
     if in_block:
         warps, shared = np.arange(len(of_warp)), f"warp_{name}"
         yield Step(
-            f"exchange_{name}",
-            (len(warps), float(of_warp[0])),
-            everyone,
-            {regs: everyone},
-            {shared: (warps, of_warp)},
+            f"exchange_{name}", (len(warps), float(of_warp[0])), everyone, {regs: everyone}, {shared: (warps, of_warp)}
         )
         total = of_warp.sum(dtype=F)
         reads = {shared: warps}
     else:
         total, reads = of_warp[0], {regs: everyone}
     kind = f"{'whole' if in_block else 'lanes'}_{name}"
-    yield Step(
-        kind, (len(of_warp), float(total)), everyone, reads, {regs: (everyone, np.full(u.threads, total))}
-    )
+    yield Step(kind, (len(of_warp), float(total)), everyone, reads, {regs: (everyone, np.full(u.threads, total))})
     return total
 
 
@@ -359,13 +336,7 @@ def _channel_backward(u: Unit) -> Iterator[Step]:
 
     def update(before: State, j: np.ndarray):
         after = {"sum_beta": before["sum_beta"] + dy[j], "sum_gamma": before["sum_gamma"] + dy[j] * xhat[j]}
-        args = (
-            float(dy[j[0]]),
-            float(u.of("x")[j[0]]),
-            float(xhat[j[0]]),
-            *numbers(before, 0),
-            *numbers(after, 0),
-        )
+        args = (float(dy[j[0]]), float(u.of("x")[j[0]]), float(xhat[j[0]]), *numbers(before, 0), *numbers(after, 0))
         return after, args
 
     state = yield from gather(u, "gradients", 1, ("sum_beta", "sum_gamma"), update, ("dy", "x"))
@@ -384,16 +355,10 @@ def row_backward(run: Executed) -> Iterator[Step]:
     atomic = run.launches[last].entry.endswith("atomics")
     first = Unit(run, run.tiles["BLOCK"])
     steps = []
-    sums = (
-        {name: np.zeros(run.shape.N, F) for name in ("dgamma", "dbeta") if name in run.arrays}
-        if atomic
-        else {}
-    )
+    sums = {name: np.zeros(run.shape.N, F) for name in ("dgamma", "dbeta") if name in run.arrays} if atomic else {}
     if atomic:
         for n, name in enumerate(sums):
-            yield Step(
-                f"zero_{name}", (run.shape.N,), None, {}, {name: (np.arange(run.shape.N), sums[name])}, n
-            )
+            yield Step(f"zero_{name}", (run.shape.N,), None, {}, {name: (np.arange(run.shape.N), sums[name])}, n)
     launch = last if atomic else 0
     for step in _row_backward(first, sums, launch):
         steps.append(step)
@@ -418,9 +383,7 @@ def _row_backward(u: Unit, sums: dict[str, np.ndarray], launch: int) -> Iterator
         yield _at(step, launch)
     means = [float(state[name][0]) / u.n for name in names]
     kind = "row_means" if centred else "rms_means"
-    yield Step(
-        kind, (*numbers(state, 0), float(u.n), *means), np.arange(u.threads), _root(u, state), launch=launch
-    )
+    yield Step(kind, (*numbers(state, 0), float(u.n), *means), np.arange(u.threads), _root(u, state), launch=launch)
     yield from _row_dx(u, sums, launch, means)
 
 

@@ -12,11 +12,7 @@ COPY_TITLES = {
     PINNED: mark("with copies, pinned memory"),
     PAGEABLE: mark("with copies, pageable memory"),
 }
-BAR_TITLES = {
-    NONE: mark("GPU, no copies"),
-    PINNED: mark("GPU, pinned"),
-    PAGEABLE: mark("GPU, pageable"),
-}
+BAR_TITLES = {NONE: mark("GPU, no copies"), PINNED: mark("GPU, pinned"), PAGEABLE: mark("GPU, pageable")}
 PROCESSOR = mark("processor")
 PART_TITLES = {
     "in": mark("copy to GPU"),
@@ -43,9 +39,13 @@ def part(found: OffloadEvidence, name: str, start: float, end: float) -> str:
     """Returns the sentences of an interval: what the GPU's side does, and how far the processor is at its end."""
     cpu, gpu = found.cpu, found.gpu
     fields = {
-        "start": units.time_(start) if start else "0", "end": units.time_(end), "bytes_in": units.bytes_(found.bytes_in),
-        "bytes_out": units.bytes_(found.bytes_out), "threads": units.whole(found.threads), "gpu": units.time_(gpu.ms),
-    }  # fmt: skip
+        "start": units.time_(start) if start else "0",
+        "end": units.time_(end),
+        "bytes_in": units.bytes_(found.bytes_in),
+        "bytes_out": units.bytes_(found.bytes_out),
+        "threads": units.whole(found.threads),
+        "gpu": units.time_(gpu.ms),
+    }
     said = [tr(PARTS[name], **fields)]
     if cpu:
         over = end >= cpu.ms * (1 - 1e-9)
@@ -61,7 +61,7 @@ def verdict(found: OffloadEvidence) -> str:
     text = FASTER if found.gain >= 1 else SLOWER
     return tr(
         text, gain=units.ratio(found.gain), loss=units.ratio(1 / found.gain), gpu=gpu, cpu=units.time_(found.cpu.ms)
-    )  # fmt: skip
+    )
 
 
 # -- a program around the work -------------------------------------------------------------------------
@@ -79,11 +79,7 @@ NO_LIMIT = mark("Nothing is left on the processor, so the GPU’s time alone cou
 
 # -- the machine ---------------------------------------------------------------------------------------
 MACHINE = (
-    mark(
-        "The [processor](workspace) has {cores} cores. Each computes with up to {vector} numbers in one instruction."
-    ),
+    mark("The [processor](workspace) has {cores} cores. Each computes with up to {vector} numbers in one instruction."),
     mark("The [GPU](filter) has {sms} SMs. Each has {lanes} lanes that compute with one number."),
-    mark(
-        "So up to {processor} numbers at a time on the [processor](workspace), and {gpu} on the [GPU](filter)."
-    ),
+    mark("So up to {processor} numbers at a time on the [processor](workspace), and {gpu} on the [GPU](filter)."),
 )

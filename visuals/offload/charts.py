@@ -39,11 +39,15 @@ def times(found: OffloadEvidence, tokens: Tokens) -> PlainFigure:
         hue, symbol, dash = SIGNS[name]
         title = tr(PROCESSOR if name == CPU else BAR_TITLES[name])
         figure.add_scatter(
-            x=list(of_size), y=[one.ms for one in of_size.values()], name=title, mode="lines+markers",
+            x=list(of_size),
+            y=[one.ms for one in of_size.values()],
+            name=title,
+            mode="lines+markers",
             line={"color": tokens[hue], "dash": dash, "width": 3 if name in (CPU, found.copies) else 1.5},
-            marker={"color": tokens[hue], "symbol": symbol, "size": 7}, error_y=_spread(of_size, tokens[hue]),
+            marker={"color": tokens[hue], "symbol": symbol, "size": 7},
+            error_y=_spread(of_size, tokens[hue]),
             hovertemplate=f"{title}: %{{y:.3g}} ms<extra></extra>",
-        )  # fmt: skip
+        )
     shapes = [_line(found.point.size, tokens["write"])]
     if (where := found.crossing(found.copies)) and not where.first:
         shapes.append(_band(where.low, where.high, tokens["accent"]))
@@ -54,20 +58,40 @@ def times(found: OffloadEvidence, tokens: Tokens) -> PlainFigure:
 def _spread(of_size: Mapping[int, Figures], colour: str) -> dict[str, Any]:
     found = of_size.values()
     return {
-        "type": "data", "symmetric": False, "array": [one.p80_ms - one.ms for one in found],
-        "arrayminus": [one.ms - one.p20_ms for one in found], "color": colour, "thickness": 1, "width": 3,
-    }  # fmt: skip
+        "type": "data",
+        "symmetric": False,
+        "array": [one.p80_ms - one.ms for one in found],
+        "arrayminus": [one.ms - one.p20_ms for one in found],
+        "color": colour,
+        "thickness": 1,
+        "width": 3,
+    }
 
 
 def _line(x: float, colour: str) -> dict[str, Any]:
-    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": {"color": colour, "width": 1, "dash": "dot"}}  # fmt: skip
+    return {
+        "type": "line",
+        "x0": x,
+        "x1": x,
+        "y0": 0,
+        "y1": 1,
+        "yref": "paper",
+        "line": {"color": colour, "width": 1, "dash": "dot"},
+    }
 
 
 def _band(low: float, high: float, colour: str) -> dict[str, Any]:
     return {
-        "type": "rect", "x0": low / 1.02, "x1": high * 1.02, "y0": 0, "y1": 1, "yref": "paper", "fillcolor": colour, "opacity": 0.25,
+        "type": "rect",
+        "x0": low / 1.02,
+        "x1": high * 1.02,
+        "y0": 0,
+        "y1": 1,
+        "yref": "paper",
+        "fillcolor": colour,
+        "opacity": 0.25,
         "line": {"width": 0},
-    }  # fmt: skip
+    }
 
 
 def times_text(found: OffloadEvidence) -> str:
@@ -82,9 +106,7 @@ def times_text(found: OffloadEvidence) -> str:
             gpu=title,
             size=size_text(found.key, where.low),
         )
-    return tr(
-        "{gpu}: faster than the processor from {size} on.", gpu=title, size=crossing_text(found.key, where)
-    )
+    return tr("{gpu}: faster than the processor from {size} on.", gpu=title, size=crossing_text(found.key, where))
 
 
 def times_source(found: OffloadEvidence) -> str:
@@ -93,13 +115,17 @@ def times_source(found: OffloadEvidence) -> str:
     counts = [one.n for by in (found.cpu_by_size, found.gpu_by_size(NONE)) for one in by.values()]
     passes = max((len(one.passes) for one in found.cpu_by_size.values()), default=1)
     sides = ", ".join(
-        " ".join(filter(None, (tr(side.kind), side.device, side.date))) for side in dict.fromkeys([_key(cpu), _key(gpu)])
-    )  # fmt: skip
+        " ".join(filter(None, (tr(side.kind), side.device, side.date)))
+        for side in dict.fromkeys([_key(cpu), _key(gpu)])
+    )
     return tr(
         "{sides}. Medians of n = {low} to {high}, bars from p20 to p80. Caches are overwritten before each run. "
         "A run with copies adds them to the run without. The band is the range of {passes} passes over the sizes.",
-        sides=sides, low=min(counts), high=max(counts), passes=passes,
-    )  # fmt: skip
+        sides=sides,
+        low=min(counts),
+        high=max(counts),
+        passes=passes,
+    )
 
 
 def _key(side: Any) -> Any:
@@ -112,14 +138,23 @@ def amdahl(found: OffloadEvidence, tokens: Tokens) -> PlainFigure:
     for left in sorted({*LEFT, found.left}):
         mine = left == found.left
         figure.add_scatter(
-            x=[float(f) for f in FACTORS], y=[crossover.speedup(1 - left, float(f)) for f in FACTORS], mode="lines",
+            x=[float(f) for f in FACTORS],
+            y=[crossover.speedup(1 - left, float(f)) for f in FACTORS],
+            mode="lines",
             name=tr("{left} left", left=units.share(left)),
-            line={"color": tokens["write" if mine else "dim"], "width": 3 if mine else 1, "dash": "solid" if mine else "dot"},
-        )  # fmt: skip
+            line={
+                "color": tokens["write" if mine else "dim"],
+                "width": 3 if mine else 1,
+                "dash": "solid" if mine else "dot",
+            },
+        )
     if found.speedup:
         figure.add_scatter(
-            x=[found.gain], y=[found.speedup], name=tr("this work"), mode="markers",
+            x=[found.gain],
+            y=[found.speedup],
+            name=tr("this work"),
+            mode="markers",
             marker={"color": tokens["output"], "size": 11, "symbol": "diamond"},
-        )  # fmt: skip
+        )
     figure.update_layout(xaxis={"type": "log", "dtick": 1}, yaxis={"type": "log", "dtick": 1})
     return figure

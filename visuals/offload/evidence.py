@@ -65,12 +65,7 @@ class OffloadEvidence:
         if self.measured and (rows := self.measured["works"].get(name)):
             return Side(MEASURED, short(self.measured[NAMES[name]]), "", rows)
         record = recorded.newest() or {}
-        return Side(
-            RECORDED,
-            short(record.get(NAMES[name], "")),
-            record.get("date", ""),
-            recorded.rows(self.key, name),
-        )
+        return Side(RECORDED, short(record.get(NAMES[name], "")), record.get("date", ""), recorded.rows(self.key, name))
 
     @cached_property
     def cpu_by_size(self) -> dict[int, Figures]:
@@ -157,9 +152,7 @@ class OffloadEvidence:
     @cached_property
     def threads(self) -> int:
         """Returns the threads of the kernel's launch."""
-        return sum(
-            prod(step.grid) * prod(step.block) for step in self.work.gpu_program(self.point.shape).steps
-        )
+        return sum(prod(step.grid) * prod(step.block) for step in self.work.gpu_program(self.point.shape).steps)
 
     @property
     def size_text(self) -> str:
@@ -202,9 +195,7 @@ def facts(found: OffloadEvidence) -> dict[str, str]:
     """Returns the fields of sentences about a work at a size; "" for what is not known."""
     cpu, gpu, gain = found.cpu, found.gpu, found.gain
     parts = gpu.parts if gpu else {}
-    texts = {
-        name: units.time_(parts[name]) if name in parts else "" for name in ("in", "call", "kernel", "out")
-    }
+    texts = {name: units.time_(parts[name]) if name in parts else "" for name in ("in", "call", "kernel", "out")}
     for copies in COPIES:
         one = found.of_gpu(copies)
         texts[copies] = units.time_(one.ms) if one else ""
@@ -226,7 +217,7 @@ def facts(found: OffloadEvidence) -> dict[str, str]:
         "threads": units.whole(found.threads),
         "bytes": units.bytes_(found.bytes_in + found.bytes_out),
         "source": source_text(found),
-    }  # fmt: skip
+    }
 
 
 def limit_text(limit: float) -> str:

@@ -66,9 +66,7 @@ def work_scene(found: OffloadEvidence) -> Scene:
         f"{found.key} {found.point.size} {found.copies} {found.measured is not None}",
         tr(found.work.title),
         [*texts, captions.verdict(found)],
-        gantt(
-            list(_bars(found, spans)), rows, spans[-1].end, len(spans) + 1, heights=(1.6, 1.1, 1.1, 1.1, 1.1)
-        ),
+        gantt(list(_bars(found, spans)), rows, spans[-1].end, len(spans) + 1, heights=(1.6, 1.1, 1.1, 1.1, 1.1)),
         tr("part"),
         tr("Both sides begin at the same time. Each was measured alone, with the caches overwritten before."),
         _source([m.part for m in spans]),
@@ -115,21 +113,25 @@ def program_scene(found: OffloadEvidence) -> Scene:
     rest = cpu * found.left / (1 - found.left)
     rows = [tr("processor alone"), tr("with the GPU"), tr("the limit")]
     bars = []
-    for row, (ms, role, title) in enumerate([
-        (cpu, "workspace", tr("this work")), (gpu_ms, "filter", tr("GPU")), (0.0, "", ""),
-    ]):  # fmt: skip
+    for row, (ms, role, title) in enumerate(
+        [(cpu, "workspace", tr("this work")), (gpu_ms, "filter", tr("GPU")), (0.0, "", "")]
+    ):
         if rest:
             bars.append(Bar(CPU, row, row, 0.0, rest, "input", (tr("the rest"), units.time_(rest)), row))
         if ms:
             bars.append(Bar(GPU, row, row, rest, rest + ms, role, (title, units.time_(ms)), row))
     fields = {
-        "before": units.time_(rest + cpu), "after": units.time_(rest + gpu_ms), "rest": units.time_(rest),
-        "left": units.share(found.left), "cpu": units.time_(cpu), "gpu": units.time_(gpu_ms),
-        "speedup": units.ratio(found.speedup), "limit": limit_text(found.limit),
-    }  # fmt: skip
+        "before": units.time_(rest + cpu),
+        "after": units.time_(rest + gpu_ms),
+        "rest": units.time_(rest),
+        "left": units.share(found.left),
+        "cpu": units.time_(cpu),
+        "gpu": units.time_(gpu_ms),
+        "speedup": units.ratio(found.speedup),
+        "limit": limit_text(found.limit),
+    }
     texts = [
-        tr(text, **fields)
-        for text in (captions.BEFORE, captions.AFTER, captions.LIMIT if rest else captions.NO_LIMIT)
+        tr(text, **fields) for text in (captions.BEFORE, captions.AFTER, captions.LIMIT if rest else captions.NO_LIMIT)
     ]
     return _scene(
         f"program {found.key} {found.point.size} {found.copies} {found.left:g} {found.measured is not None}",
@@ -151,9 +153,13 @@ def machine_scene(m: Machine) -> Scene:
     boxes = [_unit(CPU, n, 0, n, "workspace", 0) for n in range(m.cores)]
     boxes += [_unit(GPU, n, 1 + n // ACROSS, n % ACROSS, "filter", 1) for n in range(m.sms)]
     fields = {
-        "cores": m.cores, "vector": m.vector, "sms": m.sms, "lanes": m.lanes, "processor": units.whole(m.on_processor),
+        "cores": m.cores,
+        "vector": m.vector,
+        "sms": m.sms,
+        "lanes": m.lanes,
+        "processor": units.whole(m.on_processor),
         "gpu": units.whole(m.on_gpu),
-    }  # fmt: skip
+    }
     texts = [tr(text, **fields) for text in captions.MACHINE]
     diagram = Diagram(tuple(boxes), (1.6,) * len(rows), rows=tuple(rows))
     return _scene(f"machine {m}", tr("the machine"), texts, diagram, tr("side"), "", cells=(m.cores, m.sms))
@@ -161,8 +167,18 @@ def machine_scene(m: Machine) -> Scene:
 
 def _unit(tensor: str, index: int, row: int, column: int, role: str, first: int) -> Box:
     return Box(
-        tensor, index, 0, row, role, ("",), first, len(captions.MACHINE) - 1, False, column / ACROSS, (column + 1) / ACROSS
-    )  # fmt: skip
+        tensor,
+        index,
+        0,
+        row,
+        role,
+        ("",),
+        first,
+        len(captions.MACHINE) - 1,
+        False,
+        column / ACROSS,
+        (column + 1) / ACROSS,
+    )
 
 
 def _scene(key, title, texts, diagram, step_name, note, source=None, cells=None) -> Scene:
@@ -179,7 +195,8 @@ def _scene(key, title, texts, diagram, step_name, note, source=None, cells=None)
         key=key,
         title=title,
         tensors=tuple(
-            Tensor(n, n, tr(text), "workspace", 1, 1, len(w.cells)) for (n, text), w in zip(TITLES.items(), writes, strict=True)
+            Tensor(n, n, tr(text), "workspace", 1, 1, len(w.cells))
+            for (n, text), w in zip(TITLES.items(), writes, strict=True)
         ),
         groups=(Group(((CPU,), (GPU,))),),
         steps=steps,
@@ -191,4 +208,4 @@ def _scene(key, title, texts, diagram, step_name, note, source=None, cells=None)
         annotations=tuple(annotations),
         source=source,
         diagram=diagram,
-    )  # fmt: skip
+    )

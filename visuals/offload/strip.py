@@ -21,18 +21,28 @@ LITTLE = 1.05  # times as fast: less is not shown as a factor
 def strip(found: OffloadEvidence, run: Run, program: bool = False) -> dict[str, Any]:
     """Returns the strip as data for the player. `program`: the stage shows a program around the work."""
     size = {
-        "key": "stage", "label": found.size_text, "shape": found.size_text, "stale": "", "canPut": False,
-        "time": time(found, program), "memory": memory(found), "limits": parts(found),
-    }  # fmt: skip
+        "key": "stage",
+        "label": found.size_text,
+        "shape": found.size_text,
+        "stale": "",
+        "canPut": False,
+        "time": time(found, program),
+        "memory": memory(found),
+        "limits": parts(found),
+    }
     return {
         "sizes": [size],
         "selected": "stage",
         "run": {
-            "can": run.can, "running": run.running, "share": run.share, "text": run.text, "error": run.error,
+            "can": run.can,
+            "running": run.running,
+            "share": run.share,
+            "text": run.text,
+            "error": run.error,
             "label": tr("Stop") if run.running else tr("Run here"),
         },
         "texts": {"put": "", "ask": tr("The figures come after your guess."), "reveal": tr("Show them")},
-    }  # fmt: skip
+    }
 
 
 def badge(side: Side, one: Figures | None) -> dict[str, str]:
@@ -62,9 +72,14 @@ def _bar(title: str, one: Figures | None, longest: float, current: bool, hint: s
     if one is None:
         return {"title": title, "share": None, "text": "–", "current": current, "hint": tr("not measured")}
     return {
-        "title": title, "share": one.ms / longest, "text": units.time_(one.ms), "current": current, "hint": hint,
-        "low": one.p20_ms / longest, "high": min(1.0, one.p80_ms / longest),
-    }  # fmt: skip
+        "title": title,
+        "share": one.ms / longest,
+        "text": units.time_(one.ms),
+        "current": current,
+        "hint": hint,
+        "low": one.p20_ms / longest,
+        "high": min(1.0, one.p80_ms / longest),
+    }
 
 
 def _source(found: OffloadEvidence, name: str, one: Figures | None) -> str:
@@ -106,11 +121,17 @@ def memory(found: OffloadEvidence) -> dict[str, Any]:
         "title": tr("Bytes of the copies"),
         "badge": {"kind": "predicted", "text": tr("predicted {bytes}", bytes=units.bytes_(total))},
         "parts": [
-            {"role": role, "label": tr(label), "text": units.bytes_(nbytes), "share": nbytes / total, "faint": found.copies == NONE}
+            {
+                "role": role,
+                "label": tr(label),
+                "text": units.bytes_(nbytes),
+                "share": nbytes / total,
+                "faint": found.copies == NONE,
+            }
             for role, label, nbytes in rows
         ],
         "text": memory_text(found),
-    }  # fmt: skip
+    }
 
 
 def memory_text(found: OffloadEvidence) -> str:
@@ -130,7 +151,7 @@ def parts(found: OffloadEvidence) -> dict[str, Any]:
         {"label": tr(PART_TITLES[name]), "share": ms / whole, "text": units.share(ms / whole), "main": ms == most}
         for name, ms in of.items()
         if ms
-    ]  # fmt: skip
+    ]
     return {"title": tr("Parts of the GPU’s time"), "rows": rows, "text": limit_of_kernel(found)}
 
 
@@ -142,4 +163,4 @@ def limit_of_kernel(found: OffloadEvidence) -> str:
         return tr("A faster kernel would bring less than {share}.", share=units.share(LITTLE - 1))
     return tr(
         "If the kernel took no time, the whole would be {limit} times as fast.", limit=facts(found)["kernel_limit"]
-    )  # fmt: skip
+    )

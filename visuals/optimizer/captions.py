@@ -11,16 +11,16 @@ from kernels.i18n import mark, tr
 TABLE, UPDATE, LOAD, STORE, IDLE = "table", "update", "load", "store", "idle"
 NUMBERS, WIDTH = 8, 16
 FORMULAS = {
-    "sgd": mark(
-        "Its new [v](workspace) is {8} · {9} + {10} = {11}. Its new [w](filter) is {12} − {13} · {11} = {14}."
-    ),
+    "sgd": mark("Its new [v](workspace) is {8} · {9} + {10} = {11}. Its new [w](filter) is {12} − {13} · {11} = {14}."),
     "adam": mark(
         "With gradient {8}: [m](input) was {9} and becomes {10}. [v](workspace) was {11} and becomes {12}. "
         "[w](filter) was {13} and changes by {14}."
     ),
 }
 _TEXTS = {
-    "tensor": mark("Launch {0}, block {1}, warp {2}: active lanes {3}. The first lane updates element {5} of tensor {4}."),
+    "tensor": mark(
+        "Launch {0}, block {1}, warp {2}: active lanes {3}. The first lane updates element {5} of tensor {4}."
+    ),
     "chunk": mark("Block {1}, warp {2}: active lanes {3}. The first lane updates element {5} of tensor {4}."),
     TABLE: mark(
         "Block {1} reads line {1} of the [table](output): its chunk begins at {6} and has {7} elements. They belong to tensor {4}."
@@ -30,10 +30,8 @@ _TEXTS = {
         "None is used yet."
     ),
     IDLE: mark("Block {1}, warp {2}: its lanes are beyond the end of the chunk. They have no element."),
-}  # fmt: skip
-LIT = {
-    TABLE: "int2 chunk = ", UPDATE: "update(w[at]", LOAD: "load_four(weight[k]", STORE: "update(weight[k][j]",
-}  # fmt: skip
+}
+LIT = {TABLE: "int2 chunk = ", UPDATE: "update(w[at]", LOAD: "load_four(weight[k]", STORE: "update(weight[k][j]"}
 
 
 def template(kind: str, ladder: str, per_tensor: bool) -> str:

@@ -25,17 +25,17 @@ from visuals.scene.source import margin, resources, source_of
 
 MAX_ELEMENTS, MAX_TENSORS = 1024, 12
 DECIMALS = 2  # of the numbers shown
-NOTE = mark(
-    "The picture shows one warp per step, launch by launch and block by block, as the emulator executed them."
-)
+NOTE = mark("The picture shows one warp per step, launch by launch and block by block, as the emulator executed them.")
 ROLES = {"w": "filter", "g": "output", "m": "input", "v": "workspace"}
 TITLES = {
     "sgd": {"w": mark("w, weights"), "g": mark("g, gradient"), "v": mark("v, running sum of gradients")},
     "adam": {
-        "w": mark("w, weights"), "g": mark("g, gradient"), "m": mark("m, average of gradients"),
+        "w": mark("w, weights"),
+        "g": mark("g, gradient"),
+        "m": mark("m, average of gradients"),
         "v": mark("v, average of their squares"),
     },
-}  # fmt: skip
+}
 TABLE_NAME = "chunks"
 
 
@@ -59,10 +59,12 @@ def optimizer_scene(rung: str, s: OptimizerShape, tiles: Mapping[str, int], seed
         raise RuleError(
             tr(
                 "at most {most} elements of {tensors} tensors are shown, there are {count} of {number}",
-                most=decimal(f"{MAX_ELEMENTS:,}"), tensors=MAX_TENSORS, count=decimal(f"{s.elements:,}"),
+                most=decimal(f"{MAX_ELEMENTS:,}"),
+                tensors=MAX_TENSORS,
+                count=decimal(f"{s.elements:,}"),
                 number=len(s.counts),
             )
-        )  # fmt: skip
+        )
     t = traced(rung, s, tuple(sorted(tiles.items())), seed, DECIMALS)
     ladder, places = ladder_of(rung).name, _Places(s)
     per_tensor = len(t.launches) > 1 or t.launches[0].launch.entry.endswith("tensor")
@@ -73,9 +75,7 @@ def optimizer_scene(rung: str, s: OptimizerShape, tiles: Mapping[str, int], seed
         marks.append((step.launch, lit(step.kind, per_tensor)))
         _record(r, kinds.index(step.kind), t, s, ladder, places, step)
     arrays = [name for name in t.inputs if name != TABLE_NAME]
-    tensors = {
-        array: [_tensor(t, places, ladder, array, n) for n in range(len(s.counts))] for array in arrays
-    }
+    tensors = {array: [_tensor(t, places, ladder, array, n) for n in range(len(s.counts))] for array in arrays}
     table = [] if per_tensor else [_table(t, s)]
     source, *others = _sources(t, marks)
     return Scene(
@@ -104,7 +104,7 @@ def optimizer_scene(rung: str, s: OptimizerShape, tiles: Mapping[str, int], seed
         source=source,
         next_sources=tuple(others),
         lanes=r.lanes(),
-    )  # fmt: skip
+    )
 
 
 class _Places:
@@ -138,16 +138,12 @@ def _turns(t: TracedProgram, of: TracedLaunch, at: Step) -> Iterator[Step]:
     wide = of.launch.entry.endswith("float4")
     per, block = dict(of.launch.defines).get("PER", 1), of.launch.block[0]
     start = (
-        int(t.inputs[TABLE_NAME][at.block, 0])
-        if not of.launch.entry.endswith("tensor")
-        else int(of.launch.args[-3])
+        int(t.inputs[TABLE_NAME][at.block, 0]) if not of.launch.entry.endswith("tensor") else int(of.launch.args[-3])
     )
     turn_of = lambda element: (element - start) // (4 * block * per if wide else block)  # noqa: E731
     for turn in np.unique(turn_of(found.element)):
         kinds = (LOAD, STORE) if wide else (UPDATE,)
-        steps = [
-            _turn(t, of, at, kind, lambda element, turn=turn: turn_of(element) == turn) for kind in kinds
-        ]
+        steps = [_turn(t, of, at, kind, lambda element, turn=turn: turn_of(element) == turn) for kind in kinds]
         if wide:
             steps[0].writes.clear()
             steps[1].reads.clear()
@@ -169,20 +165,13 @@ def _turn(t: TracedProgram, of: TracedLaunch, at: Step, kind: str, is_here: Any)
     return step
 
 
-def _record(
-    r: Recorder, kind: int, t: TracedProgram, s: Any, ladder: str, places: _Places, step: Step
-) -> None:
+def _record(r: Recorder, kind: int, t: TracedProgram, s: Any, ladder: str, places: _Places, step: Step) -> None:
     of_table = step.kind == TABLE
     threads = t.launches[step.launch].launch.block[0]
     read = 8 * threads if of_table else 4 * sum(map(len, step.reads.values()))
     written = 4 * sum(len(cells) for cells, _ in step.writes.values())
     r.step(
-        kind,
-        *_args(t, s, ladder, places, step),
-        warp=step.warp,
-        mask=mask_of(step.lanes),
-        read=read,
-        written=written,
+        kind, *_args(t, s, ladder, places, step), warp=step.warp, mask=mask_of(step.lanes), read=read, written=written
     )
     for name, elements in step.reads.items():
         for tensor, cells, _ in [(None, elements, None)] if of_table else _by_tensor(places, elements):
@@ -229,14 +218,32 @@ def _floats(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _tensor(t: TracedProgram, places: _Places, ladder: str, array: str, n: int) -> Tensor:
     """Returns one tensor of an array: a row of its elements before the step."""
     values = t.before[array][places.tensor == n].astype(np.float32)
-    return Tensor(f"{array}{n}", array, tr("tensor {n}", n=n), ROLES[array], 1, 1, len(values), values,
-                  note=decimal(f"{len(values):,}"))  # fmt: skip
+    return Tensor(
+        f"{array}{n}",
+        array,
+        tr("tensor {n}", n=n),
+        ROLES[array],
+        1,
+        1,
+        len(values),
+        values,
+        note=decimal(f"{len(values):,}"),
+    )
 
 
 def _table(t: TracedProgram, s: OptimizerShape) -> Tensor:
     values = t.before[TABLE_NAME].astype(np.float32)
-    return Tensor(TABLE_NAME, "table", tr("first element, elements"), "output", 1, len(s.chunks), 2, values,
-                  note=tr("one line per block"))  # fmt: skip
+    return Tensor(
+        TABLE_NAME,
+        "table",
+        tr("first element, elements"),
+        "output",
+        1,
+        len(s.chunks),
+        2,
+        values,
+        note=tr("one line per block"),
+    )
 
 
 def _sources(t: TracedProgram, marks: list[tuple[int, str]]) -> list[Source]:
@@ -246,7 +253,10 @@ def _sources(t: TracedProgram, marks: list[tuple[int, str]]) -> list[Source]:
     of = t.launches[0]
     return [
         source_of(
-            of.launch.source, patterns, np.array([patterns.index(line) for line in lines]),
-            notes=margin(t.counters, of.file), detail=resources(of.launch),
+            of.launch.source,
+            patterns,
+            np.array([patterns.index(line) for line in lines]),
+            notes=margin(t.counters, of.file),
+            detail=resources(of.launch),
         )
-    ]  # fmt: skip
+    ]

@@ -21,19 +21,29 @@ FLOAT = 4  # bytes
 def cost(s: OptimizerShape) -> str:
     """Returns what an optimiser's arrays take and what its step moves at least."""
     adam = isinstance(s, AdamShape)
-    fields = {"bytes": units.bytes_(s.bytes), "each": FLOAT * s.ARRAYS, "kept": units.bytes_((2 if adam else 1) * FLOAT * s.elements)}  # fmt: skip
-    kept = tr("m and v take {kept}, twice the memory of the weights.", **fields) if adam else tr(
-        "v takes {kept}, as much memory as the weights.", **fields
-    )  # fmt: skip
-    return " ".join((
-        trn("The step updates {n} tensor.", "The step updates {n} tensors.", len(s.counts)),
-        tr("At least {bytes} are moved, {each} bytes per weight.", **fields),
-        kept,
-        trn(
-            "The table has {n} chunk of at most {chunk} elements.", "The table has {n} chunks of at most {chunk} elements.",
-            len(s.chunks), chunk=decimal(f"{CHUNK:,}"),
-        ),
-    ))  # fmt: skip
+    fields = {
+        "bytes": units.bytes_(s.bytes),
+        "each": FLOAT * s.ARRAYS,
+        "kept": units.bytes_((2 if adam else 1) * FLOAT * s.elements),
+    }
+    kept = (
+        tr("m and v take {kept}, twice the memory of the weights.", **fields)
+        if adam
+        else tr("v takes {kept}, as much memory as the weights.", **fields)
+    )
+    return " ".join(
+        (
+            trn("The step updates {n} tensor.", "The step updates {n} tensors.", len(s.counts)),
+            tr("At least {bytes} are moved, {each} bytes per weight.", **fields),
+            kept,
+            trn(
+                "The table has {n} chunk of at most {chunk} elements.",
+                "The table has {n} chunks of at most {chunk} elements.",
+                len(s.chunks),
+                chunk=decimal(f"{CHUNK:,}"),
+            ),
+        )
+    )
 
 
 def gain(ladder: str, rows: Mapping[str, Row]) -> str:
@@ -48,17 +58,18 @@ def gain(ladder: str, rows: Mapping[str, Row]) -> str:
     if best is many:
         sentences = [tr("A launch per tensor is the fastest of our kernels at this size.")]
     elif within_spread(best, many):
-        sentences = [
-            tr("“{name}” and a launch per tensor take the same time: their spreads overlap.", **names)
-        ]
+        sentences = [tr("“{name}” and a launch per tensor take the same time: their spreads overlap.", **names)]
     else:
         ratio = units.ratio(many["median_ms"] / best["median_ms"])
         sentences = [
             trn(
-                "“{name}” is {ratio}× as fast as {n} launch per step.", "“{name}” is {ratio}× as fast as {n} launches per step.",
-                launches, ratio=ratio, name=names["name"],
+                "“{name}” is {ratio}× as fast as {n} launch per step.",
+                "“{name}” is {ratio}× as fast as {n} launches per step.",
+                launches,
+                ratio=ratio,
+                name=names["name"],
             )
-        ]  # fmt: skip
+        ]
     libraries = [row for name, row in rows.items() if find(name).library]
     shape = LADDERS[ladder].shape(**best["shape"])
     sentences += [*(beside_library(best, row) for row in libraries), beside_copy(shape, best)]

@@ -164,9 +164,24 @@ def _of_way(evidence: ParallelEvidence) -> dict[str, str]:
     """Returns the fields that only some ways have."""
     plan = evidence.plan
     names = (
-        "buckets", "bucket", "combined", "after", "exchanges", "dw", "one_dw", "stages", "formula", "in_flight", "gpipe_held",
-        "activations_gpipe", "activations_1f1b", "bubble_1", "zero3_peak", "data_peak", "passes",
-    )  # fmt: skip
+        "buckets",
+        "bucket",
+        "combined",
+        "after",
+        "exchanges",
+        "dw",
+        "one_dw",
+        "stages",
+        "formula",
+        "in_flight",
+        "gpipe_held",
+        "activations_gpipe",
+        "activations_1f1b",
+        "bubble_1",
+        "zero3_peak",
+        "data_peak",
+        "passes",
+    )
     found = dict.fromkeys(names, "")
     if plan.way in PIPELINES:
         return found | _of_pipeline(evidence)

@@ -30,9 +30,7 @@ def all_rows() -> tuple[Row, ...]:
 def rows(device: str = "") -> tuple[Row, ...]:
     """Returns the rows of one kind of GPU, of the newest run by default: times of two machines are not compared."""
     found = all_rows()
-    newest = max(
-        found, key=lambda row: row["date"], default={}
-    )  # of one day the last run is first in the file
+    newest = max(found, key=lambda row: row["date"], default={})  # of one day the last run is first in the file
     return tuple(row for row in found if row["device"] == (device or newest["device"]))
 
 

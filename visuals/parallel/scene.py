@@ -28,11 +28,7 @@ from visuals.training.scene import function_text
 TASKS, GPUS = "tasks", "gpus"  # the tensors of the scene
 HUE = {FORWARD: "input", BACKWARD: "output", UPDATE: "filter"}
 LINK_HUE = "workspace"
-COLLECTIVES = {
-    ALL_REDUCE: mark("all-reduce"),
-    REDUCE_SCATTER: mark("reduce-scatter"),
-    ALL_GATHER: mark("all-gather"),
-}
+COLLECTIVES = {ALL_REDUCE: mark("all-reduce"), REDUCE_SCATTER: mark("reduce-scatter"), ALL_GATHER: mark("all-gather")}
 NAMED = 0.065  # share of the width for the names of the GPUs
 NARROWEST = 0.0015  # share of the width of a box
 COMPUTE_HEIGHT, LINK_HEIGHT = 1.0, 0.62
@@ -106,9 +102,7 @@ def _sources(layout: Layout, by_step: list[list[int]]) -> Iterator[Source]:
     """Yields the kernel of each step: the longest of the first task that computes, until another task computes."""
     shown: tuple[str, str] | None = None
     for step, tasks in enumerate(by_step):
-        computing = [layout.tasks[n] for n in tasks if layout.tasks[n].nodes] or (
-            [] if step else [_first(layout)]
-        )
+        computing = [layout.tasks[n] for n in tasks if layout.tasks[n].nodes] or ([] if step else [_first(layout)])
         if not computing:
             continue
         launch = _longest(layout, computing[0])
@@ -116,9 +110,7 @@ def _sources(layout: Layout, by_step: list[list[int]]) -> Iterator[Source]:
             continue
         shown = launch.source, launch.entry
         text, first = function_text(launch.source, launch.entry)
-        yield Source(
-            launch.source.rpartition("/")[2], text, np.array([first]), first, {}, resources(launch), step
-        )
+        yield Source(launch.source.rpartition("/")[2], text, np.array([first]), first, {}, resources(launch), step)
 
 
 def _first(layout: Layout) -> Task:
@@ -149,8 +141,7 @@ def _cells_by_task(layout: Layout) -> list[list[int]]:
 def _reads(layout: Layout, by_step: list[list[int]], cells: list[list[int]]) -> Read:
     """Returns what the tasks of each step wait for."""
     rows = [
-        sorted({cell for n in tasks for need in layout.tasks[n].needs for cell in cells[need]})
-        for tasks in by_step
+        sorted({cell for n in tasks for need in layout.tasks[n].needs for cell in cells[need]}) for tasks in by_step
     ]
     start = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     return Read(TASKS, start, np.array([cell for row in rows for cell in row], int))
@@ -191,12 +182,21 @@ def _sentence(layout: Layout, tasks: Sequence[int]) -> str:
     fields = {"gpus": gpus, "name": _name(task), "bytes": units.bytes_(task.nbytes), "n": task.micro + 1}
     if task.kind == SEND:
         source, target = (int(n) + 1 for n in task.name.split(" → "))
-        return tr("GPU {source} sends [{bytes}](workspace) of micro-batch {n} to GPU {target}.", source=source, target=target, **fields)  # fmt: skip
+        return tr(
+            "GPU {source} sends [{bytes}](workspace) of micro-batch {n} to GPU {target}.",
+            source=source,
+            target=target,
+            **fields,
+        )
     if task.kind in COLLECTIVES:
         kind = tr(COLLECTIVES[task.kind])
         return tr("{gpus}: {kind} of [{name}](workspace), {bytes}.", kind=kind, **fields)
     if task.kind == UPDATE:
-        return tr("{gpus} update their [weights](filter).", **fields) if len(tasks) > 1 else tr("{gpus} updates its [weights](filter).", **fields)  # fmt: skip
+        return (
+            tr("{gpus} update their [weights](filter).", **fields)
+            if len(tasks) > 1
+            else tr("{gpus} updates its [weights](filter).", **fields)
+        )
     if task.micro >= 0:
         return _micro_sentence(task.kind, fields)
     if task.kind == FORWARD:
@@ -229,10 +229,14 @@ def _annotation(layout: Layout, cells: list[list[int]]) -> Annotation:
 def _about(layout: Layout, part: Part) -> str:
     task, line = layout.tasks[part.task], layout.line
     fields = {
-        "name": _name(task), "gpu": part.gpu + 1, "time": units.time_(task.us / 1e3),
-        "start": units.time_(line.starts[part.task] / 1e3), "bytes": units.bytes_(task.nbytes), "n": task.micro + 1,
+        "name": _name(task),
+        "gpu": part.gpu + 1,
+        "time": units.time_(task.us / 1e3),
+        "start": units.time_(line.starts[part.task] / 1e3),
+        "bytes": units.bytes_(task.nbytes),
+        "n": task.micro + 1,
         "phase": tr(PHASES.get(task.kind, "")),
-    }  # fmt: skip
+    }
     if task.kind in COLLECTIVES:
         kind = tr(COLLECTIVES[task.kind])
         return tr("{kind} of {name}, {bytes}: {time} from {start} on, predicted.", kind=kind, **fields)
@@ -248,11 +252,13 @@ def _about_gpus(layout: Layout) -> Annotation:
     texts = [
         tr(
             "GPU {n} computes for {busy} of {total}. It is idle for {idle} of the step.",
-            n=gpu + 1, busy=units.time_(line.busy(gpu) / 1e3), total=units.time_(line.total / 1e3),
+            n=gpu + 1,
+            busy=units.time_(line.busy(gpu) / 1e3),
+            total=units.time_(line.total / 1e3),
             idle=units.share(max(0.0, line.idle(gpu))),
         )
         for gpu in range(layout.evidence.plan.gpus)
-    ]  # fmt: skip
+    ]
     return Annotation(GPUS, Captions.of(texts))
 
 
@@ -267,13 +273,10 @@ def _diagram(layout: Layout, starts: Sequence[int]) -> Diagram:
         boxes=(*_names(layout), *_boxes(layout, starts)),
         heights=heights,
         groups=((tr("time, from 0 to {total} (predicted)", total=units.time_(line.total / 1e3)), 0, 0),),
-        areas=tuple(
-            Area(tr(NAMES[role]), HUES[role], memory[:, k], role in FAINT) for k, role in enumerate(ROLES)
-        ),
+        areas=tuple(Area(tr(NAMES[role]), HUES[role], memory[:, k], role in FAINT) for k, role in enumerate(ROLES)),
         title=tr("Memory of GPU {n} at each moment:", n=fullest + 1),
         totals=tuple(
-            tr("{now} of {peak} at the peak", now=units.bytes_(int(total)), peak=peak)
-            for total in memory.sum(axis=1)
+            tr("{now} of {peak} at the peak", now=units.bytes_(int(total)), peak=peak) for total in memory.sum(axis=1)
         ),
         phases=tuple(_phases(layout, starts)),
     )
@@ -282,9 +285,7 @@ def _diagram(layout: Layout, starts: Sequence[int]) -> Diagram:
 def _names(layout: Layout) -> Iterator[Box]:
     last = layout.steps - 1
     for gpu in range(layout.evidence.plan.gpus):
-        yield Box(
-            GPUS, gpu, 0, 2 * gpu, "input", (tr("GPU {n}", n=gpu + 1),), 0, last, True, 0.0, NAMED - 0.005
-        )
+        yield Box(GPUS, gpu, 0, 2 * gpu, "input", (tr("GPU {n}", n=gpu + 1),), 0, last, True, 0.0, NAMED - 0.005)
 
 
 def _boxes(layout: Layout, starts: Sequence[int]) -> Iterator[Box]:
@@ -292,13 +293,13 @@ def _boxes(layout: Layout, starts: Sequence[int]) -> Iterator[Box]:
     line, last = layout.line, layout.steps - 1
     for n, part in enumerate(layout.parts):
         task = layout.tasks[part.task]
-        left, right = (
-            NAMED + (1 - NAMED) * t / line.total for t in (line.starts[part.task], line.ends[part.task])
-        )
+        left, right = (NAMED + (1 - NAMED) * t / line.total for t in (line.starts[part.task], line.ends[part.task]))
         right = min(1.0, max(right, left + NARROWEST))
         hue = HUE.get(task.kind, LINK_HUE)
         row = 2 * part.gpu + (part.stream == LINK)
-        yield Box(TASKS, n, 0, row, hue, _lines(task), starts[part.task], last, False, min(left, right - NARROWEST / 2), right)  # fmt: skip
+        yield Box(
+            TASKS, n, 0, row, hue, _lines(task), starts[part.task], last, False, min(left, right - NARROWEST / 2), right
+        )
 
 
 def _lines(task: Task) -> tuple[str, ...]:

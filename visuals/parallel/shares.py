@@ -27,7 +27,9 @@ STEPS = len(HELD) + 1  # a role each, then all that one GPU alone would hold
 SPLIT = {
     DATA: {
         WEIGHT: mark("Each GPU holds all [weights](filter): {bytes}."),
-        GRADIENT: mark("Each GPU computes all [gradients](output), from its own images: {bytes}. They are added over all GPUs."),
+        GRADIENT: mark(
+            "Each GPU computes all [gradients](output), from its own images: {bytes}. They are added over all GPUs."
+        ),
         STATE: mark("Each GPU holds the whole [optimiser state](filter): {bytes}. All GPUs do the same update."),
         ACTIVATION: mark("The [activations](input) are split: each GPU has those of its images, {bytes} of {whole}."),
     },
@@ -35,28 +37,32 @@ SPLIT = {
         WEIGHT: mark("The large [weights](filter) are split: each GPU holds {bytes} of {whole}."),
         GRADIENT: mark("Each GPU has the [gradients](output) of its weights: {bytes}."),
         STATE: mark("It also holds their [optimiser state](filter): {bytes}."),
-        ACTIVATION: mark("Each GPU sees all images. Of the [activations](input) it has {bytes}, on one GPU they are {whole}."),
+        ACTIVATION: mark(
+            "Each GPU sees all images. Of the [activations](input) it has {bytes}, on one GPU they are {whole}."
+        ),
     },
-}  # fmt: skip
+}
 SPLIT[ZERO_1] = SPLIT[DATA] | {
-    STATE: mark(
-        "The [optimiser state](filter) is split: {bytes} of {whole} on each GPU. It updates only its part."
-    )
+    STATE: mark("The [optimiser state](filter) is split: {bytes} of {whole} on each GPU. It updates only its part.")
 }
 SPLIT[ZERO_2] = SPLIT[ZERO_1] | {
-    GRADIENT: mark("A [gradient](output) stays only where it is used. A GPU holds {bytes} of {whole}: its part and one bucket.")
-}  # fmt: skip
-SPLIT[ZERO_3] = SPLIT[ZERO_2] | {
-    WEIGHT: mark(
-        "The [weights](filter) are split too. A GPU holds {bytes} of {whole}: its part and the layers in use."
+    GRADIENT: mark(
+        "A [gradient](output) stays only where it is used. A GPU holds {bytes} of {whole}: its part and one bucket."
     )
+}
+SPLIT[ZERO_3] = SPLIT[ZERO_2] | {
+    WEIGHT: mark("The [weights](filter) are split too. A GPU holds {bytes} of {whole}: its part and the layers in use.")
 }
 PIPELINE = {
     WEIGHT: mark("Each GPU holds the [weights](filter) of its layers: up to {bytes} of {whole}."),
-    GRADIENT: mark("It has the [gradients](output) of these weights, once for each micro-batch and sum in use: up to {bytes}."),
+    GRADIENT: mark(
+        "It has the [gradients](output) of these weights, once for each micro-batch and sum in use: up to {bytes}."
+    ),
     STATE: mark("It also holds their [optimiser state](filter): up to {bytes}."),
-    ACTIVATION: mark("[Activations](input) of micro-batches wait for the way back: up to {bytes} on a GPU, {whole} on one GPU alone."),
-}  # fmt: skip
+    ACTIVATION: mark(
+        "[Activations](input) of micro-batches wait for the way back: up to {bytes} on a GPU, {whole} on one GPU alone."
+    ),
+}
 for each in PIPELINES:
     SPLIT[each] = PIPELINE
 
@@ -105,12 +111,14 @@ def _bars(evidence: ParallelEvidence) -> dict[str, tuple[float, float]]:
     room = 1 - NAMED - GAP * (len(HELD) - 1) - LEAST * len(HELD)
     widths = LEAST + room * sizes / sizes.sum()
     ends = NAMED + np.cumsum(widths + GAP) - GAP
-    return {role: (float(end - width), float(min(1.0, end))) for role, end, width in zip(HELD, ends, widths, strict=True)}  # fmt: skip
+    return {
+        role: (float(end - width), float(min(1.0, end))) for role, end, width in zip(HELD, ends, widths, strict=True)
+    }
 
 
 def _names(plan: Plan) -> Iterator[Box]:
     for gpu in range(plan.gpus):
-        yield Box(GPUS, gpu, 0, gpu, "input", (tr("GPU {n}", n=gpu + 1),), 0, STEPS - 1, True, 0.0, NAMED - 0.005)  # fmt: skip
+        yield Box(GPUS, gpu, 0, gpu, "input", (tr("GPU {n}", n=gpu + 1),), 0, STEPS - 1, True, 0.0, NAMED - 0.005)
 
 
 def _role(evidence: ParallelEvidence, role: str, left: float, right: float) -> Iterator[Box]:
@@ -163,10 +171,22 @@ def _captions(evidence: ParallelEvidence) -> Captions:
 
 def _annotations(evidence: ParallelEvidence, rest: int) -> Iterator[Annotation]:
     gpus = range(evidence.plan.gpus)
-    yield _note(GPUS, [tr("GPU {n} needs {bytes} at most.", n=n + 1, bytes=units.bytes_(evidence.holdings[n].peak.total)) for n in gpus])  # fmt: skip
+    yield _note(
+        GPUS,
+        [
+            tr("GPU {n} needs {bytes} at most.", n=n + 1, bytes=units.bytes_(evidence.holdings[n].peak.total))
+            for n in gpus
+        ],
+    )
     for role in HELD:
         held = _held(evidence, role)
-        yield _note(role, [tr("{role} on GPU {n}: {bytes}.", role=tr(NAMES[role]), n=n + 1, bytes=units.bytes_(held[n])) for n in gpus])  # fmt: skip
+        yield _note(
+            role,
+            [
+                tr("{role} on GPU {n}: {bytes}.", role=tr(NAMES[role]), n=n + 1, bytes=units.bytes_(held[n]))
+                for n in gpus
+            ],
+        )
 
     if rest:
         yield _note(REST, [tr("This part is on other GPUs.")] * rest)
@@ -179,7 +199,10 @@ def _note(tensor: str, texts: list[str]) -> Annotation:
 def _diagram(evidence: ParallelEvidence, boxes: list[Box]) -> Diagram:
     fullest = evidence.holdings[evidence.fullest]
     steps = np.arange(STEPS)
-    areas = [Area(tr(NAMES[role]), HUES[role], np.where(steps >= n, float(fullest.largest(role)), 0.0), role in FAINT) for n, role in enumerate(HELD)]  # fmt: skip
+    areas = [
+        Area(tr(NAMES[role]), HUES[role], np.where(steps >= n, float(fullest.largest(role)), 0.0), role in FAINT)
+        for n, role in enumerate(HELD)
+    ]
     sums = np.sum([area.values for area in areas], axis=0)
     return Diagram(
         boxes=tuple(boxes),

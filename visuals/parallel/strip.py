@@ -46,11 +46,15 @@ def strip(
         "sizes": [size],
         "selected": "stage",
         "run": {
-            "can": run.can, "running": run.running, "share": run.share, "text": _checked_text(checked) or run.text,
-            "error": run.error, "label": tr("Stop") if run.running else label,
+            "can": run.can,
+            "running": run.running,
+            "share": run.share,
+            "text": _checked_text(checked) or run.text,
+            "error": run.error,
+            "label": tr("Stop") if run.running else label,
         },
         "texts": {"put": "", "ask": tr("The figures come after your guess."), "reveal": tr("Show them")},
-    }  # fmt: skip
+    }
 
 
 def _checked_text(checked: Check | None) -> str:
@@ -64,7 +68,7 @@ def _checked_text(checked: Check | None) -> str:
 
 
 def _shape(evidence: ParallelEvidence) -> str:
-    return tr("{batch} images on {gpus} GPUs", batch=units.count(evidence.plan.batch), gpus=evidence.plan.gpus)  # fmt: skip
+    return tr("{batch} images on {gpus} GPUs", batch=units.count(evidence.plan.batch), gpus=evidence.plan.gpus)
 
 
 def time(evidence: ParallelEvidence) -> dict[str, Any]:
@@ -80,10 +84,16 @@ def time(evidence: ParallelEvidence) -> dict[str, Any]:
         "name": tr("One step of {network}, {way}", network=evidence.title, way=evidence.way),
         "text": _time_text(evidence),
         "bars": [
-            {"title": tr("{n} GPU", n=n) if n == 1 else tr("{n} GPUs", n=n), "share": t / longest, "text": _time_of(t, found[n], evidence), "current": n == evidence.plan.gpus, "hint": _hint(found[n])}
+            {
+                "title": tr("{n} GPU", n=n) if n == 1 else tr("{n} GPUs", n=n),
+                "share": t / longest,
+                "text": _time_of(t, found[n], evidence),
+                "current": n == evidence.plan.gpus,
+                "hint": _hint(found[n]),
+            }
             for n, t in us.items()
         ],
-    }  # fmt: skip
+    }
 
 
 def _badge(evidence: ParallelEvidence) -> dict[str, str]:
@@ -111,23 +121,29 @@ def _hint(evidence: ParallelEvidence | None) -> str:
 
 
 def _time_text(evidence: ParallelEvidence) -> str:
-    fields = {
-        "efficiency": units.share(timelines.efficiency(evidence.plan)),
-        "one": units.time_(evidence.one_us / 1e3),
-    }
+    fields = {"efficiency": units.share(timelines.efficiency(evidence.plan)), "one": units.time_(evidence.one_us / 1e3)}
     one = evidence.on_one
     if evidence.record and one.record and evidence.record["device"] == one.record["device"]:
         us = one.record["step_us"]
         fields["one"] = units.time_(us / 1e3)
         measured = units.share(us / (evidence.plan.gpus * evidence.record["step_us"]))
         if evidence.kind == "measured":
-            return tr("Measured efficiency {measured}, predicted {efficiency} (strong scaling): one GPU takes {one}.", measured=measured, **fields)  # fmt: skip
-        return tr("Recorded efficiency {measured}, predicted {efficiency} (strong scaling): one GPU takes {one}.", measured=measured, **fields)  # fmt: skip
+            return tr(
+                "Measured efficiency {measured}, predicted {efficiency} (strong scaling): one GPU takes {one}.",
+                measured=measured,
+                **fields,
+            )
+        return tr(
+            "Recorded efficiency {measured}, predicted {efficiency} (strong scaling): one GPU takes {one}.",
+            measured=measured,
+            **fields,
+        )
     if not recorded.rows():
-        return tr("Predicted efficiency {efficiency} (strong scaling): one GPU is predicted to take {one}. On several GPUs it is not recorded yet.", **fields)  # fmt: skip
-    return tr(
-        "Predicted efficiency {efficiency} (strong scaling): one GPU is predicted to take {one}.", **fields
-    )
+        return tr(
+            "Predicted efficiency {efficiency} (strong scaling): one GPU is predicted to take {one}. On several GPUs it is not recorded yet.",
+            **fields,
+        )
+    return tr("Predicted efficiency {efficiency} (strong scaling): one GPU is predicted to take {one}.", **fields)
 
 
 def memory(evidence: ParallelEvidence) -> dict[str, Any]:
@@ -139,11 +155,18 @@ def memory(evidence: ParallelEvidence) -> dict[str, Any]:
         "secret": True,
         "badge": {"kind": "predicted", "text": tr("predicted {bytes}", bytes=units.bytes_(total))},
         "parts": [
-            {"role": HUES[r], "label": tr(NAMES[r]), "text": units.bytes_(sizes[r]), "share": sizes[r] / total, "faint": r in FAINT}
-            for r in ROLES if sizes[r]
+            {
+                "role": HUES[r],
+                "label": tr(NAMES[r]),
+                "text": units.bytes_(sizes[r]),
+                "share": sizes[r] / total,
+                "faint": r in FAINT,
+            }
+            for r in ROLES
+            if sizes[r]
         ],
         "text": tr("At its peak. One GPU alone would need {bytes}.", bytes=units.bytes_(evidence.alone.peak.total)),
-    }  # fmt: skip
+    }
 
 
 def shares(evidence: ParallelEvidence) -> dict[str, Any]:
@@ -158,9 +181,11 @@ def shares(evidence: ParallelEvidence) -> dict[str, Any]:
     most = max(share for _, share in rows)
     return {
         "title": tr("Where the time of GPU 1 goes"),
-        "rows": [{"label": name, "share": share, "text": units.share(share), "main": share == most} for name, share in rows],
+        "rows": [
+            {"label": name, "share": share, "text": units.share(share), "main": share == most} for name, share in rows
+        ],
         "text": _shares_text(evidence),
-    }  # fmt: skip
+    }
 
 
 def _shares_text(evidence: ParallelEvidence) -> str:
@@ -177,9 +202,13 @@ def curve(evidence: ParallelEvidence) -> dict[str, Any]:
     plan = evidence.plan
     images = max(1, plan.batch // plan.gpus)
     lines = [
-        {"role": role, "name": tr(name), "points": [[round(log(n) / log(FAR), 4), round(evidence.weak(n, topology), 4)] for n in CURVE_GPUS]}
+        {
+            "role": role,
+            "name": tr(name),
+            "points": [[round(log(n) / log(FAR), 4), round(evidence.weak(n, topology), 4)] for n in CURVE_GPUS],
+        }
         for topology, (role, name) in TOPOLOGIES.items()
-    ]  # fmt: skip
+    ]
     return {
         "title": tr("Efficiency"),
         "badge": {"kind": "predicted", "text": tr("predicted")},
@@ -193,6 +222,8 @@ def curve(evidence: ParallelEvidence) -> dict[str, Any]:
         "error": "",
         "aria": tr(
             "At {far} GPUs: {nodes} by nodes of 8, {flat} in one ring.",
-            far=units.whole(FAR), nodes=units.share(evidence.weak(FAR)), flat=units.share(evidence.weak(FAR, links.FLAT)),
+            far=units.whole(FAR),
+            nodes=units.share(evidence.weak(FAR)),
+            flat=units.share(evidence.weak(FAR, links.FLAT)),
         ),
-    }  # fmt: skip
+    }

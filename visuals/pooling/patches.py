@@ -47,9 +47,7 @@ def patches(s: PoolShape, tiles: Tiles, of_pixels: bool) -> Iterator[Patch]:
         row, col = divmod(thread, cols)
         plane, row = divmod(row, rows)
         p, q = row * down, col * across
-        yield Patch(
-            thread, plane, p, q, p * s.u - pad_h + np.arange(height), q * s.v - pad_w + np.arange(width)
-        )
+        yield Patch(thread, plane, p, q, p * s.u - pad_h + np.arange(height), q * s.v - pad_w + np.arange(width))
 
 
 # -- forward -----------------------------------------------------------------------------------------
@@ -120,9 +118,7 @@ def _fill(r: Recorder, cells: np.ndarray, outside: float) -> None:
         r.put("patch", np.full(int((~inside).sum()), outside, np.float32), np.flatnonzero(~inside))
 
 
-def _rows_of_outputs(
-    r: Recorder, s: PoolShape, patch: Patch, p: int, cols: np.ndarray, outputs: dict
-) -> None:
+def _rows_of_outputs(r: Recorder, s: PoolShape, patch: Patch, p: int, cols: np.ndarray, outputs: dict) -> None:
     """Record the windows of one row of outputs of a thread, and their store."""
     at = (patch.plane * s.P + p) * s.Q + cols
     width = len(patch.cols)
@@ -169,14 +165,7 @@ def _taps(distance: np.ndarray, taps: int, dilation: int) -> np.ndarray:
 def max_gather_patch(r: Recorder, s: MaxPoolShape, tiles: Tiles, dy: np.ndarray, index: np.ndarray) -> None:
     """Record the gather of dy with one thread per patch of pixels."""
     links = kept(s, index)
-    _gather(
-        r,
-        s,
-        tiles,
-        dy.ravel(),
-        lambda w, cells: w.cells[cells[w.cells] == links.cells[w.output]],
-        ("dy", "index"),
-    )
+    _gather(r, s, tiles, dy.ravel(), lambda w, cells: w.cells[cells[w.cells] == links.cells[w.output]], ("dy", "index"))
 
 
 def avg_gather_patch(r: Recorder, s: AvgPoolShape, tiles: Tiles, dy: np.ndarray) -> None:
@@ -184,9 +173,7 @@ def avg_gather_patch(r: Recorder, s: AvgPoolShape, tiles: Tiles, dy: np.ndarray)
     _gather(r, s, tiles, dy.ravel() / divisors(s), lambda w, cells: w.cells, ("dy",))
 
 
-def _gather(
-    r: Recorder, s: PoolShape, tiles: Tiles, share: np.ndarray, taken, reads: tuple[str, ...]
-) -> None:
+def _gather(r: Recorder, s: PoolShape, tiles: Tiles, share: np.ndarray, taken, reads: tuple[str, ...]) -> None:
     """Record each thread. taken(window, cells) returns the registers that a window adds to."""
     for patch in patches(s, tiles, True):
         cells = patch.cells(s).ravel()
@@ -212,9 +199,7 @@ def _gather(
         r.put("dx", sums[cells >= 0], cells[cells >= 0])
 
 
-def _one_window(
-    r: Recorder, w: Window, at: np.ndarray, sums, share, reads: tuple[str, ...], first: bool
-) -> None:
+def _one_window(r: Recorder, w: Window, at: np.ndarray, sums, share, reads: tuple[str, ...], first: bool) -> None:
     """Record that thread 0 adds a window to its sums. At the first, all sums are set."""
     if "index" in reads:
         args = (0, w.p, w.q, sums[at[0]] if len(at) else 0)

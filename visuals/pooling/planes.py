@@ -73,9 +73,7 @@ def _first_warp(r: Recorder, s: GlobalShape, planes: np.ndarray, vector: int) ->
         pixels = np.arange(turn * at_once, min((turn + 1) * at_once, s.area))
         lanes = len(pixels) // vector
         args = (lanes, vector, turn * at_once, sums[0, 0])
-        r.step(
-            "load" if vector > 1 else "load_one", *args, **shown_lanes(0, lanes), loads=count * len(pixels)
-        )
+        r.step("load" if vector > 1 else "load_one", *args, **shown_lanes(0, lanes), loads=count * len(pixels))
         r.look("x", np.arange(count)[:, None] * s.area + pixels)
         r.put("sums", sums)
     row = sums[0]

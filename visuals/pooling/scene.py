@@ -30,9 +30,7 @@ ORDER = mark("window by window")
 PIXELS = mark("pixel by pixel")
 THREADS = mark("thread by thread")
 WARPS = mark("warp by warp")
-NOTE = mark(
-    "On a GPU all threads of a warp run this at the same time, and the warps in an order of the scheduler’s."
-)
+NOTE = mark("On a GPU all threads of a warp run this at the same time, and the warps in an order of the scheduler’s.")
 ATOMIC_NOTE = mark(
     "On a GPU all threads of a warp run this at the same time. The hardware chooses the order of atomic additions to one "
     "float. So the last digits of a sum may differ from run to run."
@@ -91,12 +89,10 @@ PLANS: dict[str, Plan] = {
     ),
     "global-avg-pool-backward/pixel": Plan(planes.global_spread, captions.GLOBAL_SPREAD, WARPS, _WARP),
     "global-avg-pool-backward/four-pixels": Plan(planes.global_spread_four, captions.GLOBAL_FOUR, WARPS, _WARP),
-}  # fmt: skip
+}
 
 
-def pool_scene(
-    rung: str, s: PoolShape | GlobalShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]
-) -> Scene:
+def pool_scene(rung: str, s: PoolShape | GlobalShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of one of our rungs at its inputs by name, float32 (index: int32), finite. RuleError if the rung
     cannot run the shape."""
     found, plan = find(rung), PLANS[rung]
@@ -108,9 +104,7 @@ def pool_scene(
     plan.record(r, s, tiles, **inputs)
     tensors = _tensors(program, s, tiles, plan, inputs)
     source, next_sources = _sources(program, plan, r)
-    digest = blake2b(
-        b"".join(np.ascontiguousarray(a).tobytes() for a in inputs.values()), digest_size=6
-    ).hexdigest()
+    digest = blake2b(b"".join(np.ascontiguousarray(a).tobytes() for a in inputs.values()), digest_size=6).hexdigest()
     scene = Scene(
         key=f"{rung} {s} {','.join(f'{name}={value}' for name, value in tiles.items())} {digest}",
         title=tr(found.title),
@@ -146,14 +140,15 @@ def _fold_pixels(scene: Scene, kinds: Mapping[str, tuple[int, str]]) -> Scene:
 
 # -- tensors -----------------------------------------------------------------------------------------
 TITLES = {
-    "x": mark("x"), "y": mark("y"), "index": mark("index"), "dx": mark("dx: gradient of x"),
+    "x": mark("x"),
+    "y": mark("y"),
+    "index": mark("index"),
+    "dx": mark("dx: gradient of x"),
     "dy": mark("dy: gradient of y"),
-}  # fmt: skip
+}
 
 
-def _tensors(
-    program: Program, s, tiles: Tiles, plan: Plan, inputs: Mapping[str, np.ndarray]
-) -> dict[str, Tensor]:
+def _tensors(program: Program, s, tiles: Tiles, plan: Plan, inputs: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
     """Returns the tensors by name: those of the program, and the registers. Only the padding of an average is
     zeros, so only it is drawn."""
     out = {}
@@ -164,9 +159,18 @@ def _tensors(
         axes = ((0, count, count), (0, rows, rows), (0, cols, cols))
         pad = _padding(s) if b.name == "x" and isinstance(s, AvgPoolShape) else (0, 0, 0, 0)
         out[b.name] = Tensor(
-            b.name, b.name, tr(TITLES[b.name]), role, count, rows, cols, values,
-            note=part_note(*axes, plane="plane"), plane_name="plane" if count > 1 else "", pad=pad,
-        )  # fmt: skip
+            b.name,
+            b.name,
+            tr(TITLES[b.name]),
+            role,
+            count,
+            rows,
+            cols,
+            values,
+            note=part_note(*axes, plane="plane"),
+            plane_name="plane" if count > 1 else "",
+            pad=pad,
+        )
     if plan.register:
         size = _register_size(s, tiles, plan)
         role = "input" if plan.register == "patch" else "workspace"
@@ -252,9 +256,7 @@ def _sources(program: Program, plan: Plan, r: Recorder) -> tuple[Source, tuple[S
 
     def source(launch: Launch, since: int, first_kind: int, part: np.ndarray) -> Source:
         own = lit[first_kind:] if since else lit[: first_kind or len(lit)]
-        return source_of(
-            launch.source, own, part - (first_kind if since else 0), detail=resources(launch), since=since
-        )
+        return source_of(launch.source, own, part - (first_kind if since else 0), detail=resources(launch), since=since)
 
     first, *later = program.steps
     if not later:

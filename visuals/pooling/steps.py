@@ -48,9 +48,7 @@ def max_window(r: Recorder, s: MaxPoolShape, x: np.ndarray) -> None:
         args = (p, q, o, len(cells), y[o], h, w, s.W, index[o])
         values = x[cells]
         if o == 0:
-            r.step(
-                "compare" if len(cells) == s.R * s.S else "compare_pad", *args, **lane(o), loads=len(cells)
-            )
+            r.step("compare" if len(cells) == s.R * s.S else "compare_pad", *args, **lane(o), loads=len(cells))
             r.look("x", cells)
             r.step("store", *args, **lane(o))
             r.look("x", index[o : o + 1])
@@ -101,9 +99,7 @@ def avg_scatter(r: Recorder, s: AvgPoolShape, dy: np.ndarray) -> None:
     _scatter(r, s, dy.ravel(), windows(s), divisors(s), None)
 
 
-def _scatter(
-    r: Recorder, s: PoolShape, dy: np.ndarray, links: Links, by: np.ndarray, index: np.ndarray | None
-) -> None:
+def _scatter(r: Recorder, s: PoolShape, dy: np.ndarray, links: Links, by: np.ndarray, index: np.ndarray | None) -> None:
     dx, additions = np.zeros(s.pixels, np.float32), np.zeros(s.pixels, int)
     r.step("zero", s.pixels)
     r.put("dx", dx)
@@ -142,15 +138,7 @@ def max_gather(r: Recorder, s: MaxPoolShape, dy: np.ndarray, index: np.ndarray) 
     dx = np.array([sum_in_order(dy.ravel()[takers.of(i)]) for i in range(s.pixels)], np.float32)
     for i, h, w in _first_plane(s.H, s.W):
         outputs, took = readers.of(i), takers.of(i)
-        kind = (
-            "outside"
-            if not len(outputs)
-            else "none"
-            if not len(took)
-            else "one"
-            if len(outputs) == 1
-            else "taken"
-        )
+        kind = "outside" if not len(outputs) else "none" if not len(took) else "one" if len(outputs) == 1 else "taken"
         r.step(kind, h, w, i, len(outputs), len(took), i, dx[i], **lane(i))
         r.look("index", outputs)
         r.look("dy", took)

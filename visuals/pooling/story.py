@@ -37,51 +37,45 @@ def forward_cost(s: MaxPoolShape | AvgPoolShape) -> str:
     """Returns the minimum traffic, and how often each pixel is loaded by one thread per window."""
     fields = {"bytes": units.bytes_(s.bytes), "times": units.ratio(links(s) / s.pixels)}
     if isinstance(s, MaxPoolShape):
-        least = tr(
-            "At least {bytes} are moved: x is read once, y and the indices are written once.", **fields
-        )
+        least = tr("At least {bytes} are moved: x is read once, y and the indices are written once.", **fields)
     else:
         least = tr("At least {bytes} are moved: x is read once, y is written once.", **fields)
     if s.dilation_h * (s.R - 1) < s.u and s.dilation_w * (s.S - 1) < s.v:
         return " ".join((least, tr("The windows do not overlap, so no kernel loads a pixel twice.")))
-    return " ".join((
-        least,
-        tr("One thread per window loads each pixel {times} times on average. Caches answer the repeats.", **fields),
-        tr("One thread per patch loads a pixel about once."),
-    ))  # fmt: skip
+    return " ".join(
+        (
+            least,
+            tr("One thread per window loads each pixel {times} times on average. Caches answer the repeats.", **fields),
+            tr("One thread per patch loads a pixel about once."),
+        )
+    )
 
 
 def backward_cost(s: MaxPoolShape | AvgPoolShape) -> str:
     """Returns the minimum traffic, and what a scatter moves besides: the zeros, and dx read and written by atomics."""
     fields = {
-        "bytes": units.bytes_(s.bytes), "scatter": units.bytes_(s.bytes + 8 * s.pixels),
+        "bytes": units.bytes_(s.bytes),
+        "scatter": units.bytes_(s.bytes + 8 * s.pixels),
         "atomics": units.whole(s.outputs if isinstance(s, MaxPoolShape) else links(s)),
-    }  # fmt: skip
+    }
     if isinstance(s, MaxPoolShape):
-        least = tr(
-            "At least {bytes} are moved: dy and the indices are read once, dx is written once.", **fields
-        )
+        least = tr("At least {bytes} are moved: dy and the indices are read once, dx is written once.", **fields)
     else:
         least = tr("At least {bytes} are moved: dy is read once, dx is written once.", **fields)
-    return " ".join((
-        least,
-        tr("A scatter needs {atomics} atomic additions.", **fields),
-        tr("It writes zeros first, then reads and writes dx again: up to {scatter}.", **fields),
-        tr("A gather needs no atomics and no zeros."),
-    ))  # fmt: skip
+    return " ".join(
+        (
+            least,
+            tr("A scatter needs {atomics} atomic additions.", **fields),
+            tr("It writes zeros first, then reads and writes dx again: up to {scatter}.", **fields),
+            tr("A gather needs no atomics and no zeros."),
+        )
+    )
 
 
 def global_cost(s: GlobalShape) -> str:
     """Returns the minimum traffic, of which nearly all is x."""
-    fields = {
-        "bytes": units.bytes_(s.bytes),
-        "x": units.bytes_(4 * s.pixels),
-        "planes": units.whole(s.planes),
-    }
-    return tr(
-        "At least {bytes} are moved. x has {x}, and one float is written for each of {planes} planes.",
-        **fields,
-    )
+    fields = {"bytes": units.bytes_(s.bytes), "x": units.bytes_(4 * s.pixels), "planes": units.whole(s.planes)}
+    return tr("At least {bytes} are moved. x has {x}, and one float is written for each of {planes} planes.", **fields)
 
 
 def global_backward_cost(s: GlobalShape) -> str:
@@ -124,12 +118,7 @@ def _against_plainest(best: Row, plain: Row) -> str:
 
 def _against_library(best: Row, library: Row) -> str:
     speed = library["median_ms"] / best["median_ms"]
-    fields = {
-        "name": title(best),
-        "library": title(library),
-        "ratio": units.ratio(speed),
-        "share": units.share(speed),
-    }
+    fields = {"name": title(best), "library": title(library), "ratio": units.ratio(speed), "share": units.share(speed)}
     if fields["ratio"] == "1":
         return tr("“{name}” is as fast as {library}.", **fields)
     if speed > 1:
@@ -145,9 +134,11 @@ def _useful(ladder: str, best: Row) -> list[str]:
     if ms * 1e3 <= ceilings.get("launch_us", 0):
         return []
     fields = {
-        "bytes": units.bytes_(s.bytes), "time": units.time_(ms), "share": units.share(ms / best["median_ms"]),
+        "bytes": units.bytes_(s.bytes),
+        "time": units.time_(ms),
+        "share": units.share(ms / best["median_ms"]),
         "name": title(best),
-    }  # fmt: skip
+    }
     return [tr("A copy of {bytes} takes {time}. This is {share} of the time of “{name}”.", **fields)]
 
 
@@ -167,9 +158,13 @@ def _examples(ladder: str):
 
 _LABEL = mark("Recorded speed-up of our fastest kernel over the plainest:")
 _COSTS = {
-    "max-pool": forward_cost, "max-pool-backward": backward_cost, "avg-pool": forward_cost,
-    "avg-pool-backward": backward_cost, "global-avg-pool": global_cost, "global-avg-pool-backward": global_backward_cost,
-}  # fmt: skip
+    "max-pool": forward_cost,
+    "max-pool-backward": backward_cost,
+    "avg-pool": forward_cost,
+    "avg-pool-backward": backward_cost,
+    "global-avg-pool": global_cost,
+    "global-avg-pool-backward": global_backward_cost,
+}
 POOLING: dict[str, Story] = {
     ladder: Story(cost, gain_of(ladder), lambda ladder=ladder: _examples(ladder), _LABEL)
     for ladder, cost in _COSTS.items()

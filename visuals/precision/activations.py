@@ -20,13 +20,17 @@ COUNT = 20  # activations on the stage
 ORDER_NOTE = mark("The activations are those of the first test image. A GPU does all of them at once.")
 CAPTIONS = {
     "start": mark("{0} of the {1} numbers that this layer reads for the first test image. None is below 0."),
-    "scale": mark("The calibration looked at {2} other images and chose the range 0 to {0}. Its 255 steps are {1} each: the scale."),
+    "scale": mark(
+        "The calibration looked at {2} other images and chose the range 0 to {0}. Its 255 steps are {1} each: the scale."
+    ),
     "zero": mark("The range begins at 0, and INT8 begins at −128. So 0 is stored as {0}, the zero point."),
     "divide": mark("Each number is divided by the scale. The largest one here, {1}, gives {0}."),
-    "round": mark("The results are rounded, {0} is added, and they are clamped to −128 … 127. {1} of all {2} numbers are clamped."),
+    "round": mark(
+        "The results are rounded, {0} is added, and they are clamped to −128 … 127. {1} of all {2} numbers are clamped."
+    ),
     "back": mark("Minus the zero point, times the scale: the largest one is {0} instead of {1}."),
     "error": mark("The largest error here is {0} steps. Only clamped numbers can have an error above 0.5."),
-}  # fmt: skip
+}
 
 
 @cache
@@ -59,7 +63,8 @@ def activations_scene(layer: str, calibration: str) -> Scene:
     r = _recorded(shown, x.size, q, clamped)
     first = tr("layer {layer}, numbers {first} to {last}", layer=layer, first=at, last=at + COUNT - 1)
     return Scene(
-        key=f"int8 activations {layer} {calibration}", title=tr("what {layer} reads, in INT8", layer=layer),
+        key=f"int8 activations {layer} {calibration}",
+        title=tr("what {layer} reads, in INT8", layer=layer),
         tensors=_tensors(shown, scale),
         groups=(
             Group((("x",),), "global", first),
@@ -67,14 +72,18 @@ def activations_scene(layer: str, calibration: str) -> Scene:
             Group((("q",),), "workspace", tr("stored: one byte for a number instead of four")),
             Group((("back",), ("error",)), "global", tr("what is left of the activations")),
         ),
-        steps=r.steps, step_name=tr("step"), order_name=tr("explaining order"), order_note=tr(ORDER_NOTE), writes=r.writes(),
+        steps=r.steps,
+        step_name=tr("step"),
+        order_name=tr("explaining order"),
+        order_note=tr(ORDER_NOTE),
+        writes=r.writes(),
         captions=r.captions(),
         readings=(
             Reading(tr("scale"), np.full(r.steps, scale, np.float32), role="workspace"),
             Reading(tr("zero point"), np.full(r.steps, zero, np.int64), role="workspace"),
             Reading(tr("numbers clamped"), np.full(r.steps, clamped, np.int64), role="output"),
         ),
-    )  # fmt: skip
+    )
 
 
 def _recorded(shown: np.ndarray, count: int, q: Quantizer, clamped: int) -> Recorder:

@@ -22,25 +22,37 @@ NAMES = (*FORMATS, INT8)
 INT8_SCALE = 1 / 16
 REST = 6  # bits shown beyond the mantissa
 PLACES = 21  # cells of the number line from one neighbour, 0, to the next, 1
-ORDER_NOTE = mark(
-    "A conversion instruction does all of this at once. The stage shows its decisions one by one."
-)
+ORDER_NOTE = mark("A conversion instruction does all of this at once. The stage shows its decisions one by one.")
 CAPTIONS = {
     "positive": mark("x = {0}. The sign bit is 0: x is not negative."),
     "negative": mark("x = {0}. The sign bit is 1: x is negative."),
     "zero": mark("x is 0. All bits of the exponent and of the mantissa are 0."),
-    "exponent": mark("x is at least 2^{0} and below 2^{1}, apart from its sign. So its exponent is {0}. The format stores {0} + {2} = {3}: {2} is its bias."),
-    "subnormal": mark("x is below 2^{0}, the smallest normal number. The exponent is stored as 0, and no 1 is before the point: x becomes subnormal."),
+    "exponent": mark(
+        "x is at least 2^{0} and below 2^{1}, apart from its sign. So its exponent is {0}. The format stores {0} + {2} = {3}: {2} is its bias."
+    ),
+    "subnormal": mark(
+        "x is below 2^{0}, the smallest normal number. The exponent is stored as 0, and no 1 is before the point: x becomes subnormal."
+    ),
     "too_large": mark("x is 2^{0} or more. The largest exponent of this format is {1}."),
     "bits": mark("The first {0} bits after the point go into the mantissa. The 1 before the point is not stored."),
-    "bits_subnormal": mark("The first {0} bits after the point go into the mantissa. {1} of them are zeros in front: as many digits are lost."),
+    "bits_subnormal": mark(
+        "The first {0} bits after the point go into the mantissa. {1} of them are zeros in front: as many digits are lost."
+    ),
     "exact": mark("No bit that is 1 is left over. x is stored exactly."),
     "down": mark("What is left over is {0} of the distance to the next number: less than half. It is dropped."),
-    "up": mark("What is left over is {0} of the distance to the next number: more than half. The mantissa is rounded up."),
-    "tie_down": mark("What is left over is exactly half of the distance: a tie. The neighbour whose last bit is 0 is the lower one."),
-    "tie_up": mark("What is left over is exactly half of the distance: a tie. The neighbour whose last bit is 0 is the upper one."),
+    "up": mark(
+        "What is left over is {0} of the distance to the next number: more than half. The mantissa is rounded up."
+    ),
+    "tie_down": mark(
+        "What is left over is exactly half of the distance: a tie. The neighbour whose last bit is 0 is the lower one."
+    ),
+    "tie_up": mark(
+        "What is left over is exactly half of the distance: a tie. The neighbour whose last bit is 0 is the upper one."
+    ),
     "overflow": mark("The result is beyond the largest number, {0}. It becomes infinity: an overflow."),
-    "overflow_nan": mark("The result is beyond the largest number, {0}. This format has no infinity, so it becomes NaN."),
+    "overflow_nan": mark(
+        "The result is beyond the largest number, {0}. This format has no infinity, so it becomes NaN."
+    ),
     "underflow": mark("The result is 0. x is not larger than half of {0}, the smallest number: an underflow."),
     "result": mark("Stored is {0}. The error is {1}, that is {2} % of x."),
     "result_exact": mark("Stored is {0}. The error is 0."),
@@ -48,7 +60,7 @@ CAPTIONS = {
     "whole": mark("{0} is rounded to the nearest whole number: {1}."),
     "clamped": mark("{0} is rounded, then clamped to {1}: INT8 ends at −128 and 127."),
     "complement": mark("The bits of {0} in two's complement: the first bit counts −128."),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -219,9 +231,7 @@ def _mantissa_steps(r: Recorder, p: Parts, exponent: np.ndarray, mantissa: np.nd
         r.put("m", mantissa)
         if (
             exponent
-            != _bits(
-                p.unit_exponent + f.bias if math.floor(p.units) >> f.mantissa_bits else 0, f.exponent_bits
-            )
+            != _bits(p.unit_exponent + f.bias if math.floor(p.units) >> f.mantissa_bits else 0, f.exponent_bits)
         ).any():
             r.put("e", exponent)
     r.put("line", np.array([0.0, 1.0]), np.array([0, PLACES - 1]))
@@ -269,13 +279,18 @@ def _int8_scene(x: float) -> Scene:
         Tensor("bits", "bits", tr("8 bits"), "output", 1, 1, 8),
         Tensor("back", "back", tr("times scale"), "output", 1, 1, 1),
     ]
-    groups = [
-        Group((("x", "units", "q", "bits", "back"),), "registers", tr("INT8 with scale 1/16"), aligned=True)
-    ]
-    return _scene(f"INT8 {x!r}", tr("{x} in {format}", x=f"{x:g}", format=INT8), tensors, groups, r, [
-        Reading("x", np.full(r.steps, x, np.float32), role="input"),
-        Reading(tr("distance to the next number"), np.full(r.steps, INT8_SCALE, np.float32)),
-    ])  # fmt: skip
+    groups = [Group((("x", "units", "q", "bits", "back"),), "registers", tr("INT8 with scale 1/16"), aligned=True)]
+    return _scene(
+        f"INT8 {x!r}",
+        tr("{x} in {format}", x=f"{x:g}", format=INT8),
+        tensors,
+        groups,
+        r,
+        [
+            Reading("x", np.full(r.steps, x, np.float32), role="input"),
+            Reading(tr("distance to the next number"), np.full(r.steps, INT8_SCALE, np.float32)),
+        ],
+    )
 
 
 def _scene(key: str, title: str, tensors: list, groups: list, r: Recorder, readings: list) -> Scene:
@@ -283,11 +298,20 @@ def _scene(key: str, title: str, tensors: list, groups: list, r: Recorder, readi
     missing = 4 - captions.args.shape[1]
     args = np.pad(captions.args, ((0, 0), (0, max(0, missing))))
     return Scene(
-        key=f"bits {key}", title=title, tensors=tuple(tensors), groups=tuple(groups), steps=r.steps,
-        step_name=tr("decision"), order_name=tr("explaining order"), order_note=tr(ORDER_NOTE), writes=r.writes(),
-        reads=r.reads(), captions=type(captions)(captions.templates, captions.kind, args), readings=tuple(readings),
+        key=f"bits {key}",
+        title=title,
+        tensors=tuple(tensors),
+        groups=tuple(groups),
+        steps=r.steps,
+        step_name=tr("decision"),
+        order_name=tr("explaining order"),
+        order_note=tr(ORDER_NOTE),
+        writes=r.writes(),
+        reads=r.reads(),
+        captions=type(captions)(captions.templates, captions.kind, args),
+        readings=tuple(readings),
         finite=False,
-    )  # fmt: skip
+    )
 
 
 def stored_bits(scene: Scene, f: Format) -> float:

@@ -40,9 +40,7 @@ KEYS: Mapping[str, str] = {
     "fp32_slow": mark("FP32"),
 }
 SCALING, WEIGHTS = ("fp32", "none", "static", "dynamic"), ("fp32_slow", "master", "lost", "lost_bf16")
-ORDER_NOTE = mark(
-    "Recorded trainings on the processor, side by side. Each column is the mean of three training steps."
-)
+ORDER_NOTE = mark("Recorded trainings on the processor, side by side. Each column is the mean of three training steps.")
 CAPTION = mark(
     "Training step {0}. Loss: FP32 [{1}](input), FP16 without a loss scale [{2}](workspace), with a fixed one [{3}](filter), with a "
     "dynamic one [{4}](output)."
@@ -67,15 +65,9 @@ def curves_scene(names: Sequence[str]) -> Scene:
     tensors = [_chart(name, steps) for name in names]
     writes = [_bars(name, loss) for name, loss in losses.items()]
     groups = [
-        Group(
-            ((names[0], names[1]), (names[2], names[3])),
-            "global",
-            tr("loss, 0 to {top}", top=decimal(f"{TOP:g}")),
-        )
+        Group(((names[0], names[1]), (names[2], names[3])), "global", tr("loss, 0 to {top}", top=decimal(f"{TOP:g}")))
     ]
-    readings = [
-        Reading(tr(NAMES[name][0]), np.round(loss, 3), "recorded", "") for name, loss in losses.items()
-    ]
+    readings = [Reading(tr(NAMES[name][0]), np.round(loss, 3), "recorded", "") for name, loss in losses.items()]
     captions = Captions((tr(WEIGHTS_CAPTION),), np.zeros(steps, int), _args(losses, steps))
     if "dynamic" in found:
         more = _scale_rows(found["dynamic"], steps)
@@ -85,10 +77,18 @@ def curves_scene(names: Sequence[str]) -> Scene:
         captions = _scaling_captions(found["dynamic"], losses, steps)
         readings.append(Reading(tr("dynamic scale, power of two"), _powers(found["dynamic"]), "recorded"))
     return Scene(
-        key=f"curves {' '.join(names)}", title=tr("loss of recorded trainings"), tensors=tuple(tensors), groups=tuple(groups),
-        steps=steps, step_name=tr("three training steps"), order_name=tr("explaining order"), order_note=tr(ORDER_NOTE),
-        writes=tuple(writes), captions=captions, readings=tuple(readings),
-    )  # fmt: skip
+        key=f"curves {' '.join(names)}",
+        title=tr("loss of recorded trainings"),
+        tensors=tuple(tensors),
+        groups=tuple(groups),
+        steps=steps,
+        step_name=tr("three training steps"),
+        order_name=tr("explaining order"),
+        order_note=tr(ORDER_NOTE),
+        writes=tuple(writes),
+        captions=captions,
+        readings=tuple(readings),
+    )
 
 
 # -- the curves beside the strip -------------------------------------------------------------------------
@@ -154,10 +154,7 @@ def _scale_rows(one: Curve, steps: int) -> tuple[list[Tensor], list[Write]]:
         Tensor("skipped", "skipped", tr("updates skipped"), "workspace", 1, 1, steps, timed=True),
     ]
     now = np.arange(steps)
-    return tensors, [
-        Write("scale", now, power.astype(np.float32)),
-        Write("skipped", now, skipped.astype(np.float32)),
-    ]
+    return tensors, [Write("scale", now, power.astype(np.float32)), Write("skipped", now, skipped.astype(np.float32))]
 
 
 def _powers(one: Curve) -> np.ndarray:
@@ -170,9 +167,7 @@ def _skipped(one: Curve) -> np.ndarray:
 
 
 def _args(losses: Mapping[str, np.ndarray], steps: int) -> np.ndarray:
-    return np.column_stack(
-        [EVERY * np.arange(1, steps + 1), *(np.round(loss, 3) for loss in losses.values())]
-    )
+    return np.column_stack([EVERY * np.arange(1, steps + 1), *(np.round(loss, 3) for loss in losses.values())])
 
 
 def _scaling_captions(one: Curve, losses: Mapping[str, np.ndarray], steps: int) -> Captions:

@@ -101,12 +101,22 @@ def histogram_scene(name: str, at: int, x: np.ndarray, format_name: str) -> Scen
         tensors=tuple(_tensor(one, states[one.fate][0]) for one in found),
         groups=(
             Group(
-                (tuple(one.fate for one in found),), "global",
-                tr("{n} gradients of {tensor}, training step {step}; {zeros} are exactly 0", n=units.whole(np.size(x)), tensor=name.removeprefix("d "), step=at, zeros=units.share(zeros)),
+                (tuple(one.fate for one in found),),
+                "global",
+                tr(
+                    "{n} gradients of {tensor}, training step {step}; {zeros} are exactly 0",
+                    n=units.whole(np.size(x)),
+                    tensor=name.removeprefix("d "),
+                    step=at,
+                    zeros=units.share(zeros),
+                ),
                 aligned=True,
             ),
         ),
-        steps=SCALES, step_name=tr("doubling"), order_name=tr("loss scale"), order_note=tr(ORDER_NOTE),
+        steps=SCALES,
+        step_name=tr("doubling"),
+        order_name=tr("loss scale"),
+        order_note=tr(ORDER_NOTE),
         writes=tuple(writes),
         captions=Captions((tr(CAPTION),), np.zeros(SCALES, int), np.column_stack([np.arange(SCALES), _short(percent)])),
         readings=(
@@ -114,7 +124,7 @@ def histogram_scene(name: str, at: int, x: np.ndarray, format_name: str) -> Scen
             Reading(tr("lose digits, %"), _short(percent[:, 1]), "recorded"),
             Reading(tr("overflow, %"), _short(percent[:, 2]), "recorded"),
         ),
-    )  # fmt: skip
+    )
 
 
 def _short(percent: np.ndarray) -> np.ndarray:
@@ -123,12 +133,8 @@ def _short(percent: np.ndarray) -> np.ndarray:
 
 def _tensor(one: Range, first: np.ndarray) -> Tensor:
     title, role = FATES[one.fate]
-    note = (
-        tr("2^{first} to 2^{last}", first=one.first, last=one.last) if one.columns > 1 else f"2^{one.first}"
-    )
-    return Tensor(
-        one.fate, one.fate, tr(title), role, 1, ROWS, one.columns, first, (0, 0, one.first), note, timed=True
-    )  # fmt: skip
+    note = tr("2^{first} to 2^{last}", first=one.first, last=one.last) if one.columns > 1 else f"2^{one.first}"
+    return Tensor(one.fate, one.fate, tr(title), role, 1, ROWS, one.columns, first, (0, 0, one.first), note, timed=True)
 
 
 def heights(columns: np.ndarray, top: float) -> np.ndarray:

@@ -34,16 +34,24 @@ LINES = {
     "mma-fp16": ("sum[2][2] = {}", "mma.sync.aligned", "c[(row + 8 * i) * 8"),
     "mma-int8": ("sum[2][2] = {}", "mma.sync.aligned", "c[(row + 8 * i) * 8"),
 }
-BEGIN = mark(
-    "The lanes of the warp hold [A](input) and [B](filter) in registers, and four sums each. All sums are 0."
-)
+BEGIN = mark("The lanes of the warp hold [A](input) and [B](filter) in registers, and four sums each. All sums are 0.")
 DO = {
-    "ffma": mark("Instruction {0} of {1}. Each lane adds one product to one sum: row and column of the lane, k = {2}. The warp does {3} multiply-adds."),
-    "hfma2": mark("Instruction {0} of {1}. Each lane adds two products to two sums, k = {2}. The warp does {3} multiply-adds."),
-    "dp4a": mark("Instruction {0} of {1}. Each lane adds four products to one sum, k = {2} to {4}. The warp does {3} multiply-adds."),
-    "mma-fp16": mark("Instruction {0} of {1}. The warp multiplies 16 × 16 by 16 × 8, k = {2} to {4}: {3} multiply-adds."),
-    "mma-int8": mark("Instruction {0} of {1}. The warp multiplies 16 × 32 by 32 × 8, k = {2} to {4}: {3} multiply-adds."),
-}  # fmt: skip
+    "ffma": mark(
+        "Instruction {0} of {1}. Each lane adds one product to one sum: row and column of the lane, k = {2}. The warp does {3} multiply-adds."
+    ),
+    "hfma2": mark(
+        "Instruction {0} of {1}. Each lane adds two products to two sums, k = {2}. The warp does {3} multiply-adds."
+    ),
+    "dp4a": mark(
+        "Instruction {0} of {1}. Each lane adds four products to one sum, k = {2} to {4}. The warp does {3} multiply-adds."
+    ),
+    "mma-fp16": mark(
+        "Instruction {0} of {1}. The warp multiplies 16 × 16 by 16 × 8, k = {2} to {4}: {3} multiply-adds."
+    ),
+    "mma-int8": mark(
+        "Instruction {0} of {1}. The warp multiplies 16 × 32 by 32 × 8, k = {2} to {4}: {3} multiply-adds."
+    ),
+}
 STORE = mark("After {0} instructions every sum is complete. Each lane stores its four to [C](output).")
 
 
@@ -106,9 +114,7 @@ def _record(r: Recorder, name: str, inputs: Mapping[str, np.ndarray]) -> None:
         place = np.ix_(one.rows, one.cols)
         sums[place] += A[np.ix_(one.rows, k)] @ B[np.ix_(k, one.cols)]
         macs = len(one.rows) * len(one.cols) * len(k)
-        r.step(
-            "issue", n, count, one.first, macs, one.stop - 1, warp=0, mask=2**LANES - 1, macs=macs, issued=1
-        )
+        r.step("issue", n, count, one.first, macs, one.stop - 1, warp=0, mask=2**LANES - 1, macs=macs, issued=1)
         r.look("A", (one.rows[:, None] * K + k).ravel())
         r.look("B", (one.cols[:, None] * K + k).ravel())
         r.put("sum", sums[place], (one.rows[:, None] * N + one.cols).ravel())
@@ -120,9 +126,5 @@ def _readings(r: Recorder, name: str) -> tuple[Reading, ...]:
     return (
         Reading(tr("instructions of the warp"), r.so_far("issued"), "counted"),
         Reading(tr("multiply-adds"), r.so_far("macs"), "counted"),
-        Reading(
-            tr("multiply-adds of one instruction"),
-            np.full(r.steps, M * N * K // INSTRUCTIONS[name]),
-            "counted",
-        ),
+        Reading(tr("multiply-adds of one instruction"), np.full(r.steps, M * N * K // INSTRUCTIONS[name]), "counted"),
     )

@@ -16,13 +16,19 @@ COUNT = 20  # weights on the stage
 ORDER_NOTE = mark("The weights are those of the trained net. A GPU does all weights at once.")
 CAPTIONS = {
     "start": mark("{0} of the {1} weights of output {2}, as training left them in FP32."),
-    "scale_tensor": mark("The largest weight of the whole layer is {0}, apart from its sign. It becomes 127, so the scale is {0} / 127 = {1}."),
-    "scale_channel": mark("The largest weight of this output is {0}, apart from its sign. It becomes 127, so the scale is {0} / 127 = {1}."),
+    "scale_tensor": mark(
+        "The largest weight of the whole layer is {0}, apart from its sign. It becomes 127, so the scale is {0} / 127 = {1}."
+    ),
+    "scale_channel": mark(
+        "The largest weight of this output is {0}, apart from its sign. It becomes 127, so the scale is {0} / 127 = {1}."
+    ),
     "divide": mark("Each weight is divided by the scale. The first one gives {0}."),
     "round": mark("The results are rounded to whole numbers. They use {0} of the 255 values from −127 to 127."),
-    "back": mark("The [net](output) computes with whole numbers. Times the scale, the first one is {0} instead of {1}."),
+    "back": mark(
+        "The [net](output) computes with whole numbers. Times the scale, the first one is {0} instead of {1}."
+    ),
     "error": mark("No error is larger than half of the scale, {0}. The mean error of this row is {1}."),
-}  # fmt: skip
+}
 
 
 def quantizer(layer: str, per: str) -> Quantizer:
@@ -55,7 +61,8 @@ def int8_scene(layer: str, output: int, per: str) -> Scene:
     r.step("error", scale / 2, np.abs(back - row).mean())
     r.put("error", (back - row)[:n] / scale)
     return Scene(
-        key=f"int8 {layer} {output} {per}", title=tr("weights of {layer} in INT8", layer=layer),
+        key=f"int8 {layer} {output} {per}",
+        title=tr("weights of {layer} in INT8", layer=layer),
         tensors=_tensors(row[:n], scale),
         groups=(
             Group((("w",),), "global", tr("layer {layer}, output {output}", layer=layer, output=output)),
@@ -63,13 +70,17 @@ def int8_scene(layer: str, output: int, per: str) -> Scene:
             Group((("q",),), "workspace", tr("stored: one byte for a weight instead of four")),
             Group((("back",), ("error",)), "global", tr("what is left of the weights")),
         ),
-        steps=r.steps, step_name=tr("step"), order_name=tr("explaining order"), order_note=tr(ORDER_NOTE), writes=r.writes(),
+        steps=r.steps,
+        step_name=tr("step"),
+        order_name=tr("explaining order"),
+        order_note=tr(ORDER_NOTE),
+        writes=r.writes(),
         captions=r.captions(),
         readings=(
             Reading(tr("scale"), np.full(r.steps, scale, np.float32), role="workspace"),
             Reading(tr("values used by this row"), np.full(r.steps, used, np.int64), role="output"),
         ),
-    )  # fmt: skip
+    )
 
 
 def _tensors(shown: np.ndarray, scale: float) -> tuple[Tensor, ...]:

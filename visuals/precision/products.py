@@ -24,9 +24,10 @@ def cost(s: Any) -> str:
     """Returns what a shape computes, and what it moves at least."""
     return tr(
         "{macs} multiply-adds of 8-bit numbers. A and B have {inputs}, C has {outputs}: a result takes 4 bytes, a factor 1.",
-        macs=units.count(s.macs), inputs=units.bytes_(s.elements["A"] + s.elements["B"]),
+        macs=units.count(s.macs),
+        inputs=units.bytes_(s.elements["A"] + s.elements["B"]),
         outputs=units.bytes_(4 * s.elements["C"]),
-    )  # fmt: skip
+    )
 
 
 def share_of_library(rows: Mapping[str, Row]) -> tuple[Row, Row, float] | None:
@@ -43,8 +44,10 @@ def gain(rows: Mapping[str, Row]) -> str:
     best, library, share = found
     return tr(
         "“{name}” reaches {share} of the speed of “{library}”.",
-        name=title(best), share=units.share(share), library=title(library),
-    )  # fmt: skip
+        name=title(best),
+        share=units.share(share),
+        library=title(library),
+    )
 
 
 def examples() -> list[Any]:
@@ -57,6 +60,4 @@ def examples() -> list[Any]:
     return extremes(reached, units.share, LADDER.presets)
 
 
-PRODUCTS = Story(
-    cost, gain, examples, mark("Speed of our fastest kernel as a share of the library’s speed, recorded:")
-)
+PRODUCTS = Story(cost, gain, examples, mark("Speed of our fastest kernel as a share of the library’s speed, recorded:"))

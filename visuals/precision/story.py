@@ -27,8 +27,9 @@ def rate_cost(s: RateShape) -> str:
     """Returns what a shape computes, and what it moves at least."""
     return tr(
         "{macs} multiply-adds are computed from registers. Memory moves {bytes}: A and B are read once, C is written once.",
-        macs=units.count(s.macs), bytes=units.bytes_(s.bytes),
-    )  # fmt: skip
+        macs=units.count(s.macs),
+        bytes=units.bytes_(s.bytes),
+    )
 
 
 def rate_gain(rows: Mapping[str, Row]) -> str:
@@ -38,9 +39,11 @@ def rate_gain(rows: Mapping[str, Row]) -> str:
         return ""
     return tr(
         "“{name}” is {ratio}× as fast as “{first}”. One of its instructions does {times} times as many multiply-adds.",
-        name=title(best), first=title(first), ratio=units.ratio(first["median_ms"] / best["median_ms"]),
+        name=title(best),
+        first=title(first),
+        ratio=units.ratio(first["median_ms"] / best["median_ms"]),
         times=units.whole(macs_of(best["rung"]) / macs_of(FFMA)),
-    )  # fmt: skip
+    )
 
 
 def rate_examples() -> list[Any]:

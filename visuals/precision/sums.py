@@ -82,13 +82,27 @@ def sums_scene() -> Scene:
     stuck = np.append(False, np.diff(found["fp16"]) == 0)
     args = np.column_stack([2**now, found["exact"], found["fp16"], shown(errors["fp16"]), found["bf16"]])
     return Scene(
-        key="sums", title=tr("a sum, term by term"),
+        key="sums",
+        title=tr("a sum, term by term"),
         tensors=tuple(
-            Tensor(name, name, tr(title, n=sums.PART) if name == "parts" else tr(title), role, 1, 1, STEPS, timed=True, note=tr("of 1, 2, 4 … terms") if name == "exact" else "")
+            Tensor(
+                name,
+                name,
+                tr(title, n=sums.PART) if name == "parts" else tr(title),
+                role,
+                1,
+                1,
+                STEPS,
+                timed=True,
+                note=tr("of 1, 2, 4 … terms") if name == "exact" else "",
+            )
             for name, (title, role) in TITLES.items()
         ),
         groups=(Group(tuple((name,) for name in TITLES), "registers", tr("terms between 0 and 1")),),
-        steps=STEPS, step_name=tr("doubling"), order_name=tr("explaining order"), order_note=tr(ORDER_NOTE),
+        steps=STEPS,
+        step_name=tr("doubling"),
+        order_name=tr("explaining order"),
+        order_note=tr(ORDER_NOTE),
         writes=tuple(Write(name, now, values) for name, values in found.items()),
         captions=Captions(tuple(map(tr, CAPTIONS)), stuck.astype(int), args),
         readings=(
@@ -97,7 +111,7 @@ def sums_scene() -> Scene:
             Reading(tr("error in BF16, %"), shown(errors["bf16"]), "measured", "filter"),
             Reading(tr("error of FP16 parts, %"), shown(errors["parts"]), "measured", "output"),
         ),
-    )  # fmt: skip
+    )
 
 
 def fp8_scene() -> Scene:
@@ -110,20 +124,36 @@ def fp8_scene() -> Scene:
     args = np.column_stack([*columns, shown(errors["fp8"]), shown(errors["promoted"])])
     words = {"n": fp8_sums.DEPTH, "bits": fp8_sums.FRACTION + 1, "promoted": sums.PROMOTED}
     return Scene(
-        key="fp8 sums", title=tr("a sum of FP8 products in tensor cores"),
+        key="fp8 sums",
+        title=tr("a sum of FP8 products in tensor cores"),
         tensors=tuple(
-            Tensor(name, name, tr(title, **words), role, 1, 1, STEPS, timed=True, note=tr("of 1, 2, 4 … products") if name == "exact" else "")
+            Tensor(
+                name,
+                name,
+                tr(title, **words),
+                role,
+                1,
+                1,
+                STEPS,
+                timed=True,
+                note=tr("of 1, 2, 4 … products") if name == "exact" else "",
+            )
             for name, (title, role) in FP8_TITLES.items()
         ),
-        groups=(Group(tuple((name,) for name in FP8_TITLES), "registers", tr("products of two numbers between 0 and 1")),),
-        steps=STEPS, step_name=tr("doubling"), order_name=tr("explaining order"), order_note=tr(FP8_NOTE, **words),
+        groups=(
+            Group(tuple((name,) for name in FP8_TITLES), "registers", tr("products of two numbers between 0 and 1")),
+        ),
+        steps=STEPS,
+        step_name=tr("doubling"),
+        order_name=tr("explaining order"),
+        order_note=tr(FP8_NOTE, **words),
         writes=tuple(Write(name, now, values) for name, values in found.items()),
         captions=Captions(tuple(tr(text, **words) for text in FP8_CAPTIONS), kind, args),
         readings=(
             Reading(tr("error in tensor cores, %"), shown(errors["fp8"]), "predicted", "workspace"),
             Reading(tr("error if promoted, %"), shown(errors["promoted"]), "predicted", "output"),
         ),
-    )  # fmt: skip
+    )
 
 
 def limit() -> float:

@@ -18,13 +18,7 @@ from visuals.precision.curves import EPOCH, NAMES, SCALING, WEIGHTS, last_epoch
 from visuals.precision.sums import FP8_TITLES, TITLES, fp8_errors, relative_errors
 
 FULL = RATE_PRESETS["rate-full"].shape
-REGISTERS = {
-    "ffma": 3,
-    "hfma2": 3,
-    "dp4a": 3,
-    "mma-fp16": 10,
-    "mma-int8": 10,
-}  # read by one instruction in a lane
+REGISTERS = {"ffma": 3, "hfma2": 3, "dp4a": 3, "mma-fp16": 10, "mma-int8": 10}  # read by one instruction in a lane
 LANES, REGISTER_BYTES = 32, 4
 CALIBRATIONS = {
     "extremes": mark("smallest and largest"),
@@ -68,15 +62,34 @@ def _percent(part: float, digits: int = 1) -> str:
 def formats() -> Table:
     """Returns the limits of every format."""
     lines = [
-        (f.name, [str(f.bits), str(f.exponent_bits), str(f.mantissa_bits), _power(f.max), _power(2.0**f.min_exponent), _power(f.tiny), _power(f.epsilon)])
+        (
+            f.name,
+            [
+                str(f.bits),
+                str(f.exponent_bits),
+                str(f.mantissa_bits),
+                _power(f.max),
+                _power(2.0**f.min_exponent),
+                _power(f.tiny),
+                _power(f.epsilon),
+            ],
+        )
         for f in FORMATS.values()
-    ]  # fmt: skip
+    ]
     return Table(
         tr("Exponent bits set the range of a format. Mantissa bits set how far its numbers are apart."),
         units.badge("predicted", tr("from the definition of each format")),
-        [tr("bits"), tr("exponent"), tr("mantissa"), tr("largest"), tr("smallest normal"), tr("smallest"), tr("next after 1 is off by")],
+        [
+            tr("bits"),
+            tr("exponent"),
+            tr("mantissa"),
+            tr("largest"),
+            tr("smallest normal"),
+            tr("smallest"),
+            tr("next after 1 is off by"),
+        ],
         lines,
-    )  # fmt: skip
+    )
 
 
 def _power(x: float) -> str:
@@ -92,13 +105,21 @@ def gradient_losses(name: str, at: int) -> Table:
     return Table(
         tr(
             "In FP16, {share} of the gradients of {tensor} that are not 0 become 0 at step {step}. In BF16 {other} do.",
-            share=_percent(found["FP16"].underflow), tensor=name.removeprefix("d "), step=at, other=_percent(found["BF16"].underflow),
+            share=_percent(found["FP16"].underflow),
+            tensor=name.removeprefix("d "),
+            step=at,
+            other=_percent(found["BF16"].underflow),
         ),
         _recorded(),
         [tr("become 0"), tr("lose digits"), tr("overflow")],
         [(n, [_percent(one.underflow), _percent(one.subnormal), _percent(one.overflow)]) for n, one in found.items()],
-        (tr("Gradients of one training step of LeNet-5 on the digits, in FP32, batch 50. At most {n} of a tensor are kept, at equal distances.", n=units.whole(record.SAMPLE)),),
-    )  # fmt: skip
+        (
+            tr(
+                "Gradients of one training step of LeNet-5 on the digits, in FP32, batch 50. At most {n} of a tensor are kept, at equal distances.",
+                n=units.whole(record.SAMPLE),
+            ),
+        ),
+    )
 
 
 # -- trainings -------------------------------------------------------------------------------------------
@@ -108,15 +129,22 @@ def scaling() -> Table:
     return Table(
         tr(
             "Without a loss scale FP16 ends with an accuracy of {none}. With a dynamic one it ends with {dynamic}.",
-            none=units.share(none.accuracy), dynamic=units.share(dynamic.accuracy),
+            none=units.share(none.accuracy),
+            dynamic=units.share(dynamic.accuracy),
         ),
-        _recorded(), *_runs(SCALING),
+        _recorded(),
+        *_runs(SCALING),
         (
-            tr("Each kernel’s results are rounded to FP16 when they are stored. Sums are FP32, and so are the weights that updates change. No kernel here computes in FP16."),
-            tr("The setting is hard on purpose: the loss is a mean over {terms} values for each image, as in a segmentation of 512 × 512 pixels. The learning rate is as many times larger. In FP32 neither changes the training.", terms=units.whole(record.TERMS)),
+            tr(
+                "Each kernel’s results are rounded to FP16 when they are stored. Sums are FP32, and so are the weights that updates change. No kernel here computes in FP16."
+            ),
+            tr(
+                "The setting is hard on purpose: the loss is a mean over {terms} values for each image, as in a segmentation of 512 × 512 pixels. The learning rate is as many times larger. In FP32 neither changes the training.",
+                terms=units.whole(record.TERMS),
+            ),
             tr("At batch 50 and a loss of one value for each image, FP16 learns these digits without a loss scale."),
         ),
-    )  # fmt: skip
+    )
 
 
 def weights() -> Table:
@@ -125,14 +153,21 @@ def weights() -> Table:
     return Table(
         tr(
             "With weights in FP16 alone, accuracy ends at {lost}. With FP32 weights beside them it ends at {master}.",
-            lost=units.share(lost.accuracy), master=units.share(master.accuracy),
+            lost=units.share(lost.accuracy),
+            master=units.share(master.accuracy),
         ),
-        _recorded(), *_runs(WEIGHTS),
+        _recorded(),
+        *_runs(WEIGHTS),
         (
-            tr("All four have a learning rate of {rate}, so that updates are small. At a rate of 0.05 FP16 weights learn the digits too.", rate=decimal(f"{record.SLOW:g}")),
-            tr("The weight on the stage was chosen: each of its updates is smaller than half the distance between two FP16 numbers."),
+            tr(
+                "All four have a learning rate of {rate}, so that updates are small. At a rate of 0.05 FP16 weights learn the digits too.",
+                rate=decimal(f"{record.SLOW:g}"),
+            ),
+            tr(
+                "The weight on the stage was chosen: each of its updates is smaller than half the distance between two FP16 numbers."
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _runs(names: Sequence[str]) -> tuple[list[str], list[tuple[str, list[str]]]]:
@@ -146,12 +181,7 @@ def _runs(names: Sequence[str]) -> tuple[list[str], list[tuple[str, list[str]]]]
             str(int(one.skipped.sum())),
         ]
         lines.append((tr(NAMES[name][0]), cells))
-    return [
-        tr("loss, last epoch"),
-        tr("accuracy"),
-        tr("gradients of weights that are 0"),
-        tr("updates skipped"),
-    ], lines
+    return [tr("loss, last epoch"), tr("accuracy"), tr("gradients of weights that are 0"), tr("updates skipped")], lines
 
 
 def accumulation() -> Table:
@@ -160,11 +190,16 @@ def accumulation() -> Table:
     errors = {name: relative_errors(name) for name in ways}
     last = sums.MAX_POWER
     return Table(
-        tr("At {n} terms a sum in FP16 has lost {error}. FP16 parts added in FP32 are off by {parts}.", n=units.whole(2**last), error=_percent(errors["fp16"][last] / 100), parts=_percent(errors["parts"][last] / 100, 3)),
+        tr(
+            "At {n} terms a sum in FP16 has lost {error}. FP16 parts added in FP32 are off by {parts}.",
+            n=units.whole(2**last),
+            error=_percent(errors["fp16"][last] / 100),
+            parts=_percent(errors["parts"][last] / 100, 3),
+        ),
         units.badge("measured", tr("on this processor, against float64")),
         [tr(TITLES[name][0], n=sums.PART) for name in ways],
         [(units.whole(2**n), [_percent(errors[name][n] / 100, 3) for name in ways]) for n in range(0, last + 1, 2)],
-    )  # fmt: skip
+    )
 
 
 def fp8_sums() -> Table:
@@ -175,14 +210,16 @@ def fp8_sums() -> Table:
     return Table(
         tr(
             "At {n} products tensor cores have lost {error} of the sum. Promoted every {promoted} products, the sum is off by {parts}.",
-            n=units.whole(2**last), error=_percent(errors["fp8"][last] / 100), promoted=sums.PROMOTED,
+            n=units.whole(2**last),
+            error=_percent(errors["fp8"][last] / 100),
+            promoted=sums.PROMOTED,
             parts=_percent(errors["promoted"][last] / 100, 3),
         ),
         units.badge("predicted", tr("from the bits that tensor cores keep")),
         [tr(FP8_TITLES[name][0], promoted=sums.PROMOTED) for name in ways],
         [(units.whole(2**n), [_percent(errors[name][n] / 100, 3) for name in ways]) for n in range(0, last + 1, 2)],
         (tr("All factors are between 0 and 1. Of random signs, sums stay small and lose less."),),
-    )  # fmt: skip
+    )
 
 
 # -- INT8 ------------------------------------------------------------------------------------------------
@@ -192,17 +229,25 @@ def int8() -> Table:
     worst = min(row["right"] for row in rows)
     lines = [("FP32", [f"{first['right']} / {first['of']}", "–"])]
     for row in rows:
-        name = tr(
-            "INT8, {scale}, {range}", scale=tr(SCALES[row["per"]]), range=tr(CALIBRATIONS[row["calibration"]])
-        )
+        name = tr("INT8, {scale}, {range}", scale=tr(SCALES[row["per"]]), range=tr(CALIBRATIONS[row["calibration"]]))
         lines.append((name, [f"{row['right']} / {row['of']}", _percent(row["error"], 2)]))
     return Table(
-        tr("In FP32 the net reads {right} of {of} digits. In INT8 it reads at least {worst}.", right=first["right"], of=first["of"], worst=worst),
+        tr(
+            "In FP32 the net reads {right} of {of} digits. In INT8 it reads at least {worst}.",
+            right=first["right"],
+            of=first["of"],
+            worst=worst,
+        ),
         _recorded(),
         [tr("digits read"), tr("error of the outputs")],
         lines,
-        (tr("All five matrix products compute with INT8 and INT32 sums. Ranges of activations come from {n} training images.", n=CALIBRATION_IMAGES),),
-    )  # fmt: skip
+        (
+            tr(
+                "All five matrix products compute with INT8 and INT32 sums. Ranges of activations come from {n} training images.",
+                n=CALIBRATION_IMAGES,
+            ),
+        ),
+    )
 
 
 # -- instructions ----------------------------------------------------------------------------------------
@@ -210,16 +255,33 @@ def control() -> Table:
     """Returns the published energies and the overhead that follows from them."""
     hfma, *_, hmma = energy.INSTRUCTIONS
     lines = [
-        (one.name, [str(2 * one.macs), decimal(f"{one.math_pj:g} pJ"), decimal(f"{energy.CONTROL_PJ:g} pJ"), _overhead(one), decimal(f"{one.pj_per_mac:.2g} pJ")])
+        (
+            one.name,
+            [
+                str(2 * one.macs),
+                decimal(f"{one.math_pj:g} pJ"),
+                decimal(f"{energy.CONTROL_PJ:g} pJ"),
+                _overhead(one),
+                decimal(f"{one.pj_per_mac:.2g} pJ"),
+            ],
+        )
         for one in energy.INSTRUCTIONS
-    ]  # fmt: skip
+    ]
     return Table(
-        tr("Control costs {hfma} of the arithmetic of one multiply-add, and {hmma} of that of a tensor core’s instruction.", hfma=_overhead(hfma), hmma=_overhead(hmma)),
+        tr(
+            "Control costs {hfma} of the arithmetic of one multiply-add, and {hmma} of that of a tensor core’s instruction.",
+            hfma=_overhead(hfma),
+            hmma=_overhead(hmma),
+        ),
         units.badge("predicted", tr("from published energies")),
         [tr("operations"), tr("arithmetic"), tr("control"), tr("control / arithmetic"), tr("energy of a multiply-add")],
         lines,
-        (tr("Energies: W. J. Dally, talks on hardware for deep learning. Control means to fetch and decode the instruction and to fetch its operands. They are of one older GPU, not of the GPU of the recordings."),),
-    )  # fmt: skip
+        (
+            tr(
+                "Energies: W. J. Dally, talks on hardware for deep learning. Control means to fetch and decode the instruction and to fetch its operands. They are of one older GPU, not of the GPU of the recordings."
+            ),
+        ),
+    )
 
 
 def _overhead(one: energy.Instruction) -> str:
@@ -252,10 +314,22 @@ def instructions() -> Table:
     return Table(
         _rates_sentence(rates),
         units.badge("counted", tr("per warp, by the emulator")),
-        [tr("instructions"), tr("multiply-adds of one"), tr("bytes of operands"), tr("bytes / multiply-add"), _on_card()],
+        [
+            tr("instructions"),
+            tr("multiply-adds of one"),
+            tr("bytes of operands"),
+            tr("bytes / multiply-add"),
+            _on_card(),
+        ],
         lines,
-        (tr("Rates are those of {n} warps with {turns} turns each. Operands stay in registers.", n=units.whole(FULL.warps), turns=units.whole(FULL.turns)),),
-    )  # fmt: skip
+        (
+            tr(
+                "Rates are those of {n} warps with {turns} turns each. Operands stay in registers.",
+                n=units.whole(FULL.warps),
+                turns=units.whole(FULL.turns),
+            ),
+        ),
+    )
 
 
 def _on_card() -> str:
@@ -268,8 +342,7 @@ def _rates_sentence(rates: dict[str, float]) -> str:
     if not {"ffma", "mma-fp16"} <= rates.keys():
         most = max(macs_of(rung.name) for rung in LADDER.rungs)
         return tr(
-            "One instruction does 32 to {most} multiply-adds. The rates are not recorded yet.",
-            most=units.whole(most),
+            "One instruction does 32 to {most} multiply-adds. The rates are not recorded yet.", most=units.whole(most)
         )
     ratio = units.ratio(rates["mma-fp16"] / rates["ffma"])
     return tr("FP16 on the tensor cores has {ratio}× the rate of FP32 multiply-adds.", ratio=ratio)

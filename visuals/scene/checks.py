@@ -38,10 +38,7 @@ def validate(scene: Any) -> None:
             raise SceneError(f"scene {scene.key!r}: {error}")
 
     finite = _finite if scene.finite else lambda array: True
-    need(
-        1 <= scene.steps <= MAX_STEPS,
-        SceneError(f"a scene has 1 to {MAX_STEPS:,} steps, not {scene.steps:,}"),
-    )
+    need(1 <= scene.steps <= MAX_STEPS, SceneError(f"a scene has 1 to {MAX_STEPS:,} steps, not {scene.steps:,}"))
     tensors = {t.name: t for t in scene.tensors}
     need(len(tensors) == len(scene.tensors), SceneError("two tensors share a name"))
     for t in scene.tensors:
@@ -54,8 +51,7 @@ def validate(scene: Any) -> None:
             SceneError(f"place {g.memory_space!r} is none of {', '.join(MEMORY_SPACES)}"),
         )
         need(
-            not g.table or _is_table(g, tensors),
-            SceneError("a table has rows of one length, of tensors of one plane"),
+            not g.table or _is_table(g, tensors), SceneError("a table has rows of one length, of tensors of one plane")
         )
     grouped = [name for g in scene.groups for row in g.rows for name in row if name or not g.table]
     need(sorted(grouped) == sorted(tensors), SceneError("the groups must name every tensor once"))
@@ -71,20 +67,12 @@ def validate(scene: Any) -> None:
     for w in scene.writes:
         if w.source and tensors[w.source].values is None:
             known = np.isfinite(scene.written(w)[2]).all()
-            need(
-                known,
-                SceneError(
-                    f"the copy into {w.target} reads cells of {w.source} that nothing has written yet"
-                ),
-            )
+            need(known, SceneError(f"the copy into {w.target} reads cells of {w.source} that nothing has written yet"))
     for r in scene.reads:
         need(r.source in tensors, SceneError(f"a read names {r.source!r}, which is no tensor"))
         start = np.asarray(r.start)
         fits = len(start) == scene.steps + 1 and start[0] == 0 and start[-1] == np.size(r.cells)
-        need(
-            fits and (np.diff(start) >= 0).all(),
-            SceneError(f"the reads of {r.source} do not divide into steps"),
-        )
+        need(fits and (np.diff(start) >= 0).all(), SceneError(f"the reads of {r.source} do not divide into steps"))
         need(_within(r.cells, 0, tensors[r.source].size), SceneError(f"the reads leave {r.source}"))
     for m in scene.matmuls:
         _check_matmul(m, tensors, scene.steps, need)
@@ -94,10 +82,7 @@ def validate(scene: Any) -> None:
         need(np.size(r.values) == scene.steps, SceneError(f"reading {r.label!r} has not one value a step"))
         need(finite(r.values), SceneError(f"reading {r.label!r} has values that are not finite"))
         need(r.kind in KINDS, SceneError(f"reading {r.label!r}: kind {r.kind!r} is no badge"))
-        need(
-            r.role in ("", *ROLES),
-            SceneError(f"reading {r.label!r}: role {r.role!r} is none of {', '.join(ROLES)}"),
-        )
+        need(r.role in ("", *ROLES), SceneError(f"reading {r.label!r}: role {r.role!r} is none of {', '.join(ROLES)}"))
     for annotation in scene.annotations:
         _check_annotation(annotation, tensors, need, finite)
     _check_captions(scene.captions, scene.steps, need, finite)
@@ -124,15 +109,12 @@ def _check_sources(scene: Any, need) -> None:
         last = source.first + source.text.count("\n")
         lit = np.ravel(source.lines)
         need(
-            ((lit == 0) | ((lit >= source.first) & (lit <= last))).all(),
-            SceneError(f"{source.file} has no such line"),
+            ((lit == 0) | ((lit >= source.first) & (lit <= last))).all(), SceneError(f"{source.file} has no such line")
         )
 
 
 def _is_table(g: Any, tensors) -> bool:
-    one_plane = all(
-        tensors[n].planes == 1 and not any(tensors[n].pad) for row in g.rows for n in row if n in tensors
-    )
+    one_plane = all(tensors[n].planes == 1 and not any(tensors[n].pad) for row in g.rows for n in row if n in tensors)
     return one_plane and len({len(row) for row in g.rows}) == 1
 
 
@@ -147,10 +129,7 @@ def _finite(array) -> bool:
 
 
 def _check_tensor(t: Tensor, need, finite) -> None:
-    need(
-        re.fullmatch(r"\w{1,32}", t.name),
-        SceneError(f"{t.name!r} is no name of a tensor: letters and digits alone"),
-    )
+    need(re.fullmatch(r"\w{1,32}", t.name), SceneError(f"{t.name!r} is no name of a tensor: letters and digits alone"))
     need(t.role in ROLES, SceneError(f"{t.name}: role {t.role!r} is none of {', '.join(ROLES)}"))
     need(min(t.planes, t.rows, t.cols) >= 1, SceneError(f"{t.name} is empty"))
     known = t.roles is None or (np.size(t.roles) == t.size and _within(t.roles, 0, len(ROLES)))
@@ -158,10 +137,7 @@ def _check_tensor(t: Tensor, need, finite) -> None:
     need(min(t.pad) >= 0, SceneError(f"{t.name}: padding below zero"))
     need(t.col_index is None or len(t.col_index) == t.cols, SceneError(f"{t.name}: a column has no index"))
     if t.values is not None:
-        need(
-            np.size(t.values) == t.size,
-            SceneError(f"{t.name}: {np.size(t.values)} values for {t.size} cells"),
-        )
+        need(np.size(t.values) == t.size, SceneError(f"{t.name}: {np.size(t.values)} values for {t.size} cells"))
         need(finite(t.values), SceneError(f"{t.name} has values that are not finite"))
 
 
@@ -202,21 +178,12 @@ def _check_write(w: Write, tensors, steps: int, need, finite) -> None:
     )
     need(w.source or not w.reshapes, SceneError(f"a reshape into {w.target} needs a source"))
     if w.values is not None:
-        need(
-            np.size(w.values) == count,
-            SceneError(f"{w.target}: {np.size(w.values)} values for {count} writes"),
-        )
+        need(np.size(w.values) == count, SceneError(f"{w.target}: {np.size(w.values)} values for {count} writes"))
         need(finite(w.values), SceneError(f"values written into {w.target} are not finite"))
         return
     need(w.source in tensors, SceneError(f"a write names {w.source!r}, which is no tensor"))
-    need(
-        w.index is not None and np.size(w.index) == count,
-        SceneError(f"the copy into {w.target} misses cells"),
-    )
-    need(
-        _within(w.index, -1, tensors[w.source].size),
-        SceneError(f"the copy into {w.target} leaves {w.source}"),
-    )
+    need(w.index is not None and np.size(w.index) == count, SceneError(f"the copy into {w.target} misses cells"))
+    need(_within(w.index, -1, tensors[w.source].size), SceneError(f"the copy into {w.target} leaves {w.source}"))
 
 
 def _circular(writes: tuple[Write, ...]) -> bool:
@@ -246,9 +213,7 @@ def _check_matmul(m: MatMul, tensors, steps: int, need) -> None:
 
 
 def _check_annotation(annotation: Annotation, tensors, need, finite) -> None:
-    need(
-        {annotation.tensor, *annotation.links} <= tensors.keys(), SceneError("an annotation names no tensor")
-    )
+    need({annotation.tensor, *annotation.links} <= tensors.keys(), SceneError("an annotation names no tensor"))
     size = tensors[annotation.tensor].size
     _check_captions(annotation.captions, size, need, finite, "cell")
     for source, cells in annotation.links.items():
@@ -260,9 +225,7 @@ def _check_sum(s: Sum, tensors, need) -> None:
     need({s.out, s.right, s.left or s.right} <= tensors.keys(), SceneError("a sum names no tensor"))
     start, terms = np.asarray(s.start), np.size(s.cells)
     fits = len(start) == tensors[s.out].size + 1 and start[0] == 0 and start[-1] == terms
-    need(
-        fits and (np.diff(start) >= 0).all(), SceneError(f"the terms of {s.out} do not divide into its cells")
-    )
+    need(fits and (np.diff(start) >= 0).all(), SceneError(f"the terms of {s.out} do not divide into its cells"))
     need(np.size(s.factors) == terms, SceneError(f"the sums of {s.out}: not a factor for each term"))
     need(_within(s.cells, 0, tensors[s.right].size), SceneError(f"the sums of {s.out} leave {s.right}"))
     if s.left:
@@ -290,8 +253,5 @@ def _check_captions(c: Captions, steps: int, need, finite, what: str = "step") -
     for template in c.templates:
         last, unknown = _template(template)
         need(last < width, SceneError(f"the caption {template[:60]!r} cannot be filled from {width} numbers"))
-        need(
-            not unknown,
-            SceneError(f"the caption {template[:60]!r}: role {unknown!r} is none of {', '.join(ROLES)}"),
-        )
+        need(not unknown, SceneError(f"the caption {template[:60]!r}: role {unknown!r} is none of {', '.join(ROLES)}"))
     need(finite(c.args), SceneError("captions hold numbers that are not finite"))

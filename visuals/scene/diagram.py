@@ -28,9 +28,7 @@ class Box:
     row: int
     role: str
     lines: tuple[str, ...]  # its texts, the most important first
-    first: (
-        int  # the steps at which it exists; `first` and `last` are the number of steps if it exists at none
-    )
+    first: int  # the steps at which it exists; `first` and `last` are the number of steps if it exists at none
     last: int
     kernel: bool = False
     left: float = 0.0
@@ -104,18 +102,30 @@ def payload(diagram: Diagram, put: Callable) -> dict[str, Any]:
     return {
         "boxes": [
             {
-                "name": b.tensor, "index": b.index, "column": b.column, "row": b.row, "role": b.role, "lines": list(b.lines),
-                "first": b.first, "last": b.last, "kernel": b.kernel, "left": b.left, "right": b.right,
+                "name": b.tensor,
+                "index": b.index,
+                "column": b.column,
+                "row": b.row,
+                "role": b.role,
+                "lines": list(b.lines),
+                "first": b.first,
+                "last": b.last,
+                "kernel": b.kernel,
+                "left": b.left,
+                "right": b.right,
             }
             for b in diagram.boxes
         ],
         "heights": list(diagram.heights),
         "arrows": [list(pair) for pair in diagram.arrows],
         "groups": [list(group) for group in diagram.groups],
-        "areas": [{"name": a.name, "role": a.role, "faint": a.faint, "values": put(np.asarray(a.values, np.float32))} for a in areas],
+        "areas": [
+            {"name": a.name, "role": a.role, "faint": a.faint, "values": put(np.asarray(a.values, np.float32))}
+            for a in areas
+        ],
         "title": diagram.title,
         "totals": list(diagram.totals),
         "phases": [list(phase) for phase in diagram.phases],
         "rows": list(diagram.rows),
         "ticks": [list(tick) for tick in diagram.ticks],
-    }  # fmt: skip
+    }

@@ -120,7 +120,5 @@ def _write(scene: Scene, w: Write, new: np.ndarray, stays: np.ndarray) -> Write 
     if not stays.any():
         return None
     steps, cells = _events(scene, w)
-    parts = {
-        name: None if (a := getattr(w, name)) is None else np.ravel(a)[stays] for name in ("values", "index")
-    }
+    parts = {name: None if (a := getattr(w, name)) is None else np.ravel(a)[stays] for name in ("values", "index")}
     return replace(w, steps=new[steps[stays]], cells=cells[stays], **parts)

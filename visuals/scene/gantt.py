@@ -29,14 +29,21 @@ class Bar:
 
 
 def gantt(
-    bars: Sequence[Bar], rows: Sequence[str], total_ms: float, steps: int, areas: Sequence[Area] = (), title: str = "",
-    totals: Sequence[str] = (), heights: Sequence[float] = (),
-) -> Diagram:  # fmt: skip
+    bars: Sequence[Bar],
+    rows: Sequence[str],
+    total_ms: float,
+    steps: int,
+    areas: Sequence[Area] = (),
+    title: str = "",
+    totals: Sequence[str] = (),
+    heights: Sequence[float] = (),
+) -> Diagram:
     """Returns the diagram of some bars over `total_ms`. A box is filled from its step on."""
     whole = max(total_ms, 1e-9)
     return Diagram(
         boxes=tuple(
-            Box(b.tensor, b.index, 0, b.row, b.role, b.lines, b.first, steps - 1, False, *_place(b, whole)) for b in bars
+            Box(b.tensor, b.index, 0, b.row, b.role, b.lines, b.first, steps - 1, False, *_place(b, whole))
+            for b in bars
         ),
         heights=tuple(heights) or (1.0,) * len(rows),
         areas=tuple(areas),
@@ -44,7 +51,7 @@ def gantt(
         totals=tuple(totals),
         rows=tuple(rows),
         ticks=ticks(whole),
-    )  # fmt: skip
+    )
 
 
 def _place(bar: Bar, whole: float) -> tuple[float, float]:
@@ -56,6 +63,4 @@ def ticks(whole: float, most: int = 6) -> tuple[tuple[str, float], ...]:
     """Returns round times for an axis of `whole` ms, from 0 on, as (text, share)."""
     step = 10 ** math.floor(math.log10(whole / most))
     step *= next(factor for factor in (1, 2, 5, 10) if whole / (step * factor) <= most)
-    return tuple(
-        (units.time_(n * step) if n else "0", n * step / whole) for n in range(int(whole / step + 1e-9) + 1)
-    )
+    return tuple((units.time_(n * step) if n else "0", n * step / whole) for n in range(int(whole / step + 1e-9) + 1))

@@ -6,10 +6,22 @@ KINDS = ("", "comment", "keyword", "type", "builtin", "string", "directive")
 
 BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"})
 # Types that Pygments reports as plain names.
-EXTRA_TYPES = frozenset({
-    "half", "half2", "__half", "__half2", "__nv_bfloat16", "__nv_bfloat162", "double3", "double4", "uchar", "ushort", "uint",
-    "ulong",
-})  # fmt: skip
+EXTRA_TYPES = frozenset(
+    {
+        "half",
+        "half2",
+        "__half",
+        "__half2",
+        "__nv_bfloat16",
+        "__nv_bfloat162",
+        "double3",
+        "double4",
+        "uchar",
+        "ushort",
+        "uint",
+        "ulong",
+    }
+)
 
 
 def runs(text: str) -> list[tuple[int, int]]:

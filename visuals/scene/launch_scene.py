@@ -73,9 +73,15 @@ def recorder(kinds: Mapping[str, StepKind]) -> Recorder:
 
 
 def launch_scene(
-    rung: str, key: str, run: Executed, r: Recorder, kinds: Mapping[str, StepKind], tensors: Sequence[Tensor],
-    groups: Sequence[Group], **parts: Any,
-) -> Scene:  # fmt: skip
+    rung: str,
+    key: str,
+    run: Executed,
+    r: Recorder,
+    kinds: Mapping[str, StepKind],
+    tensors: Sequence[Tensor],
+    groups: Sequence[Group],
+    **parts: Any,
+) -> Scene:
     """Returns the scene of a program from its recorded steps. `parts`: further fields of the scene."""
     sizes = ",".join(f"{name}={value}" for name, value in run.tiles.items())
     first, *others = _sources(run, r, list(kinds.values()))

@@ -74,9 +74,7 @@ class Group:
     rows: tuple[tuple[str, ...], ...]
     memory_space: str = "global"
     title: str = ""  # above the region: "shared memory of block (0, 0)"
-    aligned: bool = (
-        False  # row i of all tensors of a row is on one line: equally many rows, cells of one size
-    )
+    aligned: bool = False  # row i of all tensors of a row is on one line: equally many rows, cells of one size
     table: bool = False
     column: bool = True  # whether it may begin a new column of the stage
 
@@ -164,9 +162,7 @@ class Reading:
 class Source:
     file: str  # shown as the side panel's title
     text: str
-    lines: (
-        np.ndarray
-    )  # integer, the line lit at each step from `since` on, 0: none; one number if it never changes
+    lines: np.ndarray  # integer, the line lit at each step from `since` on, 0: none; one number if it never changes
     first: int = 1  # the line of the file at which `text` begins
     notes: dict[int, str] = field(default_factory=dict)  # by line: the text in its margin
     detail: str = ""  # beside the file's name: registers, shared memory

@@ -18,9 +18,7 @@ from visuals.scene.parts import Captions, Read, SceneError, Source, Tensor, Writ
 from visuals.scene.scene import Scene
 
 SHORT = 128  # bytes: shorter arrays are sent as they are, because an entry takes bytes too
-INTEGERS = tuple(
-    (dtype, np.iinfo(dtype).min, np.iinfo(dtype).max) for dtype in ("<u1", "<i1", "<u2", "<i2", "<i4")
-)
+INTEGERS = tuple((dtype, np.iinfo(dtype).min, np.iinfo(dtype).max) for dtype in ("<u1", "<i1", "<u2", "<i2", "<i4"))
 
 
 class Block:
@@ -41,9 +39,7 @@ class Block:
     def _put_integers(self, flat: np.ndarray) -> dict:
         flat32 = flat.astype(np.int32)
         changes = flat32[1:] - flat32[:-1]  # 32 bits that wrap around, as the player adds them
-        starts = np.concatenate(
-            ([0], np.flatnonzero(changes[1:] != changes[:-1]) + 1)
-        )  # of runs of equal changes
+        starts = np.concatenate(([0], np.flatnonzero(changes[1:] != changes[:-1]) + 1))  # of runs of equal changes
         each, lengths = _narrow(changes[starts]), _narrow(np.diff(starts, append=changes.size))
         changes = _narrow(changes)
         if each.nbytes + lengths.nbytes + SHORT < min(flat.nbytes, changes.nbytes):
@@ -80,12 +76,7 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         "orderNote": scene.order_note,
         **({"folds": [list(fold) for fold in scene.folds]} if scene.folds else {}),
         "groups": [
-            {
-                "rows": [list(row) for row in g.rows],
-                "memorySpace": g.memory_space,
-                "title": g.title,
-                "table": g.table,
-            }
+            {"rows": [list(row) for row in g.rows], "memorySpace": g.memory_space, "title": g.title, "table": g.table}
             | ({"aligned": True} if g.aligned else {})
             | ({} if g.column else {"column": False})
             for g in scene.groups
@@ -119,8 +110,7 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
             for s in scene.sums
         ],
         "readings": [
-            {"label": r.label, "values": put(r.values), "kind": r.kind, "role": r.role}
-            for r in scene.readings
+            {"label": r.label, "values": put(r.values), "kind": r.kind, "role": r.role} for r in scene.readings
         ],
         "annotations": [
             {
@@ -134,10 +124,7 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         "source": scene.source and _source(scene.source, put),
         "nextSources": _next_sources(scene, put),
         "lanes": scene.lanes
-        and {
-            "warp": put(scene.lanes.warp),
-            "mask": put(np.asarray(scene.lanes.mask, np.uint32).view(np.int32)),
-        },
+        and {"warp": put(scene.lanes.warp), "mask": put(np.asarray(scene.lanes.mask, np.uint32).view(np.int32))},
     }
     if scene.diagram is not None:
         meta["diagram"] = diagram.payload(scene.diagram, put)
@@ -219,9 +206,7 @@ def _next_sources(scene: Scene, put) -> list[dict]:
     found = []
     for n, s in enumerate(filter(None, (scene.source, *scene.next_sources))):
         lines = np.ravel(s.lines)
-        same = known.setdefault(
-            (s.file, s.text, s.first, s.detail, repr(s.notes), lines.tobytes(), len(lines)), n
-        )
+        same = known.setdefault((s.file, s.text, s.first, s.detail, repr(s.notes), lines.tobytes(), len(lines)), n)
         found.append(_source(s, put) if same == n and n else {"like": same, "since": s.since})
     return found[1:]
 

@@ -50,9 +50,7 @@ class Fill:
     def moved(self, slots: int, tiles: int) -> Fill:
         """Returns the fill some slots and tiles later."""
         uses = tuple(use + slots for use in self.uses)
-        return replace(
-            self, tile=self.tile + tiles, start=self.start + slots, end=self.end + slots, uses=uses
-        )
+        return replace(self, tile=self.tile + tiles, start=self.start + slots, end=self.end + slots, uses=uses)
 
 
 @dataclass(frozen=True)
@@ -167,9 +165,7 @@ class _Reader:
     def _used(self, region: Region) -> _Fill:
         fill = self.now.get((region.stream, region.lane))
         if fill is None:
-            raise ValueError(
-                f"{region.use}: buffer {region.lane} of {region.stream} is read before it is written"
-            )
+            raise ValueError(f"{region.use}: buffer {region.lane} of {region.stream} is read before it is written")
         fill.uses.append(-1)
         return fill
 
@@ -228,8 +224,7 @@ class _Reader:
         while slots[-1].barrier and not (slots[-1].ready or slots[-1].done):  # after the loop
             slots.pop()
         fills = tuple(
-            Fill(f.region.stream, f.region.lane, f.tile, f.is_async, f.start, f.end, tuple(f.uses))
-            for f in self.fills
+            Fill(f.region.stream, f.region.lane, f.tile, f.is_async, f.start, f.end, tuple(f.uses)) for f in self.fills
         )
         return ProgramOrder(tuple(slots), fills)
 
@@ -303,9 +298,7 @@ def folded(order: ProgramOrder, tiles: int, run: int) -> ProgramOrder:
         if f.start < start
     ]
     fills += [
-        replace(f, start=max(f.start, stop), uses=tuple(u for u in f.uses if u >= stop)).moved(
-            slots_moved, more
-        )
+        replace(f, start=max(f.start, stop), uses=tuple(u for u in f.uses if u >= stop)).moved(slots_moved, more)
         for f in order.fills
         if max(f.end, *f.uses, -1) >= stop
     ]

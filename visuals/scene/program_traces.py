@@ -110,9 +110,12 @@ def traced(
         raise RuleError(
             tr(
                 "at most {most} blocks are traced, {kernel} launches {count} at {shape}",
-                most=MAX_BLOCKS, kernel=rung, count=decimal(f"{max(blocks):,}"), shape=shape,
+                most=MAX_BLOCKS,
+                kernel=rung,
+                count=decimal(f"{max(blocks):,}"),
+                shape=shape,
             )
-        )  # fmt: skip
+        )
     inputs = rounded_inputs(ladder, shape, program, seed, decimals)
     inputs = given(shape, inputs) if given else inputs
     traces: list[list[BlockTrace]] = [[] for _ in blocks]

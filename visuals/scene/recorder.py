@@ -47,21 +47,14 @@ class Recorder:
         """Adds to counters of the last step."""
         self.counts[-1].update(counts)
 
-    def put(
-        self, target: str, values: np.ndarray, cells: np.ndarray | None = None, at: int | None = None
-    ) -> None:
+    def put(self, target: str, values: np.ndarray, cells: np.ndarray | None = None, at: int | None = None) -> None:
         """Records that the step writes numbers; without `cells`, into all cells in their order."""
         values = np.ravel(values).astype(np.float32)
         if values.size:
             self._add(self._values[target], cells, values, at)
 
     def copy(
-        self,
-        target: str,
-        source: str,
-        index: np.ndarray,
-        cells: np.ndarray | None = None,
-        at: int | None = None,
+        self, target: str, source: str, index: np.ndarray, cells: np.ndarray | None = None, at: int | None = None
     ) -> None:
         """Records that the step copies cells of `source`; -1 becomes a zero."""
         self._add(self._copies[target, source], cells, np.ravel(index), at)
@@ -97,8 +90,7 @@ class Recorder:
     def reads(self) -> tuple[Read, ...]:
         none = np.zeros(0, int)
         return tuple(
-            read_per_step(name, [cells.get(t, none) for t in range(self.steps)])
-            for name, cells in self._reads.items()
+            read_per_step(name, [cells.get(t, none) for t in range(self.steps)]) for name, cells in self._reads.items()
         )
 
     def captions(self, templates: Sequence[str] = (), dtype: type = float) -> Captions:
@@ -148,9 +140,13 @@ def _table(args: list[tuple], dtype: type) -> np.ndarray:
 
 
 def matrix(
-    name: str, role: str, size: tuple[int, int], at: tuple[int, int], whole: tuple[int, int],
+    name: str,
+    role: str,
+    size: tuple[int, int],
+    at: tuple[int, int],
+    whole: tuple[int, int],
     values: np.ndarray | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Returns a matrix of which `size` rows and columns, from index `at` on, are shown."""
     flat = None if values is None else np.ravel(values)
     note = part_note(*zip(at, size, whole, strict=True))
@@ -173,6 +169,4 @@ def part_note(*axes: tuple[int, int, int], plane: str = "") -> str:
 def read_per_step(source: str, cells: Sequence[np.ndarray]) -> Read:
     """Returns a Read of these cells at each step."""
     start = np.cumsum([0, *map(len, cells)])
-    return Read(
-        source, start, np.concatenate([np.zeros(0, int), *(np.asarray(c, int) for c in cells if len(c))])
-    )
+    return Read(source, start, np.concatenate([np.zeros(0, int), *(np.asarray(c, int) for c in cells if len(c))]))

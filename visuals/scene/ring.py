@@ -69,7 +69,7 @@ class Row:
             roles[cell.lane, cell.step] = ROLES.index(cell.role)
         return Tensor(
             self.name, title, title, role, 1, self.lanes, self.steps, note=note, timed=True, roles=roles.ravel()
-        )  # fmt: skip
+        )
 
     def write(self) -> Write:
         return Write(

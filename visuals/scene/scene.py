@@ -140,9 +140,7 @@ class Scene:
         """Returns (step, cell, value) of every write into a tensor, in order of the steps."""
         if name not in self._known:
             parts = [self.written(w) for w in self.writes if w.target == name]
-            columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [
-                np.zeros(0, int)
-            ] * 3
+            columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.zeros(0, int)] * 3
             order = np.argsort(columns[0], kind="stable")
             self._known[name] = tuple(column[order] for column in columns)
         return self._known[name]
@@ -188,5 +186,9 @@ def number(v: float) -> str:
     if abs(v) >= HUGE:
         return f"{v:.3e}".replace("-", "−").replace("e+", "·10^")
     whole = float(v).is_integer() or abs(v) >= 1e4
-    text = str(round(float(v))) if whole else np.format_float_positional(float(v), precision=4, unique=False, fractional=False, trim="-")  # fmt: skip
+    text = (
+        str(round(float(v)))
+        if whole
+        else np.format_float_positional(float(v), precision=4, unique=False, fractional=False, trim="-")
+    )
     return text.replace("-", "−")

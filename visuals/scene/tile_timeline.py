@@ -108,9 +108,7 @@ class TileTimeline:
             rows.append(Row(SYNCS, tr("wait, barrier"), "workspace", 2, note, tr("No wait at this step.")))
         elif any(slot.barrier for slot in self.order.slots):
             note = tr("until all warps are here")
-            rows.append(
-                Row(SYNCS, tr("barrier"), "workspace", note=note, idle=tr("No barrier at this step."))
-            )
+            rows.append(Row(SYNCS, tr("barrier"), "workspace", note=note, idle=tr("No barrier at this step.")))
         return rows
 
     @cached_property
@@ -181,9 +179,7 @@ class TileTimeline:
 
     def _reads(self, n: int) -> tuple[tuple[str, int, int], ...]:
         """Returns the cells in which the tiles that a slot uses have arrived."""
-        return tuple(
-            (*self._cell(f), f.end) for f in self.order.fills if n in f.uses and f.start <= f.end < n
-        )
+        return tuple((*self._cell(f), f.end) for f in self.order.fills if n in f.uses and f.start <= f.end < n)
 
     def _readings(self) -> tuple[Reading, ...]:
         barriers = np.maximum.accumulate([slot.barrier for slot in self.order.slots])
@@ -191,9 +187,7 @@ class TileTimeline:
         for n, slot in enumerate(self.order.slots):
             if any(slot.folded):  # as many as just before the next barrier
                 flying[n] = flying[n - 1]
-                barriers[n] = (
-                    next((s.barrier for s in self.order.slots[n:] if s.barrier), barriers[-1] + 1) - 1
-                )
+                barriers[n] = next((s.barrier for s in self.order.slots[n:] if s.barrier), barriers[-1] + 1) - 1
         return (
             Reading(tr("tiles being copied"), np.array(flying), "counted"),
             Reading(tr("barriers so far"), np.array(barriers), "counted"),
@@ -204,9 +198,7 @@ class TileTimeline:
         slot = self.order.slots[n]
         if any(slot.folded):
             first, last = map(_whole, slot.folded)
-            return tr(
-                "Tiles {first} to {last} repeat these steps. They share this column.", first=first, last=last
-            )
+            return tr("Tiles {first} to {last} repeat these steps. They share this column.", first=first, last=last)
         if slot.barrier:
             return self._barrier(slot)
         if slot.awaited:
@@ -236,9 +228,11 @@ class TileTimeline:
         if not copies:
             return tr("No other tile is being copied.")
         return trn(
-            "Meanwhile the copy of {tiles} can run.", "Meanwhile the copies of {tiles} can run.",
-            len(copies), tiles=self._tiles(copies),
-        )  # fmt: skip
+            "Meanwhile the copy of {tiles} can run.",
+            "Meanwhile the copies of {tiles} can run.",
+            len(copies),
+            tiles=self._tiles(copies),
+        )
 
     def _wait(self, slot: Slot) -> str:
         tiles = _listed([self._tile(stream, tile) for stream, tile in slot.awaited if tile <= self.tiles])
@@ -252,23 +246,15 @@ class TileTimeline:
         if not copies:
             return ""
         return trn(
-            "The copy of {tiles} goes on.", "The copies of {tiles} go on.",
-            len(copies), tiles=self._tiles(copies),
-        )  # fmt: skip
+            "The copy of {tiles} goes on.", "The copies of {tiles} go on.", len(copies), tiles=self._tiles(copies)
+        )
 
     def _barrier(self, slot: Slot) -> str:
         ready, done = (_listed([self._tile(*pair) for pair in pairs]) for pairs in (slot.ready, slot.done))
         here = trn("The only warp is at the barrier.", "All {n} warps wait for each other.", slot.warps)
         if ready and done:
             return " ".join(
-                (
-                    here,
-                    tr(
-                        "Now each warp can read {ready}, and {done} may be overwritten.",
-                        ready=ready,
-                        done=done,
-                    ),
-                )
+                (here, tr("Now each warp can read {ready}, and {done} may be overwritten.", ready=ready, done=done))
             )
         if ready:
             return " ".join((here, tr("Now each warp can read {ready}.", ready=ready)))

@@ -50,9 +50,17 @@ class Step:
 
 
 def timeline_scene(
-    key: str, title: str, rows: Sequence[Row], events: Sequence[Event], steps: Sequence[Step], source: Source,
-    order_name: str, order_note: str, group_title: str, readings: Sequence[Reading] = (),
-) -> Scene:  # fmt: skip
+    key: str,
+    title: str,
+    rows: Sequence[Row],
+    events: Sequence[Event],
+    steps: Sequence[Step],
+    source: Source,
+    order_name: str,
+    order_note: str,
+    group_title: str,
+    readings: Sequence[Reading] = (),
+) -> Scene:
     """Returns the scene of some events. `source`: the kernel's text, with any line lit. ValueError if two events are in one
     cell."""
     count = len(steps)

@@ -13,23 +13,14 @@ from visuals.site.write import MAX_BYTES, Settings, write
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m visuals.site", description=__doc__)
-    parser.add_argument(
-        "out", type=Path, metavar="OUT", help="the folder to write into; a later build renews it"
-    )
+    parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write into; a later build renews it")
     parser.add_argument(
         "--pages", default="", help="only these, by path: tiling,softmax; the first screen is always built"
     )
+    parser.add_argument("--live", default="", metavar="URL", help="an app that the site links to for what it cannot do")
+    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="processes that record pages")
     parser.add_argument(
-        "--live", default="", metavar="URL", help="an app that the site links to for what it cannot do"
-    )
-    parser.add_argument(
-        "--jobs", type=int, default=min(4, os.cpu_count() or 1), help="processes that record pages"
-    )
-    parser.add_argument(
-        "--depth",
-        type=int,
-        default=1,
-        help="choices that lead from the controls to an address; 0: only chapters",
+        "--depth", type=int, default=1, help="choices that lead from the controls to an address; 0: only chapters"
     )
     parser.add_argument(
         "--pyodide",

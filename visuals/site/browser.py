@@ -79,9 +79,7 @@ class Recorder:
 def _words(error: Exception) -> str:
     """Returns an error in words."""
     if isinstance(error, TypeError) and any(name in str(error) for name in ("bfloat16", "float8")):
-        return tr(
-            "it needs numbers in BF16 or FP8, and the package for them, ml_dtypes, does not exist for browsers."
-        )
+        return tr("it needs numbers in BF16 or FP8, and the package for them, ml_dtypes, does not exist for browsers.")
     return f"{type(error).__name__}: {error}"
 
 

@@ -108,9 +108,7 @@ def defaults(elements: Iterable[Element]) -> dict[str, str]:
     found = {}
     for element in walk(elements):
         if element.get("bound") and element["d"] is not None:
-            found[element["k"]] = (
-                f"{element['d']:g}" if isinstance(element["d"], float) else str(element["d"])
-            )
+            found[element["k"]] = f"{element['d']:g}" if isinstance(element["d"], float) else str(element["d"])
     return found
 
 

@@ -68,14 +68,10 @@ class Host:
         self.context = Context()
         self.run: _Run | None = None
         self.listed: list[Page] = []
-        self.mounted: Callable[[str], None] = lambda name: (
-            None
-        )  # called with the name of a component that was drawn
+        self.mounted: Callable[[str], None] = lambda name: None  # called with the name of a component that was drawn
 
     # -- running ---------------------------------------------------------------------------------
-    def record(
-        self, path: str, params: Mapping[str, str], presses: Mapping[str, Any] | None = None
-    ) -> Recording:
+    def record(self, path: str, params: Mapping[str, str], presses: Mapping[str, Any] | None = None) -> Recording:
         """Returns a page at these parameters. `presses`: what was pressed on a stage, by its key, before the first run.
 
         Switch if the page leads to another address.
@@ -96,9 +92,7 @@ class Host:
 
     def add(self, kind: str, **fields: Any) -> Element:
         """Appends an element to the open container and returns it. Fields without a value are left out."""
-        element = {"t": kind} | {
-            name: value for name, value in fields.items() if value not in (None, "", False)
-        }
+        element = {"t": kind} | {name: value for name, value in fields.items() if value not in (None, "", False)}
         self.run.open[-1].append(element)
         return element
 
@@ -203,9 +197,7 @@ def _layout(host: Host) -> dict[str, Callable]:
         return Box(host, children)
 
     def container(*, key=None, horizontal=False, border=False, height=None, **_) -> Box:
-        return box(
-            "box", key, hz=horizontal, border=border, height=height if isinstance(height, int) else None
-        )
+        return box("box", key, hz=horizontal, border=border, height=height if isinstance(height, int) else None)
 
     def popover(label: str, *, key=None, **_) -> Box:
         return box("pop", key, l=label)
@@ -230,9 +222,7 @@ def _layout(host: Host) -> dict[str, Callable]:
         host.components[name] = Component(name, js, html, css, isolate_styles)
 
         def mount(*, key=None, data=None, **_) -> None:
-            host.add("component", k=key, name=name)["data"] = (
-                parted(data) if isinstance(data, bytes) else data
-            )
+            host.add("component", k=key, name=name)["data"] = parted(data) if isinstance(data, bytes) else data
             host.mounted(name)
 
         return mount
@@ -255,13 +245,9 @@ def _layout(host: Host) -> dict[str, Callable]:
 
 # -- controls -------------------------------------------------------------------------------------
 def _controls(host: Host) -> dict[str, Callable]:
-    def pills(
-        label: str, options: Sequence, *, default=None, key=None, bind=None, label_visibility="", **_
-    ) -> Any:
+    def pills(label: str, options: Sequence, *, default=None, key=None, bind=None, label_visibility="", **_) -> Any:
         chosen = host.value(key, default, bool(bind), _one_of(options))
-        host.add(
-            "pills", k=key, l="" if label_visibility == "collapsed" else label, o=list(map(str, options))
-        )
+        host.add("pills", k=key, l="" if label_visibility == "collapsed" else label, o=list(map(str, options)))
         host.run.open[-1][-1] |= {"v": _text(chosen), "d": _text(default), "bound": bool(bind), "name": label}
         return chosen
 
@@ -272,16 +258,22 @@ def _controls(host: Host) -> dict[str, Callable]:
         host.run.open[-1][-1] |= {"v": _text(chosen), "d": _text(default), "bound": bool(bind)}
         return chosen
 
-    def number_input(label: str, min_value=None, max_value=None, value=None, step=None, format=None, *, key=None, bind=None, width=None, **_) -> Any:  # fmt: skip
+    def number_input(
+        label: str,
+        min_value=None,
+        max_value=None,
+        value=None,
+        step=None,
+        format=None,
+        *,
+        key=None,
+        bind=None,
+        width=None,
+        **_,
+    ) -> Any:
         chosen = host.value(key, value, bool(bind), float)
         host.add("number", k=key, l=label, width=width)
-        host.run.open[-1][-1] |= {
-            "v": chosen,
-            "d": value,
-            "min": min_value,
-            "max": max_value,
-            "bound": bool(bind),
-        }
+        host.run.open[-1][-1] |= {"v": chosen, "d": value, "min": min_value, "max": max_value, "bound": bool(bind)}
         return chosen
 
     def text(kind: str) -> Callable:
@@ -303,10 +295,15 @@ def _controls(host: Host) -> dict[str, Callable]:
         host.add("file", k=key, l=label)
 
     return {
-        "pills": pills, "selectbox": selectbox, "number_input": number_input,
-        "text_input": text("text"), "text_area": text("area"), "button": button, "file_uploader": uploader,
+        "pills": pills,
+        "selectbox": selectbox,
+        "number_input": number_input,
+        "text_input": text("text"),
+        "text_area": text("area"),
+        "button": button,
+        "file_uploader": uploader,
         "download_button": lambda label, *args, **_: host.add("button", l=label) and False,
-    }  # fmt: skip
+    }
 
 
 def _text(value: Any) -> str | None:
@@ -337,10 +334,14 @@ def _flow(host: Host) -> dict[str, Any]:
         raise Switch(found.url_path, query_params or {})
 
     return {
-        "Page": Page, "navigation": navigation, "rerun": rerun, "switch_page": switch_page,
-        "fragment": _decorator(lambda function: function), "cache_data": _decorator(_cached),
+        "Page": Page,
+        "navigation": navigation,
+        "rerun": rerun,
+        "switch_page": switch_page,
+        "fragment": _decorator(lambda function: function),
+        "cache_data": _decorator(_cached),
         "cache_resource": _decorator(cache),
-    }  # fmt: skip
+    }
 
 
 def _decorator(wrap: Callable) -> Callable:
@@ -372,9 +373,4 @@ def parted(message: bytes) -> dict[str, Any]:
     found = json.loads(message[8 : 8 + head])
     meta = found.pop("meta")
     block = message[8 + head + strip :]
-    return {
-        "head": found,
-        "strip": json.loads(message[8 + head : 8 + head + strip]),
-        "meta": meta,
-        "block": block,
-    }
+    return {"head": found, "strip": json.loads(message[8 + head : 8 + head + strip]), "meta": meta, "block": block}

@@ -81,15 +81,11 @@ def _for_reader(elements: Iterable[Element]) -> list[Element]:
     """Returns the options of a page without how the machine measures, which is no choice on the site."""
     kept = [element for element in elements if element.get("k") not in MACHINE]
     captions = [element for element in kept if element["t"] == "caption"]
-    return [
-        element for element in kept if element not in captions[:1]
-    ]  # the first is about the machine's GPU
+    return [element for element in kept if element not in captions[:1]]  # the first is about the machine's GPU
 
 
 def pack_component(files: Files, component: Component) -> dict[str, Any]:
     """Returns what the browser needs to mount a component, its script as a file. The stage's is the player itself: the
     app's small loader would ask the app's server for it."""
     js = player() if component.name == "stage" else component.js
-    return {
-        "js": files.put(js), "html": component.html, "css": component.css, "isolated": component.isolated,
-    }  # fmt: skip
+    return {"js": files.put(js), "html": component.html, "css": component.css, "isolated": component.isolated}

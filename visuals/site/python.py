@@ -34,11 +34,23 @@ PACKAGES = {
     "pygments": tuple(
         f"pygments/{name}.py"
         for name in (
-            "__init__", "filter", "filters/__init__", "lexer", "lexers/__init__", "lexers/_mapping",
-            "lexers/_mql_builtins", "lexers/c_cpp", "lexers/c_like", "modeline", "plugin", "regexopt", "token", "util",
+            "__init__",
+            "filter",
+            "filters/__init__",
+            "lexer",
+            "lexers/__init__",
+            "lexers/_mapping",
+            "lexers/_mql_builtins",
+            "lexers/c_cpp",
+            "lexers/c_like",
+            "modeline",
+            "plugin",
+            "regexopt",
+            "token",
+            "util",
         )
     ),
-}  # fmt: skip
+}
 
 
 class PyodideError(Exception):

@@ -142,9 +142,7 @@ def extend(unit: Unit, out: Path, addresses: Iterable[Mapping[str, str]], report
     return _recorded(unit, out, more, report)
 
 
-def _recorded(
-    unit: Unit, out: Path, recordings: Callable[[_Recorder, Unit], Iterable[Made]], report: Report
-) -> Unit:
+def _recorded(unit: Unit, out: Path, recordings: Callable[[_Recorder, Unit], Iterable[Made]], report: Report) -> Unit:
     host, counts, read = begin(out / BUILD / f"counts-{unit.path or 'home'}.json")
     if not unit.path:
         engines.available = dict  # the first screen names no engine of the machine that builds the site
@@ -241,8 +239,7 @@ def _texts(path: str, made: Made) -> list[list[str]]:
         return [[f"{path}?{made.key}", crawl.unmarked(chapter["title"]), crawl.unmarked(text)]]
     if made.key == crawl.EXPLORE:
         return [
-            [f"{path}?view=explore" if path else "", title, text]
-            for title, text in crawl.about(made.drawn.elements)
+            [f"{path}?view=explore" if path else "", title, text] for title, text in crawl.about(made.drawn.elements)
         ]
     return []
 
@@ -271,12 +268,7 @@ def digests(paths: set[str]) -> dict[str, str]:
     found = {}
     for text in sorted(paths | {path for path in modules if path}):
         file = Path(text)
-        if (
-            file.suffix == ".pyc"
-            or not file.is_absolute()
-            or not file.is_relative_to(ROOT)
-            or ".venv" in file.parts
-        ):
+        if file.suffix == ".pyc" or not file.is_absolute() or not file.is_relative_to(ROOT) or ".venv" in file.parts:
             continue
         if file.is_file():
             found[str(file.relative_to(ROOT))] = name_of(file.read_bytes())

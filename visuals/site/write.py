@@ -25,17 +25,7 @@ from visuals.site.unit import BUILD, HISTORY, Unit, build, extend, is_current, l
 from visuals.stage.standalone import standalone, takeaway
 
 HERE = Path(__file__).parent / "web"
-SCRIPTS = (
-    "address",
-    "load",
-    "stage",
-    "code",
-    "chart",
-    "draw",
-    "search",
-    "python",
-    "site",
-)  # in the order of imports
+SCRIPTS = ("address", "load", "stage", "code", "chart", "draw", "search", "python", "site")  # in the order of imports
 PYTHON = ("python-runtime", "python-worker")  # in a worker
 DECK = SHELL.parents[1] / "docs" / "deck"
 REVEAL = SHELL.parents[1] / "node_modules" / "reveal.js" / "dist"
@@ -53,9 +43,7 @@ class Settings:
     live: str = ""
     pyodide: Path | None = None
     jobs: int = 2
-    depth: int = (
-        1  # how many choices lead from the controls of a page to an address of the site; 0: chapters alone
-    )
+    depth: int = 1  # how many choices lead from the controls of a page to an address of the site; 0: chapters alone
 
 
 def write(settings: Settings, report: Callable[[str], None] = print) -> dict[str, Any]:
@@ -155,13 +143,18 @@ def _shell(files: Files, units: Mapping[str, Unit], settings: Settings) -> dict[
     python = _python(files, settings)
     texts = [entry for unit in units.values() for entry in unit.texts]
     return {
-        "script": script_name, "style": style_name, "player": components["stage"]["js"],
+        "script": script_name,
+        "style": style_name,
+        "player": components["stage"]["js"],
         "config": {
-            "core": core, "pages": pages, "search": files.put_json(texts), "plotly": files.put(_plotly()),
+            "core": core,
+            "pages": pages,
+            "search": files.put_json(texts),
+            "plotly": files.put(_plotly()),
             "live": settings.live,
             "python": python,
-},
-    }  # fmt: skip
+        },
+    }
 
 
 def _python(files: Files, settings: Settings) -> dict[str, Any] | None:
@@ -219,9 +212,7 @@ def html(title: str, shell: Mapping[str, Any], root: str, path: str | None) -> s
     """Returns the HTML of a page: what it loads, in the order in which it needs it."""
     config = shell["config"]
     first = [config["core"], shell["player"]] + ([config["pages"][path]["index"]] if path is not None else [])
-    preloads = "\n".join(
-        f'<link rel="preload" as="fetch" crossorigin href="{FOLDER}/{name}.bin">' for name in first
-    )
+    preloads = "\n".join(f'<link rel="preload" as="fetch" crossorigin href="{FOLDER}/{name}.bin">' for name in first)
     app = tr("Kernel Theatre")
     name = title if title == app else f"{title} · {app}"
     script_off = tr("This site draws its pages with JavaScript, which is switched off in this browser.")
@@ -309,13 +300,7 @@ def _summary(
     addresses = sum(len(unit.docs) for unit in units.values())
     report(f"{len(units)} pages, {addresses} addresses, {len(files)} files, {total / 1e6:.1f} MB")
     if python:
-        report(
-            tr(
-                "and Python: {n} of the files, {mb} MB",
-                n=len(of_python),
-                mb=f"{size_of_python / 1e6:.1f}",
-            )
-        )
+        report(tr("and Python: {n} of the files, {mb} MB", n=len(of_python), mb=f"{size_of_python / 1e6:.1f}"))
     for address, why in failed.items():
         report(tr("missing: {address}: {why}", address=address, why=why))
     if total > MAX_BYTES:

@@ -115,8 +115,7 @@ _M = "m = fmaxf(m, x[col])"
 _GATHER = {"first": _M, "larger": _M, "smaller": _M, "add": _L, "add_nan": _L}
 _RAW = dict.fromkeys(("raw", "raw_over", "raw_sum_over", "raw_not_finite", "raw_nan"), _L)
 _ONLINE = dict.fromkeys(
-    ("online_first", "online_masked", "online_nan", "online_grows", "online_stays"),
-    "merge(running, {x[col], 1.0f})",
+    ("online_first", "online_masked", "online_nan", "online_grows", "online_stays"), "merge(running, {x[col], 1.0f})"
 )
 _SWAP = dict.fromkeys(("swap_m", "swap_l"), "value = COMBINE(value, __shfl_xor_sync")
 MARKS: dict[str, dict[str, str]] = {

@@ -11,8 +11,13 @@ from kernels.model.shape import FLOAT_MAX
 
 # Also the values of the URL's parameter.
 SMALL, LARGE, ONE_HOT, EQUAL, MASKED, OWN_NUMBERS = (
-    mark("small"), mark("large"), mark("one hot"), mark("all equal"), mark("-inf mask"), mark("own numbers"),
-)  # fmt: skip
+    mark("small"),
+    mark("large"),
+    mark("one hot"),
+    mark("all equal"),
+    mark("-inf mask"),
+    mark("own numbers"),
+)
 LOGITS = {  # by name: description
     SMALL: mark("numbers within ±5, right in every kernel"),
     LARGE: mark("random numbers with standard deviation 75; above 88.72, exp overflows FP32"),
@@ -57,11 +62,7 @@ def parse(text: str) -> np.ndarray:
     parts = [p for p in parts if p]
     if not 1 <= len(parts) <= MAX_OWN_NUMBERS:
         raise LogitsError(
-            tr(
-                "your row must have 1 to {max} numbers, got {n}",
-                max=MAX_OWN_NUMBERS,
-                n=decimal(f"{len(parts):,}"),
-            )
+            tr("your row must have 1 to {max} numbers, got {n}", max=MAX_OWN_NUMBERS, n=decimal(f"{len(parts):,}"))
         )
     return np.array([_number(p) for p in parts], np.float32)
 

@@ -19,11 +19,7 @@ from visuals.softmax.rows import RowSteps, State, Step, empty, example, merge, p
 FOUR = 4  # floats of a load
 FUNCTIONS = {"ld": "load_four(", "st": "store_four("}  # that load x and store y
 # By rung: the tile size that is the number of blocks of a row, if x has no other.
-BLOCKS: Mapping[str, str] = {
-    "softmax/cluster": "CLUSTER",
-    "softmax/split": "BLOCKS",
-    "softmax/one-launch": "BLOCKS",
-}
+BLOCKS: Mapping[str, str] = {"softmax/cluster": "CLUSTER", "softmax/split": "BLOCKS", "softmax/one-launch": "BLOCKS"}
 Writes = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
@@ -76,16 +72,10 @@ class PartSteps(RowSteps):
         """Returns the writes of one value per thread into row `row` of each block's tensor, of the first `threads` of a
         block or of all."""
         cells = row * self.block + np.arange(threads or self.block)
-        return {
-            f"{name}_{b}": (cells, of[: len(cells)]) for b, of in enumerate(values.reshape(self.blocks, -1))
-        }
+        return {f"{name}_{b}": (cells, of[: len(cells)]) for b, of in enumerate(values.reshape(self.blocks, -1))}
 
     def state_writes(self, row: int, state: State, threads: int = 0) -> Writes:
-        return {
-            t: w
-            for name, values in state.items()
-            for t, w in self.by_block(name, row, values, threads).items()
-        }
+        return {t: w for name, values in state.items() for t, w in self.by_block(name, row, values, threads).items()}
 
     def of_warps(self) -> dict[str, np.ndarray]:
         """Returns the cells of shared memory in which the m and l of all warps are: a row for each block."""
@@ -244,9 +234,13 @@ def _stored(w: PartSteps, v: np.ndarray, factor: np.ndarray, m_l: tuple[float, f
         k = w.best(f.cols)
         at = f.thread[k]
         args = (
-            turn + 1, w.turns, *w.place(at), float(v[row + f.place[k], at]), float(factor[at]),
+            turn + 1,
+            w.turns,
+            *w.place(at),
+            float(v[row + f.place[k], at]),
+            float(factor[at]),
             float(w.y[f.cols[k]]),
-        )  # fmt: skip
+        )
         kind = "put_own_nan" if np.isnan(args[-1]) else "put_own"
         cells = np.arange(row * w.block, (row + FOUR) * w.block)
         reads = {f"values_{b}": cells for b in range(w.blocks)}
@@ -288,15 +282,7 @@ def _running(w: PartSteps) -> Generator[Step, None, State]:
             state = put(state, t, merge(part(state, t), {"m": x, "l": np.ones_like(x)}))
         k = int(np.argmax(np.where(np.isnan(w.x[f.cols]), np.inf, w.x[f.cols])))
         t = f.thread[k]
-        args = (
-            turn + 1,
-            w.turns,
-            w.blocks,
-            w.length,
-            *w.place(t),
-            float(state["m"][t]),
-            float(state["l"][t]),
-        )
+        args = (turn + 1, w.turns, w.blocks, w.length, *w.place(t), float(state["m"][t]), float(state["l"][t]))
         yield Step("part_fours", args, f.active, {"x": f.cols}, w.state_writes(0, state), **totals(state))
     return state
 

@@ -99,9 +99,7 @@ def registers(w: RowSteps) -> Iterator[Step]:
     state, cells = {"m": np.fmax.reduce(v, axis=0)}, np.arange(v.size)
     k = int(np.argmax(state["m"]))
     args = (w.turns, k, float(state["m"][k]))
-    yield Step(
-        "own_m", args, all_threads, {"values": cells}, {"m": (all_threads, state["m"])}, **totals(state)
-    )
+    yield Step("own_m", args, all_threads, {"values": cells}, {"m": (all_threads, state["m"])}, **totals(state))
     m = (yield from _reduce_block(w, state))["m"]
     v = np.exp(v - m)
     state, totals_now = {"l": v.sum(axis=0, dtype=np.float32)}, {"m": float(m[0])}
@@ -115,9 +113,7 @@ def registers(w: RowSteps) -> Iterator[Step]:
         k = int(nan.argmax()) if nan.any() else int(np.argmax(w.y[j]))
         args = (turn + 1, w.turns, int(t[k]), float(v[turn, t[k]]), float(l[t[k]]), float(w.y[j[k]]))
         kind = "put_nan" if nan.any() else "put"
-        yield Step(
-            kind, args, t, {"values": turn * w.threads + t}, {"y": (j, w.y[j])}, **totals_now, l=float(l[0])
-        )
+        yield Step(kind, args, t, {"values": turn * w.threads + t}, {"y": (j, w.y[j])}, **totals_now, l=float(l[0]))
 
 
 def _loaded(w: RowSteps) -> Generator[Step, None, np.ndarray]:

@@ -101,10 +101,7 @@ class RowSteps:
             state = put(state, t, after)
             kind, args = describe_gathered(names, x, t, before, after, incoming, m)
             step_args = (number, turn + 1, self.turns, int(j[0]), *args)
-            writes, totals_now = (
-                {n: (t, values) for n, values in after.items()},
-                {"m": m or 0.0} | totals(state),
-            )
+            writes, totals_now = ({n: (t, values) for n, values in after.items()}, {"m": m or 0.0} | totals(state))
             yield Step(kind, step_args, t, {"x": j}, writes, **totals_now)
         return state
 
@@ -156,9 +153,16 @@ class RowSteps:
             numerator = float(np.exp(np.float32(x) - np.float32(own_m)))
             step_kind = f"{kind}_nan" if nan.any() else f"{kind}_zero" if np.isinf(own_l) else kind
             args = (
-                number, turn + 1, self.turns, int(j[0]), int(t[k]), x, own_m, own_l,
+                number,
+                turn + 1,
+                self.turns,
+                int(j[0]),
+                int(t[k]),
+                x,
+                own_m,
+                own_l,
                 numerator if nan.any() else float(self.y[j[k]]),
-            )  # fmt: skip
+            )
             yield Step(step_kind, args, t, {"x": j}, {"y": (j, self.y[j])}, m=float(m[0]), l=float(l[0]))
 
 

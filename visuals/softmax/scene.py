@@ -34,9 +34,17 @@ MAX_COLUMNS = 1024  # shown of a row
 MAX_ANNOTATED = 32  # threads; with more, cells have no notes
 # Every tensor but x, and its role.
 ROLES = {
-    "values": "input", "m": "filter", "l": "workspace", "partial_m": "filter", "partial_l": "workspace", "warp_m": "filter",
-    "warp_l": "workspace", "part_m": "filter", "part_l": "workspace", "y": "output",
-}  # fmt: skip
+    "values": "input",
+    "m": "filter",
+    "l": "workspace",
+    "partial_m": "filter",
+    "partial_l": "workspace",
+    "warp_m": "filter",
+    "warp_l": "workspace",
+    "part_m": "filter",
+    "part_l": "workspace",
+    "y": "output",
+}
 MAX_THREADS = 1024  # shown of a row in several blocks
 
 
@@ -74,7 +82,7 @@ def softmax_scene(rung: str, tiles: Mapping[str, int], row: np.ndarray, row_note
         next_sources=tuple(next_sources),
         lanes=r.lanes(),
         finite=False,
-    )  # fmt: skip
+    )
 
 
 def _sources(rung: str, result: RunResult, steps: Sequence[Step]) -> Iterator[Source]:
@@ -113,9 +121,7 @@ def _tensors(
     tensors = {"x": Tensor("x", "x", "x", "input", 1, 1, x.size, x, note=x_note)}
     for name in sorted(last, key=lambda name: list(ROLES).index(_base(name))):
         base = _base(name)
-        cols = {"y": x.size, "warp_m": threads // LANES, "part_m": blocks}.get(
-            base.replace("_l", "_m"), threads
-        )
+        cols = {"y": x.size, "warp_m": threads // LANES, "part_m": blocks}.get(base.replace("_l", "_m"), threads)
         rows = last[name] // cols + 1
         title, note = _title_and_note(rung, base, rows, tiles.get("PER", 0))
         note = note if name in (base, f"{base}_0") else ""
@@ -134,11 +140,7 @@ def _title_and_note(rung: str, name: str, rows: int, per: int) -> tuple[str, str
     if name == "values":
         note = tr("one row per register")
         if rows < per:
-            note = trn(
-                "one row per register; {n} more holds −∞",
-                "one row per register; {n} more hold −∞",
-                per - rows,
-            )
+            note = trn("one row per register; {n} more holds −∞", "one row per register; {n} more hold −∞", per - rows)
         return tr("the row in registers"), note
     if name in ("m", "l"):
         title = tr("m, largest so far") if name == "m" else tr("l, sum so far")
@@ -162,18 +164,13 @@ def _groups(tensors: Mapping[str, Tensor], threads: int) -> tuple[Group, ...]:
 
     registers = tr("registers of lanes 0 to 31 of the warp")
     if threads != LANES:
-        registers = trn(
-            "registers of the block’s {n} thread", "registers of the block’s {n} threads", threads
-        )
+        registers = trn("registers of the block’s {n} thread", "registers of the block’s {n} threads", threads)
     has_exchanges = tensors["m" if "m" in tensors else "l"].rows > 1
     register_rows = rows(("values",), ("m",), ("l",)) if has_exchanges else rows(("values",), ("m", "l"))
     many_threads = threads > 2 * LANES
     warps = ("warp_m", "warp_l")
     shared = rows(PARTIAL[:1], PARTIAL[1:], warps) if many_threads else rows(PARTIAL, warps)
-    groups = [
-        Group((("x",), ("y",)), "global", tr("global memory")),
-        Group(register_rows, "registers", registers),
-    ]
+    groups = [Group((("x",), ("y",)), "global", tr("global memory")), Group(register_rows, "registers", registers)]
     return (*groups, *([Group(shared, "shared", tr("shared memory of the block"))] if shared else []))
 
 
@@ -210,18 +207,14 @@ def _record(rung: str, steps: Sequence[Step]) -> Recorder:
 
 
 def _readings(rung: str, steps: Sequence[Step], r: Recorder, n: int) -> tuple[Reading, ...]:
-    values = (
-        []
-        if rung.endswith("unsafe")
-        else [Reading(tr("m so far"), np.array([s.m for s in steps]), role="filter")]
-    )
+    values = [] if rung.endswith("unsafe") else [Reading(tr("m so far"), np.array([s.m for s in steps]), role="filter")]
     return (
         *values,
         Reading(tr("l so far"), np.array([s.l for s in steps]), role="workspace"),
         Reading(tr("bytes of x read"), r.so_far("read"), "counted"),
         Reading(tr("passes over x"), r.so_far("read") / (FLOAT * n), "counted"),
         Reading(tr("bytes of y written"), r.so_far("written"), "counted"),
-    )  # fmt: skip
+    )
 
 
 # -- notes on cells ----------------------------------------------------------------------------------------

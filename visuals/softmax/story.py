@@ -36,8 +36,11 @@ def softmax_cost(s: SoftmaxShape) -> str:
         "Three passes over x move {three}. Two passes move {two}. One pass moves {one}, the minimum. "
         "x has {x}, and y is written once in each kernel. These are the bytes that threads request. A row that is still in a "
         "cache is not loaded again from HBM (the GPU’s main memory). Then fewer passes save less.",
-        three=three, two=two, one=units.bytes_(s.bytes), x=units.bytes_(x),
-    )  # fmt: skip
+        three=three,
+        two=two,
+        one=units.bytes_(s.bytes),
+        x=units.bytes_(x),
+    )
 
 
 def best_safe_kernel(rows: Mapping[str, Row]) -> Row | None:
@@ -83,15 +86,15 @@ def _useful(best: Row, three_pass: Row, name: str) -> list[str]:
     if ms * 1e3 <= ceilings.get("launch_us", 0):  # then launch overhead dominates
         return []
     fields = {
-        "bytes": units.bytes_(s.bytes), "time": units.time_(ms), "share": units.share(ms / best["median_ms"]), "name": name,
+        "bytes": units.bytes_(s.bytes),
+        "time": units.time_(ms),
+        "share": units.share(ms / best["median_ms"]),
+        "name": name,
         "three": units.share(ms / three_pass["median_ms"]),
-    }  # fmt: skip
+    }
     sentences = [
         tr("A kernel’s share of its roof counts all bytes that it moves. Repeated reads count too."),
-        tr(
-            "Useful bytes are only {bytes}: x read once, y written once. A copy of them takes {time}.",
-            **fields,
-        ),
+        tr("Useful bytes are only {bytes}: x read once, y written once. A copy of them takes {time}.", **fields),
     ]
     if best is three_pass:
         return [*sentences, tr("This is {share} of the time of three passes.", **fields)]
@@ -149,12 +152,7 @@ def outcomes(x: np.ndarray, tiles: Mapping[str, Mapping[str, int]]) -> list[Outc
         words, right = verdict(result.output, ref, scale, find(name).tolerance)
         results.append(
             Outcome(
-                name,
-                result.moved("ld") / x.nbytes,
-                result.moved("st") / x.nbytes,
-                ladder.reads(name),
-                words,
-                right,
+                name, result.moved("ld") / x.nbytes, result.moved("st") / x.nbytes, ladder.reads(name), words, right
             )
         )
     return results
@@ -208,11 +206,7 @@ def row_sentence(x: np.ndarray) -> str:
         )
     largest = float(finite.max())
     text = units.ratio(largest) if largest >= 0 else decimal(f"{largest:.3g}".replace("-", "−"))
-    fields = {
-        "largest": text,
-        "limit": decimal(str(OVERFLOW)),
-        "underflow": decimal(str(UNDERFLOW).replace("-", "−")),
-    }
+    fields = {"largest": text, "limit": decimal(str(OVERFLOW)), "underflow": decimal(str(UNDERFLOW).replace("-", "−"))}
     if largest > OVERFLOW:
         return tr(
             "The largest number is {largest}. Above {limit}, exp overflows FP32 and becomes ∞. ∞ / ∞ is NaN (not a number). "

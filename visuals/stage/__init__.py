@@ -47,14 +47,7 @@ SCRIPTS = (  # each after the modules it imports
 )
 
 
-DOWNLOADS = (
-    "texts",
-    "svg",
-    "wrap",
-    "strip_figure",
-    "takeaway",
-    "panels",
-)  # loaded when a reader downloads something
+DOWNLOADS = ("texts", "svg", "wrap", "strip_figure", "takeaway", "panels")  # loaded when a reader downloads something
 
 
 LOADER = "loader"

@@ -43,9 +43,7 @@ class ServerAddressMiddleware:
         # Not compressed, so that the script can be added; never "not modified", because the ETag is of the page
         # without it.
         removed = (b"accept-encoding", b"if-none-match", b"if-modified-since")
-        uncompressed = scope | {
-            "headers": [(name, value) for name, value in scope["headers"] if name not in removed]
-        }
+        uncompressed = scope | {"headers": [(name, value) for name, value in scope["headers"] if name not in removed]}
         await self.app(uncompressed, receive, _ScriptAdder(send, self.script))
 
 
@@ -73,9 +71,7 @@ class _ScriptAdder:
     async def _finish(self) -> None:
         body = self.body.replace(b"<head>", b"<head>" + self.script, 1)
         headers = [
-            pair
-            for pair in self.start["headers"]
-            if pair[0] not in (b"content-length", b"etag", b"last-modified")
+            pair for pair in self.start["headers"] if pair[0] not in (b"content-length", b"etag", b"last-modified")
         ]
         await self.send(self.start | {"headers": [*headers, (b"content-length", str(len(body)).encode())]})
         await self.send({"type": "http.response.body", "body": body})

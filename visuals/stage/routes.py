@@ -127,9 +127,7 @@ async def _body(chunks: AsyncIterable[bytes]) -> bytes:
     async for chunk in chunks:
         body += chunk
         if len(body) > MAX_BYTES:
-            raise GifError(
-                413, tr("The frames are larger than {limit} MB together.", limit=MAX_BYTES // 1_000_000)
-            )
+            raise GifError(413, tr("The frames are larger than {limit} MB together.", limit=MAX_BYTES // 1_000_000))
     return bytes(body)
 
 
@@ -145,8 +143,7 @@ def split(body: bytes) -> list[bytes]:
         at += 4 + length
         if len(frames) > MAX_FRAMES:
             raise GifError(
-                413,
-                trn("A GIF has at most {n} frame here.", "A GIF has at most {n} frames here.", MAX_FRAMES),
+                413, trn("A GIF has at most {n} frame here.", "A GIF has at most {n} frames here.", MAX_FRAMES)
             )
     if not frames:
         raise GifError(400, tr("A GIF needs a frame."))
@@ -251,9 +248,7 @@ def _open(png: bytes, number: int) -> Image.Image:
         raise GifError(400, tr("Frame {number} is no PNG.", number=number)) from error
     if image.width * image.height > MAX_FRAME_PIXELS:
         limit = MAX_FRAME_PIXELS // 1_000_000
-        raise GifError(
-            413, tr("Frame {number} is larger than {limit} megapixels.", number=number, limit=limit)
-        )
+        raise GifError(413, tr("Frame {number} is larger than {limit} megapixels.", number=number, limit=limit))
     return image
 
 

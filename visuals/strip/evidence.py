@@ -44,8 +44,7 @@ class Evidence:
         """Returns the bytes of inputs, output and workspace that the program allocates; None where only a library knows."""
         program = self.rung.build(self.shape, {**self.rung.default_tiles, **self.tiles})
         sizes: dict[str, int | None] = {
-            role: sum(buffer.nbytes for buffer in program.of_role(role))
-            for role in (INPUT, OUTPUT, WORKSPACE)
+            role: sum(buffer.nbytes for buffer in program.of_role(role)) for role in (INPUT, OUTPUT, WORKSPACE)
         }
         if self.rung.cost(self.shape, program).workspace_bytes is None:
             sizes[WORKSPACE] = None

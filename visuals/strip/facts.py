@@ -41,10 +41,7 @@ def _of_kernel(evidence: Evidence) -> dict[str, str]:
     found = {"shape": evidence.shape_text, "time": ""}
     if row:
         used = sum(row[f"{role}_bytes"] for role in evidence.predicted_bytes())
-        found |= {
-            "time": units.time_(row["median_ms"]),
-            "workspace": units.share(row[f"{WORKSPACE}_bytes"] / used),
-        }
+        found |= {"time": units.time_(row["median_ms"]), "workspace": units.share(row[f"{WORKSPACE}_bytes"] / used)}
     for name in ("launch", "memory", "arithmetic"):
         found[name] = units.share(shares[name]) if name in shares else ""
     if evidence.totals:

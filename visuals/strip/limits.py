@@ -13,9 +13,7 @@ from visuals.strip.evidence import Evidence, Row
 
 LAUNCH = 0.2  # the share of the time from which launch overhead limits a kernel
 LIMIT, NEAR, FAR = 0.8, 0.6, 0.3  # shares of a ceiling: it limits from here, is near from here, is far below
-FASTER = (
-    1.2  # from here on a kernel that moves as many bytes shows that memory bandwidth does not limit another
-)
+FASTER = 1.2  # from here on a kernel that moves as many bytes shows that memory bandwidth does not limit another
 SAME_BYTES = 0.99  # of a kernel's bytes, from which another one moves as many
 OF_LAUNCH = mark("The share of the time that empty kernels take, as many as this one has launches.")
 OF_MEMORY = mark(
@@ -63,16 +61,10 @@ def _of_product(evidence: Evidence, product: products.Product) -> float:
     return products.rate(evidence.row) / product.flops_per_s
 
 
-def _arithmetic(
-    found: dict[str, float], product: products.Product | None, evidence: Evidence
-) -> dict[str, Any]:
+def _arithmetic(found: dict[str, float], product: products.Product | None, evidence: Evidence) -> dict[str, Any]:
     """Returns the share of the FP32 peak; of a kernel on tensor cores that of the fastest product in its format."""
     if product is None:
-        return {
-            "label": tr("arithmetic (FP32)"),
-            "hint": tr(OF_ARITHMETIC),
-            **_share(found.get("arithmetic")),
-        }
+        return {"label": tr("arithmetic (FP32)"), "hint": tr(OF_ARITHMETIC), **_share(found.get("arithmetic"))}
     hint = tr(OF_PRODUCT, format=product.format, rate=product.text)
     share = _share(_of_product(evidence, product))
     return {"label": tr("arithmetic ({format})", format=product.format), "hint": hint, **share}
@@ -132,9 +124,7 @@ def rival(evidence: Evidence) -> Row | None:
 
 
 def _share(part: float | None) -> dict[str, Any]:
-    return (
-        {"share": None, "text": "–"} if part is None else {"share": min(part, 1.0), "text": units.share(part)}
-    )
+    return {"share": None, "text": "–"} if part is None else {"share": min(part, 1.0), "text": units.share(part)}
 
 
 def sectors(evidence: Evidence, watched: Evidence | None = None) -> dict[str, Any]:
@@ -154,9 +144,7 @@ def sectors(evidence: Evidence, watched: Evidence | None = None) -> dict[str, An
     return {"label": label, "share": min(1.0, per_load / LANES), "text": units.ratio(per_load), "hint": hint}
 
 
-def _sentence(
-    evidence: Evidence, shares: dict[str, float], limit: str, product: products.Product | None
-) -> str:
+def _sentence(evidence: Evidence, shares: dict[str, float], limit: str, product: products.Product | None) -> str:
     if evidence.row is None:
         return tr("Unknown until it is measured.")
     if limiting(shares) == "memory" and (other := rival(evidence)):
@@ -190,21 +178,14 @@ def _not_memory(evidence: Evidence, other: Row) -> str:
     fields = {"ratio": units.ratio(evidence.row["median_ms"] / other["median_ms"])}
     if other["rung"] == evidence.rung.name:
         sizes = ", ".join(f"{name} {size}" for name, size in other["tiles"].items())
-        text = tr(
-            "Memory bandwidth does not limit it: with {sizes} it is {ratio}× as fast.", sizes=sizes, **fields
-        )
+        text = tr("Memory bandwidth does not limit it: with {sizes} it is {ratio}× as fast.", sizes=sizes, **fields)
     elif other["rung"] in evidence.rows:
         name = units.quoted(evidence.ladder.rung(other["rung"]).title_on(other["engine"]))
         text = tr(
-            "Memory bandwidth does not limit it: {name} moves as many bytes {ratio}× as fast.",
-            name=name,
-            **fields,
+            "Memory bandwidth does not limit it: {name} moves as many bytes {ratio}× as fast.", name=name, **fields
         )
     else:
-        text = tr(
-            "Memory bandwidth does not limit it: another kernel moves as many bytes {ratio}× as fast.",
-            **fields,
-        )
+        text = tr("Memory bandwidth does not limit it: another kernel moves as many bytes {ratio}× as fast.", **fields)
     return text
 
 
@@ -216,20 +197,18 @@ def _below(evidence: Evidence, shares: dict[str, float]) -> str:
     if not nearest or shares[nearest] < FAR:
         return tr("It is far from every ceiling.")
     share = units.share(shares[nearest])
-    return tr(
-        "It is at {share} of the nearest ceiling, {ceiling}.", share=share, ceiling=tr(CEILINGS[nearest])
-    )
+    return tr("It is at {share} of the nearest ceiling, {ceiling}.", share=share, ceiling=tr(CEILINGS[nearest]))
 
 
 def _beside_product(evidence: Evidence, product: products.Product) -> str:
     if evidence.row is product.row:
         return tr(
-            "No faster {format} product is recorded on this GPU: {rate}.",
-            format=product.format,
-            rate=product.text,
+            "No faster {format} product is recorded on this GPU: {rate}.", format=product.format, rate=product.text
         )
     share = units.share(_of_product(evidence, product))
     return tr(
         "It reaches {share} of the fastest {format} product recorded on this GPU ({rate}).",
-        share=share, format=product.format, rate=product.text,
-    )  # fmt: skip
+        share=share,
+        format=product.format,
+        rate=product.text,
+    )

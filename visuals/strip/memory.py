@@ -16,11 +16,7 @@ ALLOCATION = 512  # bytes: CuPy's memory pool hands out multiples of it
 def memory(evidence: Evidence) -> dict[str, Any]:
     """Returns the bytes by role, each with its share of all, and one sentence."""
     row, predicted = evidence.row, evidence.predicted_bytes()
-    sizes = (
-        {role: row[f"{role}_bytes"] for role in predicted}
-        if row
-        else {r: n or 0 for r, n in predicted.items()}
-    )
+    sizes = {role: row[f"{role}_bytes"] for role in predicted} if row else {r: n or 0 for r, n in predicted.items()}
     total = sum(sizes.values())
     names = {INPUT: tr(evidence.ladder.inputs), OUTPUT: tr("output"), WORKSPACE: tr("workspace")}
     peak = row["peak_bytes"] if row else total
@@ -29,12 +25,7 @@ def memory(evidence: Evidence) -> dict[str, Any]:
         "title": tr("Memory"),
         "badge": {"kind": kind, "text": _badge(kind, peak)},
         "parts": [
-            {
-                "role": role,
-                "label": names[role],
-                "text": units.bytes_(size),
-                "share": size / total if total else 0,
-            }
+            {"role": role, "label": names[role], "text": units.bytes_(size), "share": size / total if total else 0}
             for role, size in sizes.items()
             if size
         ],

@@ -35,9 +35,7 @@ class Size:
     can_put: bool = False
 
 
-def strip(
-    sizes: Sequence[Size], selected: str, run: Run, curve: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def strip(sizes: Sequence[Size], selected: str, run: Run, curve: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Returns the strip of these sizes, the selected one first shown. `curve`: curves beside the figures of each size."""
     return {
         "sizes": [

@@ -185,9 +185,7 @@ def _of_ours(ours: Row, evidence: Evidence) -> str:
     may be faster."""
     if evidence.hides_fastest:
         return tr("fastest so far")
-    others = (
-        row for row in comparable(ours) if row["rung"] != ours["rung"] and not find(row["rung"]).library
-    )
+    others = (row for row in comparable(ours) if row["rung"] != ours["rung"] and not find(row["rung"]).library)
     best = fastest(others)
     return tr("our fastest of these") if best and best["median_ms"] < ours["median_ms"] else tr("our fastest")
 

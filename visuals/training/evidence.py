@@ -19,17 +19,35 @@ from visuals.training import recorded
 from visuals.training.plan import NAMES, ROLES, WORKSPACE, Plan, held, plan
 
 FAMILIES = {  # the kernels of a step in families, by ladder
-    "conv": mark("convolution, forward"), "conv-dinput": mark("convolution, gradient of the input"),
-    "conv-dweight": mark("convolution, gradient of the filters"), "linear": mark("fully connected, forward"),
-    "linear-dinput": mark("fully connected, gradient of the input"), "linear-dweight": mark("fully connected, gradient of the weights"),
-    "batch-norm": mark("batch norm, forward"), "batch-norm-backward": mark("batch norm, backward"),
-    "max-pool": mark("pooling"), "max-pool-backward": mark("pooling"), "global-avg-pool": mark("pooling"),
-    "global-avg-pool-backward": mark("pooling"), "relu": mark("ReLU"), "relu-backward": mark("ReLU"), "residual": mark("residual sum"),
-    "bias-backward": mark("gradient of the biases"), "cross-entropy": mark("loss"), "cross-entropy-backward": mark("loss"),
-    "add": mark("sums"), "bias": mark("sums"), "layer-norm": mark("layer norm"), "layer-norm-backward": mark("layer norm"),
-    "split-heads": mark("rows split into heads"), "merge-heads": mark("rows split into heads"),
-    "attention-lse": mark("attention, forward"), "attention-backward": mark("attention, backward"), "sgd": mark("update of the weights"), "adam": mark("update of the weights"),
-}  # fmt: skip
+    "conv": mark("convolution, forward"),
+    "conv-dinput": mark("convolution, gradient of the input"),
+    "conv-dweight": mark("convolution, gradient of the filters"),
+    "linear": mark("fully connected, forward"),
+    "linear-dinput": mark("fully connected, gradient of the input"),
+    "linear-dweight": mark("fully connected, gradient of the weights"),
+    "batch-norm": mark("batch norm, forward"),
+    "batch-norm-backward": mark("batch norm, backward"),
+    "max-pool": mark("pooling"),
+    "max-pool-backward": mark("pooling"),
+    "global-avg-pool": mark("pooling"),
+    "global-avg-pool-backward": mark("pooling"),
+    "relu": mark("ReLU"),
+    "relu-backward": mark("ReLU"),
+    "residual": mark("residual sum"),
+    "bias-backward": mark("gradient of the biases"),
+    "cross-entropy": mark("loss"),
+    "cross-entropy-backward": mark("loss"),
+    "add": mark("sums"),
+    "bias": mark("sums"),
+    "layer-norm": mark("layer norm"),
+    "layer-norm-backward": mark("layer norm"),
+    "split-heads": mark("rows split into heads"),
+    "merge-heads": mark("rows split into heads"),
+    "attention-lse": mark("attention, forward"),
+    "attention-backward": mark("attention, backward"),
+    "sgd": mark("update of the weights"),
+    "adam": mark("update of the weights"),
+}
 
 
 RECORDED = ("one_by_one", "graph", "eager", "gain")  # the fields of `facts` that need a record
@@ -180,8 +198,11 @@ def facts(evidence: StepEvidence) -> dict[str, str]:
         "gradients": units.bytes_(p.largest(GRADIENT)),
         "parameters": units.count(evidence.parameters()),
         "backward_share": units.share(phases[BACKWARD]) if phases else "",
-        "one_by_one": "", "graph": "", "eager": "", "gain": "",
-    }  # fmt: skip
+        "one_by_one": "",
+        "graph": "",
+        "eager": "",
+        "gain": "",
+    }
     for name, key in (("one_by_one", "one_by_one_us"), ("graph", "graph_us"), ("eager", "eager_us")):
         title = tr(recorded.WHOLE[key])
         found[name] = units.time_(times[title]) if title in times else ""
@@ -202,9 +223,15 @@ def as_rows(evidence: StepEvidence) -> list[dict[str, Any]]:
     for part in evidence.plan.parts:
         counts[part.node] += 1
     return [
-        {"node": node.name, "rung": node.rung, "phase": node.phase, "launches": counts[n], "ms": evidence.node_ms.get(node.name)}
+        {
+            "node": node.name,
+            "rung": node.rung,
+            "phase": node.phase,
+            "launches": counts[n],
+            "ms": evidence.node_ms.get(node.name),
+        }
         for n, node in enumerate(evidence.plan.graph.nodes)
-    ]  # fmt: skip
+    ]
 
 
 __all__ = ["WORKSPACE", "Measured", "StepEvidence", "as_rows", "facts", "largest_role"]

@@ -42,6 +42,13 @@ def explained() -> str:
     return tr(
         "{product} = {macs}: {filters} filters, each {C} × {R} × {S}, at {P} × {Q} places. That is 1.2 · 10⁸. Each multiply-add "
         "is one multiplication and one addition, so our figure is twice as large: {flops}.",
-        product=product(RESNET), macs=decimal(f"{RESNET.macs:,}"), filters=RESNET.K, C=RESNET.C, R=RESNET.R, S=RESNET.S,
-        P=RESNET.P, Q=RESNET.Q, flops=units.count(RESNET.flops),
-    )  # fmt: skip
+        product=product(RESNET),
+        macs=decimal(f"{RESNET.macs:,}"),
+        filters=RESNET.K,
+        C=RESNET.C,
+        R=RESNET.R,
+        S=RESNET.S,
+        P=RESNET.P,
+        Q=RESNET.Q,
+        flops=units.count(RESNET.flops),
+    )

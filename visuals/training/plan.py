@@ -17,13 +17,22 @@ from kernels.training.memory import ROLES, timeline
 from kernels.training.step import PLAIN, Memory
 
 NAMES: Mapping[str, str] = {
-    WEIGHT: mark("weights"), STATE: mark("optimiser state"), DATA: mark("images"), ACTIVATION: mark("activations"),
-    GRADIENT: mark("gradients"), WORKSPACE: mark("workspace"),
-}  # fmt: skip
+    WEIGHT: mark("weights"),
+    STATE: mark("optimiser state"),
+    DATA: mark("images"),
+    ACTIVATION: mark("activations"),
+    GRADIENT: mark("gradients"),
+    WORKSPACE: mark("workspace"),
+}
 FAINT = (STATE, DATA)  # the paler one of two roles with one colour
 HUES: Mapping[str, str] = {  # the colour of each role on the stage and in the strip
-    WEIGHT: "filter", STATE: "filter", DATA: "input", ACTIVATION: "input", GRADIENT: "output", WORKSPACE: "workspace",
-}  # fmt: skip
+    WEIGHT: "filter",
+    STATE: "filter",
+    DATA: "input",
+    ACTIVATION: "input",
+    GRADIENT: "output",
+    WORKSPACE: "workspace",
+}
 
 
 @dataclass(frozen=True)
@@ -104,9 +113,7 @@ def held(graph: Graph) -> dict[str, int]:
         for name in node.tensors.values():
             phases.setdefault(name, set()).add(node.phase)
     return {
-        t.name: t.buffer(False).nbytes
-        for t in graph.of_kind(ACTIVATION)
-        if graphs.BACKWARD in phases.get(t.name, ())
+        t.name: t.buffer(False).nbytes for t in graph.of_kind(ACTIVATION) if graphs.BACKWARD in phases.get(t.name, ())
     }
 
 

@@ -55,9 +55,7 @@ class Layout:
             if t.kind in kinds and t.name != CHUNKS and not t.name.startswith(GRADIENTS)
         ]
         self.views = {view.name: view for view in graph.views}
-        self.learning = list(
-            dict.fromkeys(view.name.partition(".")[0] for view in graph.views if view.of == WEIGHTS)
-        )
+        self.learning = list(dict.fromkeys(view.name.partition(".")[0] for view in graph.views if view.of == WEIGHTS))
 
     def column(self, layer: str) -> int:
         return self.layers.index(layer)
@@ -98,9 +96,7 @@ def step_scene(
 
     RuleError names a rule that a shape breaks.
     """
-    return _scene(
-        network, batch, optimizer, tuple((times or {}).items()), memory, here, tuple((held or {}).items())
-    )
+    return _scene(network, batch, optimizer, tuple((times or {}).items()), memory, here, tuple((held or {}).items()))
 
 
 @cached(16)
@@ -129,14 +125,21 @@ def _scene(
         step_name=tr("launch"),
         order_name=tr("launch order"),
         order_note=tr("The GPU runs the launches of a stream in this order, one after the other."),
-        writes=(Write(KERNELS, np.arange(steps), np.arange(1, steps + 1, dtype=np.float32), cells=np.array([part.node for part in p.parts])),),
+        writes=(
+            Write(
+                KERNELS,
+                np.arange(steps),
+                np.arange(1, steps + 1, dtype=np.float32),
+                cells=np.array([part.node for part in p.parts]),
+            ),
+        ),
         reads=tuple(_reads(layout)),
         captions=_captions(p),
         annotations=tuple(_annotations(layout)),
         source=first,
         next_sources=tuple(rest),
         diagram=_diagram(layout),
-    )  # fmt: skip
+    )
 
 
 def _tensors(layout: Layout) -> Iterator[Tensor]:
@@ -151,7 +154,9 @@ def _tensors(layout: Layout) -> Iterator[Tensor]:
 
 def _sizes(layout: Layout, layer: str) -> list[int]:
     """Returns the bytes of each weight of a layer."""
-    return [4 * math.prod(v.shape) for v in layout.views.values() if v.of == WEIGHTS and v.name.partition(".")[0] == layer]  # fmt: skip
+    return [
+        4 * math.prod(v.shape) for v in layout.views.values() if v.of == WEIGHTS and v.name.partition(".")[0] == layer
+    ]
 
 
 # -- places ------------------------------------------------------------------------------------------
@@ -213,25 +218,14 @@ def _place_tensors(layout: Layout) -> None:
         row = SLOPE if t.kind == GRADIENT else KEPT
         by_place.setdefault((_column(layout, t.name), row), []).append(n)
     for (column, row), members in by_place.items():
-        sizes = [
-            layout.tensors[n].buffer(False).nbytes ** 0.25 for n in members
-        ]  # so that a small one can be seen
+        sizes = [layout.tensors[n].buffer(False).nbytes ** 0.25 for n in members]  # so that a small one can be seen
         ends = np.cumsum(sizes) / sum(sizes)
         for n, left, right in zip(members, (0.0, *ends[:-1]), ends, strict=True):
             t = layout.tensors[n]
             hue = HUES.get(t.kind, "input")
             lines = (units.bytes_(t.buffer(False).nbytes), _extents(t.shape))
             layout.add(
-                TENSORS,
-                n,
-                column,
-                row,
-                hue,
-                lines,
-                *_life(layout, t.name),
-                False,
-                float(left),
-                float(min(1, right)),
+                TENSORS, n, column, row, hue, lines, *_life(layout, t.name), False, float(left), float(min(1, right))
             )
 
 
@@ -266,10 +260,15 @@ def _place_weights(layout: Layout) -> None:
         column = layout.column(layer)
         layout.add(LAYERS, n, column, PARAMETERS, WEIGHT_HUE, (text,), 0, last, False, 0.0, 0.5)
         first = min(
-            k for k, part in enumerate(p.parts)
-            if any(a in layout.views and layout.views[a].of.startswith(GRADIENTS) and a.removeprefix("d ").partition(".")[0] == layer
-                   for a in p.graph.nodes[part.node].tensors.values())
-        )  # fmt: skip
+            k
+            for k, part in enumerate(p.parts)
+            if any(
+                a in layout.views
+                and layout.views[a].of.startswith(GRADIENTS)
+                and a.removeprefix("d ").partition(".")[0] == layer
+                for a in p.graph.nodes[part.node].tensors.values()
+            )
+        )
         layout.add(SLOPES, n, column, PARAMETERS, "output", (tr("gradient"),), first, last, False, 0.5, 1.0)
 
 
@@ -278,10 +277,7 @@ def _used(layout: Layout, node: Node, wrote: bool) -> list[tuple[str, int]]:
     """Returns the cells that a node writes, or those that it only reads."""
     names = written(node)
     return [
-        cell
-        for buffer, tensor in node.tensors.items()
-        if (buffer in names) == wrote
-        for cell in layout.cells(tensor)
+        cell for buffer, tensor in node.tensors.items() if (buffer in names) == wrote for cell in layout.cells(tensor)
     ]
 
 
@@ -300,8 +296,7 @@ def _reads(layout: Layout) -> Iterator[Read]:
     p = layout.plan
     for tensor in (TENSORS, LAYERS, SLOPES):
         cells = [
-            [i for name, i in _used(layout, p.node(n), wrote=False) if name == tensor]
-            for n in range(len(p.parts))
+            [i for name, i in _used(layout, p.node(n), wrote=False) if name == tensor] for n in range(len(p.parts))
         ]
         start = np.concatenate([[0], np.cumsum([len(each) for each in cells])])
         yield Read(tensor, start, np.array([i for row in cells for i in row], int))
@@ -316,9 +311,12 @@ def _caption(p: Plan, n: int) -> str:
     part, node = p.parts[n], p.node(n)
     kernel = part.launch.entry
     fields = {
-        "kernel": kernel, "node": node.name, "reads": _named(p, node, wrote=False), "writes": _named(p, node, wrote=True),
+        "kernel": kernel,
+        "node": node.name,
+        "reads": _named(p, node, wrote=False),
+        "writes": _named(p, node, wrote=True),
         "held": units.bytes_(int(p.total[n])),
-    }  # fmt: skip
+    }
     nth = tr(" (launch {n} of {of})", n=part.nth + 1, of=part.of) if part.of > 1 else ""
     if node.phase == UPDATE:
         return tr(
@@ -326,9 +324,7 @@ def _caption(p: Plan, n: int) -> str:
             **fields,
         )
     return tr(
-        "{node}: kernel {kernel}{nth} reads {reads} and writes {writes}. {held} are allocated.",
-        nth=nth,
-        **fields,
+        "{node}: kernel {kernel}{nth} reads {reads} and writes {writes}. {held} are allocated.", nth=nth, **fields
     )
 
 
@@ -340,11 +336,15 @@ def _named(p: Plan, node: Node, wrote: bool) -> str:
     for buffer, tensor in node.tensors.items():
         if (buffer in names) != wrote:
             continue
-        hue = WEIGHT_HUE if tensor in views and views[tensor].of == WEIGHTS else "output" if tensor.startswith("d ") else "input"  # fmt: skip
+        hue = (
+            WEIGHT_HUE
+            if tensor in views and views[tensor].of == WEIGHTS
+            else "output"
+            if tensor.startswith("d ")
+            else "input"
+        )
         texts.append(f"[{_plain(tensor)}]({hue})")
-    return (
-        tr("{first} and {last}", first=", ".join(texts[:-1]), last=texts[-1]) if len(texts) > 1 else texts[0]
-    )
+    return tr("{first} and {last}", first=", ".join(texts[:-1]), last=texts[-1]) if len(texts) > 1 else texts[0]
 
 
 def _plain(tensor: str) -> str:
@@ -359,8 +359,14 @@ def _annotations(layout: Layout) -> Iterator[Annotation]:
     yield Annotation(KERNELS, _texts(texts), _links([_used(layout, node, wrote=False) for node in nodes]))
     yield Annotation(TENSORS, _texts([_about_tensor(layout, n) for n in range(len(layout.tensors))]))
     yield Annotation(LAYERS, _texts([_about_weights(layout, layer) for layer in layout.learning]))
-    gradient = [tr("The [gradient](output) of the weights of {layer}: {bytes}. It exists from the launch that writes it to the update.",
-                   layer=layer, bytes=units.bytes_(sum(_sizes(layout, layer)))) for layer in layout.learning]  # fmt: skip
+    gradient = [
+        tr(
+            "The [gradient](output) of the weights of {layer}: {bytes}. It exists from the launch that writes it to the update.",
+            layer=layer,
+            bytes=units.bytes_(sum(_sizes(layout, layer))),
+        )
+        for layer in layout.learning
+    ]
     yield Annotation(SLOPES, _texts(gradient))
 
 
@@ -384,8 +390,14 @@ def _about_node(layout: Layout, n: int) -> str:
     steps = [k for k, part in enumerate(p.parts) if part.node == n]
     rung = find(node.rung)
     kernels = ", ".join(dict.fromkeys(p.parts[k].launch.entry for k in steps))
-    text = trn("{node}: {title}. {n} launch: {kernels}.", "{node}: {title}. {n} launches: {kernels}.", len(steps),
-               node=node.name, title=tr(rung.title), kernels=kernels)  # fmt: skip
+    text = trn(
+        "{node}: {title}. {n} launch: {kernels}.",
+        "{node}: {title}. {n} launches: {kernels}.",
+        len(steps),
+        node=node.name,
+        title=tr(rung.title),
+        kernels=kernels,
+    )
     if node.name in layout.times:
         time = units.time_(layout.times[node.name])
         text += " " + (
@@ -402,8 +414,15 @@ def _about_tensor(layout: Layout, n: int) -> str:
     fields = {"name": t.name, "shape": _extents(t.shape), "bytes": units.bytes_(t.buffer(False).nbytes)}
     if t.kind == DATA:
         return _safe(tr("{name}, [{shape}]: {bytes} of images or labels. It stays in memory.", **fields))
-    return _safe(tr("{name}, [{shape}]: {bytes}. It exists from launch {first} to launch {last} of {all}.",
-                    first=first + 1, last=last + 1, all=len(p.parts), **fields))  # fmt: skip
+    return _safe(
+        tr(
+            "{name}, [{shape}]: {bytes}. It exists from launch {first} to launch {last} of {all}.",
+            first=first + 1,
+            last=last + 1,
+            all=len(p.parts),
+            **fields,
+        )
+    )
 
 
 def _about_weights(layout: Layout, layer: str) -> str:
@@ -412,8 +431,14 @@ def _about_weights(layout: Layout, layer: str) -> str:
         for v in layout.views.values()
         if v.of == WEIGHTS and v.name.partition(".")[0] == layer
     )
-    return _safe(tr("The [weights](filter) of {layer}: {shapes}, {bytes}. They stay in memory.",
-                    layer=layer, shapes=shapes, bytes=units.bytes_(sum(_sizes(layout, layer)))))  # fmt: skip
+    return _safe(
+        tr(
+            "The [weights](filter) of {layer}: {shapes}, {bytes}. They stay in memory.",
+            layer=layer,
+            shapes=shapes,
+            bytes=units.bytes_(sum(_sizes(layout, layer))),
+        )
+    )
 
 
 def _safe(text: str) -> str:
@@ -426,9 +451,7 @@ def _sources(p: Plan) -> Iterator[Source]:
     for n, part in enumerate(p.parts):
         launch = part.launch
         text, first = function_text(launch.source, launch.entry)
-        yield Source(
-            launch.source.rpartition("/")[2], text, np.array([first]), first, {}, resources(launch), n
-        )
+        yield Source(launch.source.rpartition("/")[2], text, np.array([first]), first, {}, resources(launch), n)
 
 
 def function_text(path: str, entry: str) -> tuple[str, int]:
@@ -437,8 +460,7 @@ def function_text(path: str, entry: str) -> tuple[str, int]:
     start = next(
         n
         for n, line in enumerate(lines)
-        if re.search(rf"\b{re.escape(entry)}\s*\(", line)
-        and "__global__" in "".join(lines[max(0, n - 2) : n + 1])
+        if re.search(rf"\b{re.escape(entry)}\s*\(", line) and "__global__" in "".join(lines[max(0, n - 2) : n + 1])
     )
     while start and "__global__" not in lines[start]:
         start -= 1
@@ -462,13 +484,15 @@ def _diagram(layout: Layout) -> Diagram:
         heights=HEIGHTS,
         arrows=tuple(_arrows(layout)),
         groups=tuple(_groups(layout)),
-        areas=tuple(Area(tr(NAMES[role]), HUES[role], p.memory[:, k].astype(float), role in ("state", "data"))
-                    for k, role in enumerate(ROLES)),
+        areas=tuple(
+            Area(tr(NAMES[role]), HUES[role], p.memory[:, k].astype(float), role in ("state", "data"))
+            for k, role in enumerate(ROLES)
+        ),
         title=tr("Memory during each launch:"),
         line=_measured(layout),
         totals=tuple(_total(layout, n, peak) for n in range(len(p.parts))),
         phases=tuple((tr(PHASES[phases[n]]), n) for n in turns),
-    )  # fmt: skip
+    )
 
 
 def _measured(layout: Layout) -> Line | None:

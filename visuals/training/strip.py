@@ -61,9 +61,16 @@ def strip(evidence: StepEvidence, curve: Curve | None, run: Run) -> dict[str, An
     return {
         "sizes": [size],
         "selected": "stage",
-        "run": {"can": run.can, "running": run.running, "share": run.share, "text": run.text, "error": run.error, "label": run.label},
+        "run": {
+            "can": run.can,
+            "running": run.running,
+            "share": run.share,
+            "text": run.text,
+            "error": run.error,
+            "label": run.label,
+        },
         "texts": {"put": "", "ask": tr("The figures come after your guess."), "reveal": tr("Show them")},
-    }  # fmt: skip
+    }
 
 
 def time(evidence: StepEvidence) -> dict[str, Any]:
@@ -77,8 +84,16 @@ def time(evidence: StepEvidence) -> dict[str, Any]:
         "badge": evidence.badge,
         "name": tr("One step of {network}", network=evidence.title),
         "text": _time_text(evidence),
-        "bars": [{"title": name, "share": ms / longest, "text": units.time_(ms), "current": name == shown if shown else n == 0} for n, (name, ms) in enumerate(bars)],
-    }  # fmt: skip
+        "bars": [
+            {
+                "title": name,
+                "share": ms / longest,
+                "text": units.time_(ms),
+                "current": name == shown if shown else n == 0,
+            }
+            for n, (name, ms) in enumerate(bars)
+        ],
+    }
 
 
 def _time_text(evidence: StepEvidence) -> str:
@@ -101,12 +116,25 @@ def memory(evidence: StepEvidence) -> dict[str, Any]:
         "secret": True,  # until a chapter's question is answered: most of them ask for it
         "badge": _peak_badge(evidence, total),
         "parts": [
-            {"role": HUES[r], "label": tr(NAMES[r]), "text": units.bytes_(sizes[r]), "share": sizes[r] / total, "faint": r in FAINT}
-            for r in ROLES if sizes[r]
+            {
+                "role": HUES[r],
+                "label": tr(NAMES[r]),
+                "text": units.bytes_(sizes[r]),
+                "share": sizes[r] / total,
+                "faint": r in FAINT,
+            }
+            for r in ROLES
+            if sizes[r]
         ],
-        "text": tr("Launch {n} of {all}, {node}: the {role} are {share} of the peak.", n=p.peak + 1, all=len(p.parts),
-                   node=p.node(p.peak).name, role=tr(NAMES[role]), share=units.share(sizes[role] / total)),
-    }  # fmt: skip
+        "text": tr(
+            "Launch {n} of {all}, {node}: the {role} are {share} of the peak.",
+            n=p.peak + 1,
+            all=len(p.parts),
+            node=p.node(p.peak).name,
+            role=tr(NAMES[role]),
+            share=units.share(sizes[role] / total),
+        ),
+    }
 
 
 def _peak_badge(evidence: StepEvidence, predicted: int) -> dict[str, str]:
@@ -121,10 +149,14 @@ def phases(evidence: StepEvidence) -> dict[str, Any]:
     """Returns the share of each phase in the time of all kernels, and what launches one by one add to it on a GPU."""
     found = evidence.by_phase()
     rows = [
-        {"label": tr(title), "share": found.get(phase), "text": units.share(found[phase]) if found else "–",
-         "main": bool(found) and found[phase] == max(found.values())}
+        {
+            "label": tr(title),
+            "share": found.get(phase),
+            "text": units.share(found[phase]) if found else "–",
+            "main": bool(found) and found[phase] == max(found.values()),
+        }
         for phase, title in PHASES.items()
-    ]  # fmt: skip
+    ]
     text = " ".join(filter(None, (_phase_text(found), _launching_text(evidence))))
     return {"title": tr("Where the time goes"), "rows": rows, "text": text}
 
@@ -143,9 +175,7 @@ def _phase_text(found: Mapping[str, float]) -> str:
     if not found:
         return tr("Unknown until it is measured.")
     forward, backward, _ = found.values()
-    return tr(
-        "The way back takes {ratio} times as long as the way forward.", ratio=units.ratio(backward / forward)
-    )
+    return tr("The way back takes {ratio} times as long as the way forward.", ratio=units.ratio(backward / forward))
 
 
 # -- the curve -----------------------------------------------------------------------------------------
@@ -162,7 +192,14 @@ def curve_part(evidence: StepEvidence, curve: Curve) -> dict[str, Any]:
     if other:
         whole = max(1, curve.epochs * other["curve"]["steps_per_epoch"])
         for name, role, highest in (("loss", "write", top), ("accuracy", "output", 1.0)):
-            lines.append({"role": role, "faint": True, "name": "", "points": shares(thinned(_recorded(other, name)), whole, highest)})  # fmt: skip
+            lines.append(
+                {
+                    "role": role,
+                    "faint": True,
+                    "name": "",
+                    "points": shares(thinned(_recorded(other, name)), whole, highest),
+                }
+            )
     return {
         "title": tr("It learns"),
         "badge": curve.badge,
@@ -187,8 +224,12 @@ def aria(curve: Curve) -> str:
     """Returns the curve in words."""
     if not curve.points:
         return tr("No training yet.")
-    text = tr("Loss {first} at step 1, {last} at step {step}.", first=loss_text(curve.points[0][1]),
-              last=loss_text(curve.points[-1][1]), step=curve.points[-1][0])  # fmt: skip
+    text = tr(
+        "Loss {first} at step 1, {last} at step {step}.",
+        first=loss_text(curve.points[0][1]),
+        last=loss_text(curve.points[-1][1]),
+        step=curve.points[-1][0],
+    )
     if curve.accuracy:
         text += " " + tr("Accuracy {share}.", share=units.share(curve.accuracy[-1][1]))
     return text

@@ -29,15 +29,17 @@ from visuals.transfers.evidence import TransferEvidence
 
 ROLES = {HOST: "workspace", IN: "input", COMPUTE: "filter", OUT: "output"}
 ROW_TITLES = {HOST: mark("host"), IN: mark("copy in"), COMPUTE: mark("kernels"), OUT: mark("copy out")}
-MEMORIES = {
-    POOL: mark("a memory pool"),
-    CUDA_MALLOC: mark("cudaMalloc"),
-    MANAGED: mark("cudaMallocManaged"),
-}
+MEMORIES = {POOL: mark("a memory pool"), CUDA_MALLOC: mark("cudaMalloc"), MANAGED: mark("cudaMallocManaged")}
 WORDS = {  # in a box
-    ALLOCATE: mark("allocate"), FREE: mark("free"), COPY_IN: mark("in"), COPY_OUT: mark("out"), LAUNCH: mark("kernel"),
-    GRAPH: mark("graph"), SYNCHRONIZE: mark("wait"), TOUCH: mark("pages"),
-}  # fmt: skip
+    ALLOCATE: mark("allocate"),
+    FREE: mark("free"),
+    COPY_IN: mark("in"),
+    COPY_OUT: mark("out"),
+    LAUNCH: mark("kernel"),
+    GRAPH: mark("graph"),
+    SYNCHRONIZE: mark("wait"),
+    TOUCH: mark("pages"),
+}
 TEXTS = {
     ALLOCATE: mark("The program gets {bytes} on the GPU from {memory}. {held} are in use."),
     FREE: mark("{bytes} go back to {memory}. {held} are in use."),
@@ -62,10 +64,15 @@ def caption(found: TransferEvidence, at: int) -> str:
     """Returns the sentences of an operation."""
     op = found.ops[at]
     fields = {
-        "bytes": units.bytes_(op.nbytes), "memory": tr(MEMORIES.get(op.memory, "")), "held": units.bytes_(found.memory[at]),
-        "what": _what(op), "stream": op.stream, "launches": op.launches, "when": _when(found, at),
+        "bytes": units.bytes_(op.nbytes),
+        "memory": tr(MEMORIES.get(op.memory, "")),
+        "held": units.bytes_(found.memory[at]),
+        "what": _what(op),
+        "stream": op.stream,
+        "launches": op.launches,
+        "when": _when(found, at),
         "other": found.ops[op.waits[0]].stream if op.waits else "",
-    }  # fmt: skip
+    }
     sentences = [tr(TEXTS[op.kind], **fields)]
     if op.kind in (COPY_IN, COPY_OUT):
         if not op.pinned:
@@ -103,5 +110,8 @@ def _beside(found: TransferEvidence, at: int) -> list[str]:
         queue
         for queue in (IN, COMPUTE, OUT)
         if queue != own.queue
-        and any(s.queue == queue and min(s.end, own.end) - max(s.start, own.start) > 0.02 * own.ms for s in found.timeline.spans)
-    ]  # fmt: skip
+        and any(
+            s.queue == queue and min(s.end, own.end) - max(s.start, own.start) > 0.02 * own.ms
+            for s in found.timeline.spans
+        )
+    ]

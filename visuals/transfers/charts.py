@@ -31,18 +31,22 @@ def pieces(rows: int, tokens: Tokens) -> PlainFigure:
     figure = with_axes(tr("pieces"), tr("total in ms"), HEIGHT, tokens)
     figure.update_layout(yaxis={"rangemode": "tozero"})
     xs, ys = zip(*points, strict=True)
-    figure.add_scatter(
-        x=list(xs), y=list(ys), name=tr("predicted"), mode="lines", line={"color": tokens["dim"]}
-    )
+    figure.add_scatter(x=list(xs), y=list(ys), name=tr("predicted"), mode="lines", line={"color": tokens["dim"]})
     if found := recorded.pieces_ms(rows):
         figure.add_scatter(
-            x=list(found), y=list(found.values()), name=tr("recorded"), mode="markers",
+            x=list(found),
+            y=list(found.values()),
+            name=tr("recorded"),
+            mode="markers",
             marker={"color": tokens["write"], "size": 8},
-        )  # fmt: skip
+        )
     figure.add_scatter(
-        x=[best], y=[dict(points)[best]], name=tr("best, predicted"), mode="markers",
+        x=[best],
+        y=[dict(points)[best]],
+        name=tr("best, predicted"),
+        mode="markers",
         marker={"color": tokens["output"], "size": 11, "symbol": "diamond"},
-    )  # fmt: skip
+    )
     return figure
 
 
@@ -55,9 +59,12 @@ def copies(tokens: Tokens) -> PlainFigure:
         points = record.get(way) or [{"bytes": n, "ms": rates().copies[way].ms(n)} for n in SIZES]
         dash = "solid" if way.endswith("pinned") else "dot"
         figure.add_scatter(
-            x=[p["bytes"] for p in points], y=[p["bytes"] / p["ms"] / 1e6 for p in points], name=tr(TITLES[way]), mode="lines",
+            x=[p["bytes"] for p in points],
+            y=[p["bytes"] / p["ms"] / 1e6 for p in points],
+            name=tr(TITLES[way]),
+            mode="lines",
             line={"color": tokens[HUES[way]], "dash": dash},
-        )  # fmt: skip
+        )
     return figure
 
 
@@ -69,5 +76,7 @@ def best_text(rows: int) -> str:
         return tr("One piece is the best: {total}.", total=units.time_(totals[best]))
     return tr(
         "{best} pieces are the best: {total}, against {one} in one piece.",
-        best=best, total=units.time_(totals[best]), one=units.time_(totals[min(totals)]),
-    )  # fmt: skip
+        best=best,
+        total=units.time_(totals[best]),
+        one=units.time_(totals[min(totals)]),
+    )

@@ -147,7 +147,7 @@ def facts(found: TransferEvidence) -> dict[str, str]:
         "gain": units.ratio(ratio) if ratio else "",
         "kind": tr(found.kind),
         "source": tr("{kind} ({source})", kind=tr(found.kind), source=found.source),
-    }  # fmt: skip
+    }
 
 
 def bytes_in(found: TransferEvidence) -> int:

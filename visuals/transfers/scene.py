@@ -36,13 +36,17 @@ def transfer_scene(found: TransferEvidence) -> Scene:
         step_name=tr("operation"),
         order_name=tr("program order"),
         order_note=tr("The program issues its operations in this order. The axis shows when the GPU executes them."),
-        writes=tuple(Write(name, cells, np.arange(1, steps + 1, dtype=np.float32), cells=cells) for name in (PROGRAM, GPU)),
+        writes=tuple(
+            Write(name, cells, np.arange(1, steps + 1, dtype=np.float32), cells=cells) for name in (PROGRAM, GPU)
+        ),
         reads=(_reads(ops),),
         captions=Captions(texts, np.arange(steps), np.zeros((steps, 1), int)),
-        annotations=tuple(Annotation(name, Captions(texts, np.arange(steps), np.zeros((steps, 1), int))) for name in (PROGRAM, GPU)),
+        annotations=tuple(
+            Annotation(name, Captions(texts, np.arange(steps), np.zeros((steps, 1), int))) for name in (PROGRAM, GPU)
+        ),
         source=Source(FILE.name, text, np.array([op.line for op in ops]), first),
         diagram=_diagram(found),
-    )  # fmt: skip
+    )
 
 
 def _tensors() -> Iterator[tuple[str, str, str]]:
@@ -71,9 +75,7 @@ def _bars(found: TransferEvidence) -> Iterator[Bar]:
         tensor = PROGRAM if span.queue == HOST else GPU
         own = span.queue == op.queue
         lines = (_label(op) if own else tr("call") if not op.blocks else tr("waits"), units.time_(span.ms))
-        yield Bar(
-            tensor, span.op, QUEUES.index(span.queue), span.start, span.end, ROLES[span.queue], lines, span.op
-        )
+        yield Bar(tensor, span.op, QUEUES.index(span.queue), span.start, span.end, ROLES[span.queue], lines, span.op)
 
 
 def _label(op: Op) -> str:
@@ -96,9 +98,7 @@ def waits_for(ops: tuple[Op, ...], at: int) -> list[int]:
 def _last_before(ops: tuple[Op, ...], event: int) -> int | None:
     """Returns the last operation of the GPU in an event's stream before the event."""
     stream = ops[event].stream
-    return next(
-        (n for n in range(event - 1, -1, -1) if ops[n].stream == stream and ops[n].queue != HOST), None
-    )
+    return next((n for n in range(event - 1, -1, -1) if ops[n].stream == stream and ops[n].queue != HOST), None)
 
 
 def _reads(ops: tuple[Op, ...]) -> Read:

@@ -31,15 +31,28 @@ class Run:
 def strip(found: TransferEvidence, run: Run) -> dict[str, Any]:
     """Returns the strip as data for the player."""
     size = {
-        "key": "stage", "label": found.size_text, "shape": found.size_text, "stale": "", "canPut": False,
-        "time": time(found), "memory": memory(found), "limits": queues(found),
-    }  # fmt: skip
+        "key": "stage",
+        "label": found.size_text,
+        "shape": found.size_text,
+        "stale": "",
+        "canPut": False,
+        "time": time(found),
+        "memory": memory(found),
+        "limits": queues(found),
+    }
     return {
         "sizes": [size],
         "selected": "stage",
-        "run": {"can": True, "running": run.running, "share": run.share, "text": run.text, "error": run.error, "label": run.label},
+        "run": {
+            "can": True,
+            "running": run.running,
+            "share": run.share,
+            "text": run.text,
+            "error": run.error,
+            "label": run.label,
+        },
         "texts": {"put": "", "ask": tr("The figures come after your guess."), "reveal": tr("Show them")},
-    }  # fmt: skip
+    }
 
 
 def badge(found: TransferEvidence) -> dict[str, str]:
@@ -56,10 +69,15 @@ def time(found: TransferEvidence) -> dict[str, Any]:
         "name": tr("Total, {title}", title=tr(found.settings.row.title)),
         "text": time_text(found),
         "bars": [
-            {"title": tr(one.settings.row.title), "share": one.total_ms / longest, "text": one.total_text, "current": one is found}
+            {
+                "title": tr(one.settings.row.title),
+                "share": one.total_ms / longest,
+                "text": one.total_text,
+                "current": one is found,
+            }
             for one in beside
         ],
-    }  # fmt: skip
+    }
 
 
 def time_text(found: TransferEvidence) -> str:
@@ -69,9 +87,7 @@ def time_text(found: TransferEvidence) -> str:
     if not found.found and not found.recorded_ms:
         parts.append(tr("Not recorded yet."))
     if found.unknown:
-        parts.append(
-            tr("No rate is known for: {kinds}.", kinds=", ".join(tr(kind) for kind in found.unknown))
-        )
+        parts.append(tr("No rate is known for: {kinds}.", kinds=", ".join(tr(kind) for kind in found.unknown)))
     elif f["over_longest"]:
         parts.append(tr(_over_longest(found), ratio=f["over_longest"], timed=f["timed"]))
     return " ".join(parts)
@@ -102,7 +118,7 @@ def memory(found: TransferEvidence) -> dict[str, Any]:
             if nbytes
         ],
         "text": memory_text(found),
-    }  # fmt: skip
+    }
 
 
 def memory_text(found: TransferEvidence) -> str:
@@ -118,8 +134,13 @@ def queues(found: TransferEvidence) -> dict[str, Any]:
     whole = max(t.total_ms, 1e-9)
     most = max((IN, COMPUTE, OUT), key=lambda queue: t.busy[queue])
     rows = [
-        {"label": tr(ROW_TITLES[q]), "share": min(1.0, t.busy[q] / whole), "text": units.share(min(1.0, t.busy[q] / whole)), "main": q == most}
+        {
+            "label": tr(ROW_TITLES[q]),
+            "share": min(1.0, t.busy[q] / whole),
+            "text": units.share(min(1.0, t.busy[q] / whole)),
+            "main": q == most,
+        }
         for q in (IN, COMPUTE, OUT, HOST)
-    ]  # fmt: skip
+    ]
     text = tr("Together the three queues of the GPU are busy for {sum}.", sum=facts(found)["sum"])
     return {"title": tr("Busy"), "rows": rows, "text": text}

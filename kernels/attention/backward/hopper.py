@@ -53,7 +53,7 @@ def _launch(s: BackwardShape, tiles: Tiles, source: str, of_stage: int, cpu_func
         cpu_function,
         {"STAGES": stages, "BF16": int(s.dtype == "bf16")},
         shared(stages, of_stage),
-    )  # fmt: skip
+    )
 
 
 def build(s: BackwardShape, tiles: Tiles) -> Program:

@@ -48,9 +48,7 @@ def naive_cost(s: BackwardShape, program: Program) -> Cost:
     return Cost(others.flops, others.bytes + 9 * square, program.nbytes(WORKSPACE))
 
 
-def _scores(
-    s: BackwardShape, tiles: Tiles, rows: str, cols: str, out: str, factor: float, label: str
-) -> Launch:
+def _scores(s: BackwardShape, tiles: Tiles, rows: str, cols: str, out: str, factor: float, label: str) -> Launch:
     """Returns the launch of out = factor * rows cols^T, in the kernel of the forward pass."""
     side = tiles["TILE"]
     down = ceil(s.N, side)
@@ -66,9 +64,7 @@ def _softmax_gradient(s: BackwardShape) -> Launch:
     return launch(source, (s.heads * s.N,), GRADIENT_BLOCK, args, cpu.softmax_gradient, defines)
 
 
-def _product(
-    s: BackwardShape, tiles: Tiles, source: str, function, args: tuple[str, ...], label: str
-) -> Launch:
+def _product(s: BackwardShape, tiles: Tiles, source: str, function, args: tuple[str, ...], label: str) -> Launch:
     side = tiles["TILE"]
     grid = ceil(s.d, side), ceil(s.N, side), s.heads
     args = (*args, np.int32(s.N), np.int32(s.d), np.int32(s.causal))
@@ -98,14 +94,24 @@ def build_recompute(s: BackwardShape, tiles: Tiles) -> Program:
     steps = (
         common.row_dots(s),
         launch(
-            "attention/09_recompute_keys.cu", grid, block, common.arguments(s, "dK", "dV"),
-            cpu.recompute_keys, tiles, recompute_shared(s, tiles),
+            "attention/09_recompute_keys.cu",
+            grid,
+            block,
+            common.arguments(s, "dK", "dV"),
+            cpu.recompute_keys,
+            tiles,
+            recompute_shared(s, tiles),
         ),
         launch(
-            "attention/09_recompute_queries.cu", grid, block, common.arguments(s, "dQ"),
-            cpu.recompute_queries, tiles, 4 * (s.N + 2 * s.d + block),
+            "attention/09_recompute_queries.cu",
+            grid,
+            block,
+            common.arguments(s, "dQ"),
+            cpu.recompute_queries,
+            tiles,
+            4 * (s.N + 2 * s.d + block),
         ),
-    )  # fmt: skip
+    )
     return Program(common.buffers(s), steps)
 
 
@@ -159,10 +165,15 @@ def build_two_kernels(s: BackwardShape, tiles: Tiles) -> Program:
         common.row_dots(s),
         _own_keys(s, tiles, "attention/11_flash_keys.cu", for_keys, "dK", "dV"),
         launch(
-            "attention/11_flash_queries.cu", (ceil(s.N, Br), s.heads), Br // TM * 8,
-            common.arguments(s, "dQ"), for_queries, dict(tiles) | {"DP": DP, "TM": TM}, shared,
+            "attention/11_flash_queries.cu",
+            (ceil(s.N, Br), s.heads),
+            Br // TM * 8,
+            common.arguments(s, "dQ"),
+            for_queries,
+            dict(tiles) | {"DP": DP, "TM": TM},
+            shared,
         ),
-    )  # fmt: skip
+    )
     return Program(common.buffers(s), steps)
 
 

@@ -21,17 +21,21 @@ from kernels.model.rung import TENSOR_CORES, Rung
 GRADIENTS = "dQ", "dK", "dV"
 IDEAS = {  # backend: (suffix of the rung's name, its title, description)
     "EFFICIENT_ATTENTION": (
-        "library", mark("PyTorch (memory-efficient)"),
+        "library",
+        mark("PyTorch (memory-efficient)"),
         mark("The backward pass of memory-efficient attention. Nothing N x N is stored. It supports FP32."),
     ),
     "FLASH_ATTENTION": (
-        "library-flash", mark("PyTorch (flash)"), mark("FlashAttention-2's backward pass in PyTorch, for 16-bit types only."),
+        "library-flash",
+        mark("PyTorch (flash)"),
+        mark("FlashAttention-2's backward pass in PyTorch, for 16-bit types only."),
     ),
     "CUDNN_ATTENTION": (
-        "library-cudnn", mark("PyTorch (cuDNN)"),
+        "library-cudnn",
+        mark("PyTorch (cuDNN)"),
         mark("The backward pass of cuDNN's fused attention, called by PyTorch, for 16-bit types only."),
     ),
-}  # fmt: skip
+}
 
 
 class Backward(torch_library.Call):
@@ -76,16 +80,16 @@ def _efficient(aten: Any, q, k, v, grad, causal: bool, scale: float) -> Callable
 
 
 def _flash(aten: Any, q, k, v, grad, causal: bool, scale: float) -> Callable[[], tuple]:
-    out, row_sums, starts_q, starts_k, max_q, max_k, seed, offset, _ = (
-        aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
+    out, row_sums, starts_q, starts_k, max_q, max_k, seed, offset, _ = aten._scaled_dot_product_flash_attention(
+        q, k, v, 0.0, causal, False, scale=scale
     )
     saved = out, row_sums, starts_q, starts_k, max_q, max_k, 0.0, causal, seed, offset
     return partial(aten._scaled_dot_product_flash_attention_backward, grad, q, k, v, *saved, scale=scale)
 
 
 def _cudnn(aten: Any, q, k, v, grad, causal: bool, scale: float) -> Callable[[], tuple]:
-    out, row_sums, starts_q, starts_k, max_q, max_k, seed, offset, _ = (
-        aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal, False, scale=scale)
+    out, row_sums, starts_q, starts_k, max_q, max_k, seed, offset, _ = aten._scaled_dot_product_cudnn_attention(
+        q, k, v, None, True, 0.0, causal, False, scale=scale
     )
     saved = out, row_sums, seed, offset, None, starts_q, starts_k, max_q, max_k, 0.0, causal
     return partial(aten._scaled_dot_product_cudnn_attention_backward, grad, q, k, v, *saved, scale=scale)

@@ -40,13 +40,7 @@ def saved(s: BackwardShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.nd
 
 
 def backward(
-    s: BackwardShape,
-    Q: np.ndarray,
-    K: np.ndarray,
-    V: np.ndarray,
-    dO: np.ndarray,
-    O: np.ndarray,
-    L: np.ndarray,
+    s: BackwardShape, Q: np.ndarray, K: np.ndarray, V: np.ndarray, dO: np.ndarray, O: np.ndarray, L: np.ndarray
 ) -> dict[str, Reference]:
     """Returns {"dQ", "dK", "dV"}: each (gradient, error scale), float64 [B, H, N, d], as FlashAttention-2 derives them.
 
@@ -66,9 +60,16 @@ def backward(
         keys, values = k[head].astype(np.float64), v[head].astype(np.float64)
         for rows in _row_blocks(s):
             _add_rows(
-                s, rows, q[head, rows], keys, values, do[head, rows], o[head, rows], l[head, rows],
+                s,
+                rows,
+                q[head, rows],
+                keys,
+                values,
+                do[head, rows],
+                o[head, rows],
+                l[head, rows],
                 {name: result[:, head] for name, result in results.items()},
-            )  # fmt: skip
+            )
 
     at_once(compute, range(s.heads), MAX_THREADS)
     rounded, step = ROUNDED[s.dtype], STEP[s.dtype]

@@ -70,9 +70,7 @@ def flash(br: int, bc: int) -> Callable[..., None]:
     return compute
 
 
-def _rows(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, first: int, bc: int, causal
-) -> tuple[np.ndarray, np.ndarray]:
+def _rows(q: np.ndarray, k: np.ndarray, v: np.ndarray, first: int, bc: int, causal) -> tuple[np.ndarray, np.ndarray]:
     """Returns O and L of the queries from `first` on, already scaled, of one head."""
     rows, N = len(q), len(k)
     o = np.zeros_like(q)

@@ -31,15 +31,23 @@ def build_blocked(s: LseShape, tiles: Tiles) -> Program:
     N, d, causal = np.int32(s.N), np.int32(s.d), np.int32(s.causal)
     steps = (
         launch(
-            "attention/02_scores_tiled.cu", (down, down, s.heads), side * side,
-            ("Q", "K", "S", N, d, np.float32(s.factor), causal), cpu.scores(side), tiles,
+            "attention/02_scores_tiled.cu",
+            (down, down, s.heads),
+            side * side,
+            ("Q", "K", "S", N, d, np.float32(s.factor), causal),
+            cpu.scores(side),
+            tiles,
         ),
         _softmax(s),
         launch(
-            "attention/02_values_tiled.cu", (across, down, s.heads), side * side, ("P", "V", "O", N, d, causal),
-            cpu.values(side), tiles,
+            "attention/02_values_tiled.cu",
+            (across, down, s.heads),
+            side * side,
+            ("P", "V", "O", N, d, causal),
+            cpu.values(side),
+            tiles,
         ),
-    )  # fmt: skip
+    )
     return Program((*common.buffers(s), *attention.square_buffers(s)), steps)
 
 
@@ -54,10 +62,15 @@ def build_registers(s: LseShape, tiles: Tiles) -> Program:
     Br, Bc = tiles["Br"], tiles["Bc"]
     args = *common.TENSORS, np.int32(s.N), np.int32(s.d), np.float32(s.factor), np.int32(s.causal)
     step = launch(
-        "attention/14_flash_registers_lse.cu", (ceil(s.N, Br), s.heads), registers.threads(s, tiles),
-        args, cpu.flash(Br, Bc), registers.defines(s, tiles), registers.shared(s, tiles),
+        "attention/14_flash_registers_lse.cu",
+        (ceil(s.N, Br), s.heads),
+        registers.threads(s, tiles),
+        args,
+        cpu.flash(Br, Bc),
+        registers.defines(s, tiles),
+        registers.shared(s, tiles),
         cpu_name="flash_lse",
-    )  # fmt: skip
+    )
     return Program(common.buffers(s), (step,))
 
 
@@ -92,7 +105,7 @@ RUNGS = (
         cpu_title=mark("flash attention with row sums, in tiles"),
         cpu_tiles=("Br", "Bc"),
     ),
-)  # fmt: skip
+)
 
 LADDER = Ladder(
     name="attention-lse",

@@ -61,9 +61,7 @@ def cost(s: LseShape, program: Program) -> Cost:
 LIBRARY = Rung(
     name="attention-lse/library",
     title=mark("PyTorch (memory-efficient)"),
-    idea=mark(
-        "Memory-efficient attention with its row sums, as PyTorch’s autograd calls it in training, in FP32."
-    ),
+    idea=mark("Memory-efficient attention with its row sums, as PyTorch’s autograd calls it in training, in FP32."),
     build=build,
     cost=cost,
     rules=rules,

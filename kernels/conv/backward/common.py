@@ -35,9 +35,7 @@ def plain_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     """Yields the rule on bias and ReLU: their gradients are other operations."""
     for name, value in (("bias", s.bias), ("relu", s.relu)):
         if value:
-            yield tr(
-                "{name} must be 0: its gradient is an operation of its own, got {got}", name=name, got=value
-            )
+            yield tr("{name} must be 0: its gradient is an operation of its own, got {got}", name=name, got=value)
 
 
 def library_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:

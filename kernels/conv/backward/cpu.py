@@ -17,12 +17,8 @@ def _taps(s: np.void) -> Iterator[tuple[int, int, slice, slice, slice, slice]]:
     """
     for r, t in product(range(int(s["R"])), range(int(s["S"]))):
         h, v = (int(s["R"]) - 1 - r, int(s["S"]) - 1 - t) if s["flip"] else (r, t)
-        rows, p = _inside(
-            h * int(s["dilation_h"]) - int(s["pad_h"]), *(int(s[name]) for name in ("u", "P", "H"))
-        )
-        columns, q = _inside(
-            v * int(s["dilation_w"]) - int(s["pad_w"]), *(int(s[name]) for name in ("v", "Q", "W"))
-        )
+        rows, p = _inside(h * int(s["dilation_h"]) - int(s["pad_h"]), *(int(s[name]) for name in ("u", "P", "H")))
+        columns, q = _inside(v * int(s["dilation_w"]) - int(s["pad_w"]), *(int(s[name]) for name in ("v", "Q", "W")))
         yield r, t, rows, columns, p, q
 
 
@@ -31,9 +27,7 @@ def _inside(offset: int, stride: int, outputs: int, extent: int) -> tuple[slice,
     first = max(0, -(offset // stride))
     end = max(first, min(outputs, (extent - 1 - offset) // stride + 1))
     start = offset + first * stride
-    return slice(start, start + max(0, (end - first - 1) * stride + 1) * (end > first), stride), slice(
-        first, end
-    )
+    return slice(start, start + max(0, (end - first - 1) * stride + 1) * (end > first), stride), slice(first, end)
 
 
 # -- gradient of the input -----------------------------------------------------------------------------
@@ -75,9 +69,7 @@ def col2im_scatter(col: np.ndarray, dx: np.ndarray, s: np.void) -> None:
     numbers = np.arange(H * W).reshape(H, W)
     flat = dx.reshape(N, C, H * W)
     for r, t, h, v, p, q in _taps(s):
-        np.add.at(
-            flat, (slice(None), slice(None), numbers[h, v].ravel()), rows[:, :, r, t, p, q].reshape(N, C, -1)
-        )
+        np.add.at(flat, (slice(None), slice(None), numbers[h, v].ravel()), rows[:, :, r, t, p, q].reshape(N, C, -1))
 
 
 def col2im_gather(col: np.ndarray, dx: np.ndarray, s: np.void) -> None:
@@ -96,9 +88,7 @@ def dinput_implicit_gemm(bm: int, bn: int, bk: int):
     It computes one tile bm x bn at a time, in steps of bk along K/groups*taps.
     """
 
-    def compute(
-        dy: np.ndarray, w: np.ndarray, dx: np.ndarray, s: np.void, layer: np.void, phases: np.void
-    ) -> None:
+    def compute(dy: np.ndarray, w: np.ndarray, dx: np.ndarray, s: np.void, layer: np.void, phases: np.void) -> None:
         for h in range(min(int(s["u"]), dx.shape[2])):
             for v in range(int(phases["across"])):
                 vertical = _axis(h, "H", "u", "pad_h", "dilation_h", "R", "tap_step_h", s, phases)
@@ -152,9 +142,7 @@ def dweight_direct(x: np.ndarray, dy: np.ndarray, dw: np.ndarray, s: np.void, la
     """Compute dw [K,C/groups,R,S] tap by tap: the sum over all images of the sums of their rows."""
     groups, (N, K, P, Q) = int(layer["groups"]), dy.shape
     gradient = dy.reshape(N, groups, K // groups, P, Q).swapaxes(2, 3)  # [N, groups, P, K/groups, Q]
-    pixels = np.moveaxis(
-        x.reshape(N, groups, dw.shape[1], *x.shape[2:]), 2, -1
-    )  # [N, groups, H, W, C/groups]
+    pixels = np.moveaxis(x.reshape(N, groups, dw.shape[1], *x.shape[2:]), 2, -1)  # [N, groups, H, W, C/groups]
     out = dw.reshape(groups, K // groups, *dw.shape[1:])
     out[...] = 0
     for r, t, rows, columns, p, q in _taps(s):
@@ -205,9 +193,7 @@ def dweight_parts(bn: int, bk: int, adds: bool):
     return compute
 
 
-def _part(
-    view, dy, group: int, groups: int, numbers: np.ndarray, filter_shape, bn: int, bk: int
-) -> np.ndarray:
+def _part(view, dy, group: int, groups: int, numbers: np.ndarray, filter_shape, bn: int, bk: int) -> np.ndarray:
     """Returns float32 [K/groups, C/groups, R, S]: the sum over the output pixels `numbers` (flat in N, P, Q)."""
     per_group, columns = dy.shape[1] // groups, int(np.prod(filter_shape))
     sums = np.zeros((per_group, columns), np.float32)

@@ -63,9 +63,7 @@ def _product(s: ConvShape, tile: int, names: Names) -> Launch:
 
 def build_gemm_atomics(s: ConvShape, tiles: Tiles, names: Names = NAMES) -> Program:
     grid, args = (ceil(s.C * s.PQ, tiles["BLOCK"]), s.N), ("col", names.result, struct(s))
-    add = launch(
-        "conv/22_col2im_atomics.cu", grid, tiles["BLOCK"], args, cpu.col2im_scatter, cpu_name="col2im_scatter"
-    )
+    add = launch("conv/22_col2im_atomics.cu", grid, tiles["BLOCK"], args, cpu.col2im_scatter, cpu_name="col2im_scatter")
     steps = zero(names.result, s.elements["x"]), _product(s, tiles["TILE"], names), add
     return Program((*names.buffers(s), _columns(s)), steps)
 
@@ -95,13 +93,7 @@ def phase_steps(s: ConvShape) -> np.void:
     stride / gcd(stride, dilation). One step then goes back dilation / gcd(stride, dilation) outputs.
     """
     common_h, common_w = gcd(s.u, s.dilation_h), gcd(s.v, s.dilation_w)
-    values = (
-        min(s.v, s.W),
-        s.u // common_h,
-        s.v // common_w,
-        s.dilation_h // common_h,
-        s.dilation_w // common_w,
-    )
+    values = (min(s.v, s.W), s.u // common_h, s.v // common_w, s.dilation_h // common_h, s.dilation_w // common_w)
     return np.array(values, PHASES)[()]
 
 
@@ -130,9 +122,7 @@ def implicit_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from implicit.tile_rules(tiles)
     yield from max_rules(tr("groups*phases (grid.z)"), s.groups * phase_count(s), MAX_GRID_YZ)
     yield from max_rules(tr("C/groups/BM blocks (grid.y)"), ceil(s.maps, BM), MAX_GRID_YZ)
-    yield from index_rules(
-        {"N*K*P*Q": s.elements["y"], "K*C/groups*R*S": s.elements["w"], "H*W": s.H * s.W}, 0
-    )
+    yield from index_rules({"N*K*P*Q": s.elements["y"], "K*C/groups*R*S": s.elements["w"], "H*W": s.H * s.W}, 0)
     yield from index_rules({"N*H*W": s.N * s.H * s.W}, BN)
     yield from index_rules({"C/groups": s.maps}, BM)
     yield from index_rules({"K/groups*R*S": s.filters * s.R * s.S}, implicit.PART + tiles["STAGES"] * BK)

@@ -21,12 +21,7 @@ FILTER_BLOCK = (32, 8)  # maps x filters, as in 30_dinput_winograd_filter.cu
 
 def convolution(s: ConvShape) -> ConvShape:
     """Returns the shape of the convolution of dy [N,K,P,Q] that is dx [N,C,H,W], for stride 1, 3 x 3 and no groups."""
-    padding = {
-        "pad_h": s.R - 1 - s.pad_h,
-        "pad_w": s.S - 1 - s.pad_w,
-        "extra_h": -s.extra_h,
-        "extra_w": -s.extra_w,
-    }
+    padding = {"pad_h": s.R - 1 - s.pad_h, "pad_w": s.S - 1 - s.pad_w, "extra_h": -s.extra_h, "extra_w": -s.extra_w}
     return s.with_(C=s.K, K=s.C, H=s.P, W=s.Q, **padding)
 
 
@@ -43,9 +38,13 @@ def build(s: ConvShape, tiles: Tiles) -> Program:
     U = Buffer("U", WORKSPACE, (winograd.positions(m), s.K, row))
     across, down = FILTER_BLOCK
     transform = launch(
-        "conv/30_dinput_winograd_filter.cu", (ceil(row, across), ceil(s.K, down)), across * down,
-        (NAMES.filters, "U", struct(turned)), filters_on_cpu(m), {"M": m},
-    )  # fmt: skip
+        "conv/30_dinput_winograd_filter.cu",
+        (ceil(row, across), ceil(s.K, down)),
+        across * down,
+        (NAMES.filters, "U", struct(turned)),
+        filters_on_cpu(m),
+        {"M": m},
+    )
     workspace, steps = winograd.nonfused_steps(turned, tiles, NAMES.gradient, NAMES.result)
     return Program((*NAMES.buffers(s), U, *workspace), (transform, *steps))
 

@@ -19,11 +19,7 @@ from kernels.model.rules import MAX_GRID_YZ, MAX_SHARED, index_rules, max_rules,
 from kernels.model.zero import zero
 
 DIVISORS = np.dtype(
-    [
-        (f"{name}_{part}", kind)
-        for name in ("pixels", "Q")
-        for part, kind in (("multiplier", "u4"), ("shift", "i4"))
-    ]
+    [(f"{name}_{part}", kind) for name in ("pixels", "Q") for part, kind in (("multiplier", "u4"), ("shift", "i4"))]
 )
 SMS = 132  # of an H200: the parts are made for a GPU of about that size
 MAX_TERMS = 4096  # that a block adds in one sum: a longer one would lose its last bits

@@ -48,21 +48,38 @@ def build(s: ConvShape, tiles: Tiles) -> Program:
     defines = {"M": m, "BLOCK": block}
     steps = (
         launch(
-            "conv/31_dweight_winograd_gradient.cu", (ceil(s.K * row, block),), block, ("dy", "U", args), gradient(m), defines,
+            "conv/31_dweight_winograd_gradient.cu",
+            (ceil(s.K * row, block),),
+            block,
+            ("dy", "U", args),
+            gradient(m),
+            defines,
         ),
         launch(
-            "conv/09_winograd_input.cu", (ceil(s.C * row, block),), block, ("x", "V", args), winograd_cpu.inputs(m), defines,
+            "conv/09_winograd_input.cu",
+            (ceil(s.C * row, block),),
+            block,
+            ("x", "V", args),
+            winograd_cpu.inputs(m),
+            defines,
         ),
         launch(
-            "conv/32_dweight_winograd_product.cu", (ceil(s.C, tiles["BN"]), ceil(s.K, tiles["BM"]), count * parts),
-            winograd.threads(tiles), ("U", "V", "Z", args, np.int32(terms)), product,
+            "conv/32_dweight_winograd_product.cu",
+            (ceil(s.C, tiles["BN"]), ceil(s.K, tiles["BM"]), count * parts),
+            winograd.threads(tiles),
+            ("U", "V", "Z", args, np.int32(terms)),
+            product,
             {name: tiles[name] for name in ("M", "BM", "BN", "BK", "STAGES")},
         ),
         launch(
-            "conv/33_dweight_winograd_filter.cu", (ceil(s.K * s.C, block),), block, ("Z", "dw", args, np.int32(parts)),
-            filters(m), defines,
+            "conv/33_dweight_winograd_filter.cu",
+            (ceil(s.K * s.C, block),),
+            block,
+            ("Z", "dw", args, np.int32(parts)),
+            filters(m),
+            defines,
         ),
-    )  # fmt: skip
+    )
     return Program((*buffers(s), U, V, Z), steps)
 
 
@@ -127,9 +144,7 @@ def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from max_rules(tr("bytes of shared memory"), shared_bytes(tiles), MAX_STATIC_SHARED)
     yield from max_rules(tr("K/BM blocks (grid.y)"), ceil(s.K, tiles["BM"]), MAX_GRID_YZ)
     parts = ceil(row, terms_of_part(s, tiles))
-    yield from max_rules(
-        tr("positions × parts (grid.z)"), winograd.positions(tiles["M"]) * parts, MAX_GRID_YZ
-    )
+    yield from max_rules(tr("positions × parts (grid.z)"), winograd.positions(tiles["M"]) * parts, MAX_GRID_YZ)
 
 
 def cost(s: ConvShape, program: Program) -> Cost:

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from kernels.conv import winograd
-from kernels.conv.backward import (
-    common,
-    dinput,
-    dinput_winograd,
-    dweight,
-    dweight_winograd,
-    library,
-    reference,
-)
+from kernels.conv.backward import common, dinput, dinput_winograd, dweight, dweight_winograd, library, reference
 from kernels.conv.backward.presets import BACKWARD_PRESETS
 from kernels.conv.common import TOLERANCE
 from kernels.conv.implicit import IMPLICIT_SETS, IMPLICIT_TILES
@@ -21,9 +13,7 @@ from kernels.model.launch import ampere, rung_factory
 from kernels.model.rung import Ladder, Rung
 
 GEMM_TILES = {"BLOCK": common.BLOCKS, "TILE": common.TILES}
-WINOGRAD_TILES = winograd.NONFUSED_TILES | {
-    "BN": (64, 128)
-}  # the fastest of the forward pass at ResNet-50's stages
+WINOGRAD_TILES = winograd.NONFUSED_TILES | {"BN": (64, 128)}  # the fastest of the forward pass at ResNet-50's stages
 SETS = IMPLICIT_SETS  # compiled ahead: the fastest sizes of the forward kernel at some layer
 MATCHING = ("R", "S", "u", "v", "dilation_h", "dilation_w", "mode", "groups", *EXTRA_SINCE)
 

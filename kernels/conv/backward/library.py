@@ -20,9 +20,7 @@ from kernels.libraries import cudnn
 from kernels.model.program import LibraryCall, Program, Tiles
 from kernels.model.rung import Rung
 
-_ATOMICS = mark(
-    "cuDNN's documentation calls this algorithm non-deterministic: its sums are added by atomics."
-)
+_ATOMICS = mark("cuDNN's documentation calls this algorithm non-deterministic: its sums are added by atomics.")
 _FIXED = mark("cuDNN's documentation calls this algorithm deterministic: every run gives the same bits.")
 _FFT = mark("Products of the spectra of whole images.")
 _TILING = mark("Products of the spectra of parts of the images. Large images then need less workspace.")
@@ -57,9 +55,7 @@ def build_filter(algorithm: str, s: ConvShape, tiles: Tiles) -> Program:
     return Program(dweight.buffers(s), (call,))
 
 
-def data_scale(
-    s: ConvShape, tiles: Tiles, inputs: Mapping[str, np.ndarray], names: Names = NAMES
-) -> np.ndarray:
+def data_scale(s: ConvShape, tiles: Tiles, inputs: Mapping[str, np.ndarray], names: Names = NAMES) -> np.ndarray:
     """Returns float64 [N,C,1,1]: the sum over K of max |dy| times sum |w|, a bound on every pixel of an image's map.
 
     The rounding error of a transform depends on its whole array and is spread over all of it.
@@ -106,9 +102,7 @@ def rungs(ladder: str, ideas: Mapping[str, str], build, rules, cost, scale) -> t
     )
 
 
-DATA_RUNGS = rungs(
-    "conv-dinput", DATA_IDEAS, build_data, common.library_rules, common.library_cost, data_scale
-)
+DATA_RUNGS = rungs("conv-dinput", DATA_IDEAS, build_data, common.library_rules, common.library_cost, data_scale)
 FILTER_RUNGS = rungs(
     "conv-dweight", FILTER_IDEAS, build_filter, common.library_rules, common.library_cost, filter_scale
 )

@@ -64,44 +64,60 @@ PRESETS: dict[str, Preset] = {
     preset.key: preset
     for preset in (
         Preset(
-            "transpose-toy", mark("Toy 3×3"), TransposeShape(1, 1, 3, 3, 2, 3, 3, stride=2, pad=1, output_pad=1),
+            "transpose-toy",
+            mark("Toy 3×3"),
+            TransposeShape(1, 1, 3, 3, 2, 3, 3, stride=2, pad=1, output_pad=1),
             mark("small enough to follow every number; stride 2 and an output padding of 1 double the size"),
         ),
         Preset(
-            "transpose-odd", mark("Odd extents"),
-            TransposeShape(2, 6, 5, 7, 10, 3, 2, stride=(3, 2), pad=(1, 0), output_pad=(2, 1), dilation=(1, 3), groups=2),
+            "transpose-odd",
+            mark("Odd extents"),
+            TransposeShape(
+                2, 6, 5, 7, 10, 3, 2, stride=(3, 2), pad=(1, 0), output_pad=(2, 1), dilation=(1, 3), groups=2
+            ),
             mark("no tile divides it: stride, padding and dilation differ by axis, two groups"),
         ),
         Preset(
-            "dcgan-conv2-n128", "DCGAN conv2, N=128", TransposeShape(128, 512, 8, 8, 256, 4, 4, stride=2, pad=1),
-            mark("the generator of DCGAN (arXiv 1511.06434) as PyTorch's example builds it: 4x4, 8x8 to 16x16, batch 128"),
+            "dcgan-conv2-n128",
+            "DCGAN conv2, N=128",
+            TransposeShape(128, 512, 8, 8, 256, 4, 4, stride=2, pad=1),
+            mark(
+                "the generator of DCGAN (arXiv 1511.06434) as PyTorch's example builds it: 4x4, 8x8 to 16x16, batch 128"
+            ),
         ),
         Preset(
-            "unet-up4", mark("U-Net, last up-convolution"), TransposeShape(1, 128, 196, 196, 64, 2, 2, stride=2),
+            "unet-up4",
+            mark("U-Net, last up-convolution"),
+            TransposeShape(1, 128, 196, 196, 64, 2, 2, stride=2),
             mark("U-Net (arXiv 1505.04597), the last 2x2 up-convolution: 128 maps of 196x196 to 64 of 392x392"),
         ),
         Preset(
-            "fcn8s-upscore", "FCN-8s upscore", TransposeShape(1, 21, 70, 70, 21, 16, 16, stride=8),
+            "fcn8s-upscore",
+            "FCN-8s upscore",
+            TransposeShape(1, 21, 70, 70, 21, 16, 16, stride=8),
             mark("FCN-8s (arXiv 1411.4038), the last upsampling: 21 classes, filters 16x16, stride 8, here from 70x70"),
         ),
     )
-}  # fmt: skip
+}
 
 # Cuts that differ at the two ends of an axis, and a 1-D layer (H = R = 1). Nothing of them is recorded.
 PADDING: dict[str, Preset] = {
     preset.key: preset
     for preset in (
         Preset(
-            "transpose-signal", mark("1-D, 16 samples"), TransposeShape(1, 1, 1, 16, 2, 1, 4, stride=(1, 2), pad=(0, 1)),
+            "transpose-signal",
+            mark("1-D, 16 samples"),
+            TransposeShape(1, 1, 1, 16, 2, 1, 4, stride=(1, 2), pad=(0, 1)),
             mark("16 samples become 32: one row, 4 taps, stride 2, one output cut off at each end"),
         ),
         Preset(
-            "transpose-signal-causal", mark("1-D, causal"),
+            "transpose-signal-causal",
+            mark("1-D, causal"),
             TransposeShape(1, 1, 1, 16, 2, 1, 4, stride=(1, 2), extra=(0, 2)),
             mark("causal: both outputs are cut off at the end, so an input sample reaches no earlier output"),
         ),
     )
-}  # fmt: skip
+}
 
 _rung = rung_factory("conv-transpose", cost, TOLERANCE)
 
@@ -120,9 +136,7 @@ TRANSPOSE = Ladder(
         _rung(
             "direct",
             mark("direct"),
-            mark(
-                "One thread per output pixel finds the input pixels that reach it, and adds up pixel times tap."
-            ),
+            mark("One thread per output pixel finds the input pixels that reach it, and adds up pixel times tap."),
             _program(dinput.build_direct),
             _rules(common.image_rules),
             {"BLOCK": common.BLOCKS},
@@ -167,12 +181,7 @@ TRANSPOSE = Ladder(
             cpu_tiles=("BM", "BN", "BK"),
         ),
         *library.rungs(
-            "conv-transpose",
-            library.DATA_IDEAS,
-            _library_program,
-            _rules(common.library_rules),
-            library_cost,
-            _scale,
+            "conv-transpose", library.DATA_IDEAS, _library_program, _rules(common.library_rules), library_cost, _scale
         ),
     ),
 )

@@ -48,11 +48,7 @@ class TransposeShape(Shape):
         axes = {
             ("u", "v"): (pair("stride", stride), (u, v), 1),
             ("pad_h", "pad_w"): (pair("pad", pad), (pad_h, pad_w), 0),
-            ("output_pad_h", "output_pad_w"): (
-                pair("output_pad", output_pad),
-                (output_pad_h, output_pad_w),
-                0,
-            ),
+            ("output_pad_h", "output_pad_w"): (pair("output_pad", output_pad), (output_pad_h, output_pad_w), 0),
             ("dilation_h", "dilation_w"): (pair("dilation", dilation), (dilation_h, dilation_w), 1),
         }
         for name, value in zip("NCHWKRS", (N, C, H, W, K, R, S), strict=True):
@@ -73,21 +69,12 @@ class TransposeShape(Shape):
             if output_pad >= stride:
                 got = f"{output_pad} >= {stride}"
                 raise ShapeError(
-                    tr(
-                        "{name} must be below the stride {stride}, got {got}",
-                        name=name,
-                        stride=stride_name,
-                        got=got,
-                    )
+                    tr("{name} must be below the stride {stride}, got {got}", name=name, stride=stride_name, got=got)
                 )
         for name, size in (("P", self.P), ("Q", self.Q)):
             if size < 1:
                 raise ShapeError(
-                    tr(
-                        "the padding must leave an output: {name} must be at least 1, got {got}",
-                        name=name,
-                        got=size,
-                    )
+                    tr("the padding must leave an output: {name} must be at least 1, got {got}", name=name, got=size)
                 )
         assert (self.conv.P, self.conv.Q) == (self.H, self.W)
 
@@ -105,10 +92,19 @@ class TransposeShape(Shape):
     def conv(self) -> ConvShape:
         """Returns the convolution from y to x: the transposed convolution is the gradient of its input."""
         return ConvShape(
-            self.N, self.K, self.P, self.Q, self.C, self.R, self.S, stride=(self.u, self.v),
-            pad=(self.pad_h, self.pad_w), dilation=(self.dilation_h, self.dilation_w), groups=self.groups,
+            self.N,
+            self.K,
+            self.P,
+            self.Q,
+            self.C,
+            self.R,
+            self.S,
+            stride=(self.u, self.v),
+            pad=(self.pad_h, self.pad_w),
+            dilation=(self.dilation_h, self.dilation_w),
+            groups=self.groups,
             extra=(self.extra_h, self.extra_w),
-        )  # fmt: skip
+        )
 
     @classmethod
     def of(cls, conv: ConvShape) -> TransposeShape:
@@ -116,10 +112,20 @@ class TransposeShape(Shape):
         not be flipped; bias and ReLU are left out."""
         rest_h, rest_w = conv.padded_h - conv.span_h, conv.padded_w - conv.span_w
         return cls(
-            conv.N, conv.K, conv.P, conv.Q, conv.C, conv.R, conv.S, stride=conv.stride, pad=conv.pad,
-            output_pad=(rest_h % conv.u, rest_w % conv.v), dilation=conv.dilation, groups=conv.groups,
+            conv.N,
+            conv.K,
+            conv.P,
+            conv.Q,
+            conv.C,
+            conv.R,
+            conv.S,
+            stride=conv.stride,
+            pad=conv.pad,
+            output_pad=(rest_h % conv.u, rest_w % conv.v),
+            dilation=conv.dilation,
+            groups=conv.groups,
             extra=(conv.extra_h, conv.extra_w),
-        )  # fmt: skip
+        )
 
     @property
     def x_shape(self) -> tuple[int, int, int, int]:

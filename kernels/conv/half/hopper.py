@@ -130,9 +130,7 @@ def halo_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
     yield from max_rules(tr("blocks along the output pixels (grid.y)"), boxes(s, tiles), MAX_GRID_YZ)
     for axis, step in zip("uv", s.stride, strict=True):
         yield from max_rules(axis, step, 1)
-    for name, extent in zip(
-        ("TH + dilation_h*(R-1)", "TW + dilation_w*(S-1)"), maps.halo(s, tiles), strict=True
-    ):
+    for name, extent in zip(("TH + dilation_h*(R-1)", "TW + dilation_w*(S-1)"), maps.halo(s, tiles), strict=True):
         yield from max_rules(name, extent, MAX_BOX)
     if s.C > BK and tiles["BOXES"] < 2:
         yield broken(tr("BOXES >= 2 if C > {channels}", channels=BK), tiles["BOXES"])
@@ -147,17 +145,18 @@ def halo_split_rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
     yield from max_rules(tr("bytes of sums, 4*BM*BN"), FLOAT * tiles["BM"] * tiles["BN"], MAX_SHARED)
 
 
-NO_WGMMA = mark(
-    "NumPy has no copy engine and no tensor cores; without them this is one product per filter tap"
-)
+NO_WGMMA = mark("NumPy has no copy engine and no tensor cores; without them this is one product per filter tap")
 # Defaults and sets are those that were fastest at some layer of ResNet-50 on an H100.
 TILES = {"BM": (128, 64, 192, 256), "BN": (64, 128, 256), "STAGES": (4, 3, 5, 6, 8, 2)}
 HALO_TILES = {
-    "BM": (128, 64, 256), "BN": (64, 128, 256), "TH": (8, 16), "TW": (8, 16), "STAGES": (4, 3, 6, 8, 10, 2), "BOXES": (2, 1),
-}  # fmt: skip
-SPLIT_TILES = HALO_TILES | {
-    "BM": (64, 128, 256), "STAGES": (6, 4, 3, 8, 10, 2), "SPLIT": (2, 4, 8),
-}  # fmt: skip
+    "BM": (128, 64, 256),
+    "BN": (64, 128, 256),
+    "TH": (8, 16),
+    "TW": (8, 16),
+    "STAGES": (4, 3, 6, 8, 10, 2),
+    "BOXES": (2, 1),
+}
+SPLIT_TILES = HALO_TILES | {"BM": (64, 128, 256), "STAGES": (6, 4, 3, 8, 10, 2), "SPLIT": (2, 4, 8)}
 
 
 # Which of them at a shape. At batch 32, res5 has 1,568 output pixels, res4 6,272 and res3 25,088.
@@ -197,23 +196,31 @@ def faster_halo_split(s: HalfShape) -> Tiles:
     return {"SPLIT": 8} if s.C >= 512 else {"SPLIT": 4} if s.C >= 256 and s.K >= 128 else {}
 
 
-def _rung(
-    name: str, title: str, idea: str, build: Callable, rules: Callable, faster, tiles, *sets: Tiles
-) -> Rung:
+def _rung(name: str, title: str, idea: str, build: Callable, rules: Callable, faster, tiles, *sets: Tiles) -> Rung:
     return Rung(
-        f"conv-fp16/{name}", title, idea, build, common.cost, rules, TOLERANCE, tiles, sets=sets, faster=faster, units=TENSOR_CORES,
-        capability=hopper, last_capability=HOPPER, not_on_cpu=NO_WGMMA,
+        f"conv-fp16/{name}",
+        title,
+        idea,
+        build,
+        common.cost,
+        rules,
+        TOLERANCE,
+        tiles,
+        sets=sets,
+        faster=faster,
+        units=TENSOR_CORES,
+        capability=hopper,
+        last_capability=HOPPER,
+        not_on_cpu=NO_WGMMA,
         no_scene=mark("the stage shows implicit GEMM in FP32; the lesson on Hopper shows a ring of stages"),
-    )  # fmt: skip
+    )
 
 
 RUNGS: tuple[Rung, ...] = (
     _rung(
         "boxes",
         mark("boxes by the copy engine"),
-        mark(
-            "A tile is a box of output pixels. The copy engine loads the box of input pixels under each filter tap."
-        ),
+        mark("A tile is a box of output pixels. The copy engine loads the box of input pixels under each filter tap."),
         build_boxes,
         boxes_rules,
         faster_boxes,
@@ -224,9 +231,7 @@ RUNGS: tuple[Rung, ...] = (
     _rung(
         "im2col",
         mark("windows by the copy engine"),
-        mark(
-            "The copy engine computes the window of each pixel (its mode im2col). No box extends beyond the output."
-        ),
+        mark("The copy engine computes the window of each pixel (its mode im2col). No box extends beyond the output."),
         build_im2col,
         im2col_rules,
         faster_im2col,
@@ -238,9 +243,7 @@ RUNGS: tuple[Rung, ...] = (
     _rung(
         "halo",
         mark("one box for all taps"),
-        mark(
-            "The box under all windows of a tile is loaded once. For each tap wgmma reads a shifted part of it."
-        ),
+        mark("The box under all windows of a tile is loaded once. For each tap wgmma reads a shifted part of it."),
         build_halo,
         halo_rules,
         faster_halo,
@@ -253,9 +256,7 @@ RUNGS: tuple[Rung, ...] = (
     _rung(
         "halo-split",
         mark("clusters share the channels"),
-        mark(
-            "The blocks of a cluster compute one tile. Each adds other channels, and they read each other's sums."
-        ),
+        mark("The blocks of a cluster compute one tile. Each adds other channels, and they read each other's sums."),
         build_halo_split,
         halo_split_rules,
         faster_halo_split,

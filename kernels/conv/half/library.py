@@ -57,9 +57,7 @@ def cost(s: HalfShape, program: Program) -> Cost:
 RUNG = Rung(
     name="conv-fp16/cudnn",
     title=mark("cuDNN's fastest in FP16"),
-    idea=mark(
-        "PyTorch lets cuDNN try its algorithms at this shape and keeps the fastest. The channels are last."
-    ),
+    idea=mark("PyTorch lets cuDNN try its algorithms at this shape and keeps the fastest. The channels are last."),
     build=build,
     cost=cost,
     rules=rules,

@@ -61,10 +61,7 @@ def rules(s: HalfShape, tiles: Tiles) -> Iterator[str]:
         return
     yield from fetch_rules(tiles, count, "BM", "BK", common.PIECE)
     yield from fetch_rules(tiles, count, "BN", "BK", common.PIECE)
-    registers, limit = (
-        tiles["WM"] * tiles["WN"] // WARP + OTHER_REGISTERS,
-        min(MAX_REGISTERS, REGISTERS // count),
-    )
+    registers, limit = (tiles["WM"] * tiles["WN"] // WARP + OTHER_REGISTERS, min(MAX_REGISTERS, REGISTERS // count))
     if registers > limit:
         yield too_many_registers(f"WM*WN/{WARP} + {OTHER_REGISTERS}", registers, limit, count)
     yield from shared_rules("2*STAGES*BK*(BM + BN)", stages_bytes(tiles), MAX_SHARED)
@@ -94,4 +91,4 @@ RUNG = Rung(
     capability=ampere,
     cpu_title=mark("one product per filter tap"),
     no_scene=mark("the stage shows implicit GEMM in FP32; the order of its tiles is the same"),
-)  # fmt: skip
+)

@@ -100,9 +100,7 @@ class Session:
             self._stage(ALLOCATED[INPUT])
             for role in (OUTPUT, WORKSPACE):
                 if buffers := self.program.of_role(role):
-                    self.arrays |= {
-                        b.name: np.full(b.shape, values.poison(b.dtype), b.dtype) for b in buffers
-                    }
+                    self.arrays |= {b.name: np.full(b.shape, values.poison(b.dtype), b.dtype) for b in buffers}
                     self._stage(ALLOCATED[role])
             self.arrays |= {view.name: view.cut(self.arrays[view.of]) for view in self.program.views}
             start = time.perf_counter()
@@ -160,10 +158,7 @@ def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) ->
 
 
 def sample(
-    sessions: Sequence[Session],
-    mode: str,
-    budget: Budget,
-    progress: Callable[[float], None] = lambda share: None,
+    sessions: Sequence[Session], mode: str, budget: Budget, progress: Callable[[float], None] = lambda share: None
 ) -> list[Timed]:
     """Time every session, interleaved. Cold: the last-level cache is overwritten before each run."""
     flush = flusher() if mode == "cold" else lambda: None
@@ -180,9 +175,7 @@ def sample(
     used = cores.readings()
     return [
         Timed(
-            samples,
-            _parts(session, lambda work: timed(work, others.Waits()), budget),
-            others={**w.readings(), **used},
+            samples, _parts(session, lambda work: timed(work, others.Waits()), budget), others={**w.readings(), **used}
         )
         for session, samples, w in zip(sessions, all_samples, waits, strict=True)
     ]

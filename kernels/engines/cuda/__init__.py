@@ -14,15 +14,7 @@ import numpy as np
 
 from kernels.engines.cuda import probes
 from kernels.engines.cuda.compile import compile_kernel
-from kernels.engines.cuda.device import (
-    device_name,
-    free_bytes,
-    load,
-    own_stream,
-    refused_when_full,
-    smi,
-    status,
-)
+from kernels.engines.cuda.device import device_name, free_bytes, load, own_stream, refused_when_full, smi, status
 from kernels.engines.cuda.session import Session, allocate_by_need, open
 from kernels.engines.cuda.timing import between_events, flusher, sampler
 from kernels.engines.protocol import Timed
@@ -141,10 +133,7 @@ def copies(session: Session) -> dict | None:
 
 
 def sample(
-    sessions: Sequence[Session],
-    mode: str,
-    budget: Budget,
-    progress: Callable[[float], None] = lambda share: None,
+    sessions: Sequence[Session], mode: str, budget: Budget, progress: Callable[[float], None] = lambda share: None
 ) -> list[Timed]:
     """Time every session by CUDA events, interleaved.
 

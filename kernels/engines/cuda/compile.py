@@ -22,9 +22,7 @@ def compile_kernel(source: str, entry: str, defines: tuple[tuple[str, int], ...]
     defined = (f"-D{name}={value}" for name, value in defines)
     target = ("-arch=sm_90a",) if sources.needs_hopper(source) else ()
     options = ("--std=c++17", *target, *defined, *cuda_headers.options(text))
-    module = cupy.RawModule(
-        code=text, options=options, enable_cooperative_groups=sources.needs_whole_grid(source)
-    )
+    module = cupy.RawModule(code=text, options=options, enable_cooperative_groups=sources.needs_whole_grid(source))
     try:
         return module.get_function(entry)
     except cupy.cuda.compiler.CompileException as e:

@@ -121,9 +121,7 @@ def smi(*fields: str) -> list[Any]:
         return unknown
     query = [f"--id={card.bus}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
-        ran = subprocess.run(
-            ["nvidia-smi", *query], capture_output=True, text=True, timeout=SMI_S, check=False
-        )
+        ran = subprocess.run(["nvidia-smi", *query], capture_output=True, text=True, timeout=SMI_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return unknown
     values = [value.strip() for value in ran.stdout.split(",")]

@@ -67,9 +67,7 @@ class Devices:
         """Let GPU a reach the memory of GPU b."""
         runtime = self._cupy.cuda.runtime
         if not runtime.deviceCanAccessPeer(a, b):
-            raise RuleError(
-                tr("GPU {a} cannot reach the memory of GPU {b}: nothing connects them directly", a=a, b=b)
-            )
+            raise RuleError(tr("GPU {a} cannot reach the memory of GPU {b}: nothing connects them directly", a=a, b=b))
         with self._cupy.cuda.Device(a):
             try:
                 runtime.deviceEnablePeerAccess(b)
@@ -111,7 +109,9 @@ class Devices:
             kernel.attributes  # noqa: B018  loads it now: a load while another GPU waits in a kernel would be late
             return kernel
 
-    def launcher(self, rank: int, kernel: Any, grid: Sequence[int], block: Sequence[int], args: Sequence[Any]) -> Callable[[], None]:  # fmt: skip
+    def launcher(
+        self, rank: int, kernel: Any, grid: Sequence[int], block: Sequence[int], args: Sequence[Any]
+    ) -> Callable[[], None]:
         """Returns a function that queues a kernel on a GPU. Its arguments are packed once, and the driver is called without
         CuPy's checks. It leaves that GPU's context current, so call it through `all_of`."""
         driver = self._cupy.cuda.driver
@@ -119,9 +119,7 @@ class Devices:
             function, context = kernel.kernel.ptr, driver.ctxGetCurrent()
         values = [np.array(a) for a in args]
         pointers = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
-        call = partial(
-            driver.launchKernel, function, *grid, *block, 0, stream.ptr, ctypes.addressof(pointers), 0
-        )
+        call = partial(driver.launchKernel, function, *grid, *block, 0, stream.ptr, ctypes.addressof(pointers), 0)
 
         def launch(memory: Any = (values, pointers)) -> None:  # `memory` lives as long as the function
             driver.ctxSetCurrent(context)
@@ -151,9 +149,10 @@ class Devices:
                     raise DevicesHung(
                         tr(
                             "GPU {rank} did not end within {seconds} s: another GPU or its link may be lost",
-                            rank=rank, seconds=decimal(f"{deadline_s:g}"),
+                            rank=rank,
+                            seconds=decimal(f"{deadline_s:g}"),
                         )
-                    )  # fmt: skip
+                    )
                 time.sleep(POLL_S)
             with self.on(rank):
                 stream.synchronize()  # reports an error of the GPU
@@ -279,9 +278,7 @@ class Nccl:
         call = self.call(kind, inputs, outputs)
         return lambda: self._each(call)
 
-    def call(
-        self, kind: str, inputs: Sequence[Any], outputs: Sequence[Any]
-    ) -> Callable[[Any, int, int], None]:
+    def call(self, kind: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[[Any, int, int], None]:
         """Returns a function that queues one rank's part of a collective. Chunks lie as in schedules: at their place in
         an array of the whole length. RuleError if the length is no multiple of the ranks, where NCCL needs that."""
         ranks, n = self.devices.ranks, inputs[0].size

@@ -11,16 +11,7 @@ from kernels.engines.cuda import timing as cuda_timing
 from kernels.engines.cuda.compile import compile_kernel
 from kernels.engines.cuda.device import device_name, free_bytes, own_stream, poison
 from kernels.engines.cuda.session import Session
-from kernels.machine.ceilings import (
-    FMA_CHAINS,
-    GPU_COPY,
-    GPU_FP32,
-    GPU_LAUNCH,
-    Ceilings,
-    best,
-    fma_sum,
-    median,
-)
+from kernels.machine.ceilings import FMA_CHAINS, GPU_COPY, GPU_FP32, GPU_LAUNCH, Ceilings, best, fma_sum, median
 from kernels.machine.timing import Budget, warm_up
 from kernels.model.program import INPUT, RefusedError, RuleError
 

@@ -21,9 +21,15 @@ class KernelParams(ctypes.Structure):
     """CUDA_KERNEL_NODE_PARAMS_v2: what a node launches. `params` points to one pointer for each argument."""
 
     _fields_ = (
-        ("func", ctypes.c_void_p), ("grid", 3 * ctypes.c_uint), ("block", 3 * ctypes.c_uint), ("shared", ctypes.c_uint),
-        ("params", ctypes.POINTER(ctypes.c_void_p)), ("extra", ctypes.c_void_p), ("kern", ctypes.c_void_p), ("ctx", ctypes.c_void_p),
-    )  # fmt: skip
+        ("func", ctypes.c_void_p),
+        ("grid", 3 * ctypes.c_uint),
+        ("block", 3 * ctypes.c_uint),
+        ("shared", ctypes.c_uint),
+        ("params", ctypes.POINTER(ctypes.c_void_p)),
+        ("extra", ctypes.c_void_p),
+        ("kern", ctypes.c_void_p),
+        ("ctx", ctypes.c_void_p),
+    )
 
 
 class Replay:
@@ -53,15 +59,10 @@ class Replay:
         params, node = KernelParams(), ctypes.c_void_p(self._nodes[n])
         self._call("cuGraphKernelNodeGetParams_v2", node, ctypes.byref(params))
         values = {at: np.array(new.args[at]) for at in changed}
-        pointers = [
-            values[at].ctypes.data if at in values else params.params[at] for at in range(len(new.args))
-        ]
+        pointers = [values[at].ctypes.data if at in values else params.params[at] for at in range(len(new.args))]
         params.params = (ctypes.c_void_p * len(pointers))(*pointers)
         self._call(
-            "cuGraphExecKernelNodeSetParams_v2",
-            ctypes.c_void_p(self._graph.graphExec),
-            node,
-            ctypes.byref(params),
+            "cuGraphExecKernelNodeSetParams_v2", ctypes.c_void_p(self._graph.graphExec), node, ctypes.byref(params)
         )
 
     def _in_order(self) -> list[int]:

@@ -15,17 +15,7 @@ from kernels.engines.cuda.device import clear, own_stream, poison, refused_when_
 from kernels.engines.cuda.memory_hook import memory_hook
 from kernels.engines.cuda.replay import Replay
 from kernels.engines.protocol import ALLOCATED, Allocated
-from kernels.model.program import (
-    INPUT,
-    OUTPUT,
-    WORKSPACE,
-    Arg,
-    Launch,
-    Program,
-    RefusedError,
-    Step,
-    refuse_steps,
-)
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Launch, Program, RefusedError, Step, refuse_steps
 from kernels.model.result import Memory
 from kernels.model.rules import MAX_STATIC_SHARED
 from kernels.model.tensor_map import TensorMap

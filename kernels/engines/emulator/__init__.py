@@ -35,9 +35,7 @@ MAX_THREADS = 1 << 22  # of one launch: with more, one register takes 16 MB and 
 
 
 def status() -> Status:
-    return Status(
-        True, f"NumPy {np.__version__}, PTX for {precompiled.compile.PTX_TARGET.replace('compute', 'sm')}"
-    )
+    return Status(True, f"NumPy {np.__version__}, PTX for {precompiled.compile.PTX_TARGET.replace('compute', 'sm')}")
 
 
 def check(step: Launch) -> None:
@@ -100,8 +98,14 @@ class Session:
             options = options.tracing(min(options.trace_block, math.prod(step.grid) - 1))
         return launch(
             precompiled.ptx(step.source, step.defines),
-            step.entry, step.grid, step.block, step.args, self.memory, step.shared, options,
-        )  # fmt: skip
+            step.entry,
+            step.grid,
+            step.block,
+            step.args,
+            self.memory,
+            step.shared,
+            options,
+        )
 
     def _call(self, step) -> None:
         """Run a library call's NumPy implementation on copies of the buffers, and write its results back."""
@@ -128,15 +132,11 @@ def trace_launch(
     return run.trace, run.counters
 
 
-def order_of_launch(
-    program: Program, until: tuple[str, int] | None = None, order: str = "forward"
-) -> BlockTrace:
+def order_of_launch(program: Program, until: tuple[str, int] | None = None, order: str = "forward") -> BlockTrace:
     """Returns the trace of block 0 of a program's only step, a launch, with all inputs zero: the order of what it does, if
     this does not depend on values. `until` and `order` as in Options."""
     zeros = {b.name: np.zeros(b.shape, b.dtype) for b in program.of_role(INPUT)}
-    session = Session(
-        program, zeros, Options(True, 0, False, order=order, seconds=math.inf, until=until, zeros=True)
-    )
+    session = Session(program, zeros, Options(True, 0, False, order=order, seconds=math.inf, until=until, zeros=True))
     return session._launch(program.steps[0]).trace
 
 

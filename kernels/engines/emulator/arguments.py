@@ -14,10 +14,19 @@ from kernels.model import numerals
 from kernels.model.program import RuleError
 
 NAMES = {
-    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
-    "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16",
-    "i32": "int32", "u32": "uint32", "i64": "int64", "u64": "uint64",
-}  # fmt: skip
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+    "i8": "int8",
+    "u8": "uint8",
+    "i16": "int16",
+    "u16": "uint16",
+    "i32": "int32",
+    "u32": "uint32",
+    "i64": "int64",
+    "u64": "uint64",
+}
 DTYPES: dict[str, np.dtype] = {}
 for _name, _dtype in NAMES.items():
     with suppress(TypeError):  # NumPy has no bfloat16 without ml_dtypes
@@ -54,9 +63,7 @@ class Array:
         """Returns the filled array. RuleError if its file has changed."""
         if isinstance(self.fill, Path):
             array = _mapped(self.fill)
-            return (
-                np.array(array, array.dtype.newbyteorder("="), order="C").view(self.dtype).reshape(self.shape)
-            )
+            return np.array(array, array.dtype.newbyteorder("="), order="C").view(self.dtype).reshape(self.shape)
         whole = self.dtype.kind in "iu"
         if self.fill == "random":
             if whole:
@@ -129,9 +136,7 @@ def _fill(type_: str, fill: str, text: str) -> str | tuple[float, float]:
         return fill
     low, dots, high = fill.partition("..")
     if not dots:
-        raise RuleError(
-            f"an array is TYPE:EXTENTS:FILL, FILL among {', '.join(FILLS)}, LOW..HIGH; got {text!r}"
-        )
+        raise RuleError(f"an array is TYPE:EXTENTS:FILL, FILL among {', '.join(FILLS)}, LOW..HIGH; got {text!r}")
     python = int if DTYPES[type_].kind in "iu" else float
     first, last = (python(_number(type_, part)) for part in (low, high))
     if not (first <= last and math.isfinite(last - first)):

@@ -26,9 +26,7 @@ class Barriers:
         self.m, self.code = m, m.kernel.code
         self.parked: Groups = {}
         self.warnings: dict[int, str] = {}
-        self._operands = {
-            pc: self._readers(self.code[pc]) for pc, kind in m.flow.endings.items() if kind == "barrier"
-        }
+        self._operands = {pc: self._readers(self.code[pc]) for pc, kind in m.flow.endings.items() if kind == "barrier"}
         self._keys = m.blocks * NAMED  # a barrier's key: block * NAMED + its id
         # bar.arrive: warps that arrived without waiting, and warps expected, by key.
         self._arrived_warps, self._expected = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -87,10 +85,7 @@ class Barriers:
         """Count the whole warps of a bar.arrive, which do not wait."""
         key, count = self._numbers(pc, here)
         if not self._arrived_warps.size:
-            self._arrived_warps, self._expected = (
-                np.zeros(self._keys, np.int64),
-                np.zeros(self._keys, np.int64),
-            )
+            self._arrived_warps, self._expected = (np.zeros(self._keys, np.int64), np.zeros(self._keys, np.int64))
         warps = here.reshape(-1, LANES).any(axis=1)
         key, count = (_of_warps(np.where(here, value, 0))[warps] for value in (key, count))
         np.add.at(self._arrived_warps, key, 1)

@@ -239,7 +239,9 @@ class Frames:
     # -- messages --------------------------------------------------------------------------------
     def _too_deep(self, pc: int, slot: int) -> None:
         depth = len(list(self._returns(pc, slot)))
-        message = f"recursion too deep: the frames of {depth + 1} calls need more than the {self.limit:,} bytes of stack "
+        message = (
+            f"recursion too deep: the frames of {depth + 1} calls need more than the {self.limit:,} bytes of stack "
+        )
         self.m.fail(pc, f"{message}of a thread (CUDA's default is {CUDA_STACK:,})", slot)
 
     def _returns(self, pc: int, slot: int) -> Iterator[int]:

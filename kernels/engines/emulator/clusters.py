@@ -66,9 +66,7 @@ class Clusters:
         here = m.live if m.active_mask is None else m.active_mask
         twice = here & self._arrived
         if twice.any():
-            m.fail(
-                pc, "a second arrival in one phase of the cluster's barrier", int(np.flatnonzero(twice)[0])
-            )
+            m.fail(pc, "a second arrival in one phase of the cluster's barrier", int(np.flatnonzero(twice)[0]))
         self._arrived |= here
         self._target = np.where(here, self._phase[self.cluster_of] + 1, self._target)
         self._complete()

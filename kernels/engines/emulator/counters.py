@@ -30,14 +30,32 @@ SECTOR_BITS, BANKS, WORD_BITS, LANES = 5, 32, 2, 32
 # memory: there one PTX instruction is many machine instructions.
 PTX_PER_MACHINE = (0.22, 1.65)
 FIELDS = (
-    "warp_instructions", "thread_instructions", "branches", "divergent_branches",
-    "requests_ld", "requests_st", "sectors_ld", "sectors_st", "bytes_ld", "bytes_st",
-    "shared_requests_ld", "shared_requests_st", "wavefronts_ld", "wavefronts_st",
-    "bank_conflicts_ld", "bank_conflicts_st", "wavefronts_copied", "bank_conflicts_copied",
-    "bulk_bytes_ld", "bulk_bytes_st",
-    "atomics", "barriers",
-    "flops_fp", "flops_dp4a", "flops_mma",
-)  # fmt: skip
+    "warp_instructions",
+    "thread_instructions",
+    "branches",
+    "divergent_branches",
+    "requests_ld",
+    "requests_st",
+    "sectors_ld",
+    "sectors_st",
+    "bytes_ld",
+    "bytes_st",
+    "shared_requests_ld",
+    "shared_requests_st",
+    "wavefronts_ld",
+    "wavefronts_st",
+    "bank_conflicts_ld",
+    "bank_conflicts_st",
+    "wavefronts_copied",
+    "bank_conflicts_copied",
+    "bulk_bytes_ld",
+    "bulk_bytes_st",
+    "atomics",
+    "barriers",
+    "flops_fp",
+    "flops_dp4a",
+    "flops_mma",
+)
 
 
 @dataclass(frozen=True)
@@ -54,9 +72,7 @@ class Counters:
             "level": "PTX",
             "total": self.total | _derived(self.total),
             "uncounted": list(self.uncounted),
-            "lines": [
-                {"file": line.file, "line": line.number} | counts for line, counts in self.lines.items()
-            ],
+            "lines": [{"file": line.file, "line": line.number} | counts for line, counts in self.lines.items()],
         }
 
 
@@ -97,18 +113,14 @@ class Tally:
     def add(self, pc: int, name: str, count: int) -> None:
         self.rows[name][pc] += count
 
-    def global_access(
-        self, pc: int, op: str, lines: np.ndarray, active: np.ndarray | None, width: int
-    ) -> None:
+    def global_access(self, pc: int, op: str, lines: np.ndarray, active: np.ndarray | None, width: int) -> None:
         """Count an access to global memory. `lines`: byte addresses (warps, 32); `active`: bool of the same shape, None
         for all; `width` in bytes."""
         self.rows[f"requests_{op}"][pc] += _warps(lines, active)
         self.rows[f"sectors_{op}"][pc] += distinct(lines >> np.uint64(SECTOR_BITS), active)
         self.rows[f"bytes_{op}"][pc] += width * (lines.size if active is None else int(active.sum()))
 
-    def shared_access(
-        self, pc: int, op: str, lines: np.ndarray, active: np.ndarray | None, width: int
-    ) -> None:
+    def shared_access(self, pc: int, op: str, lines: np.ndarray, active: np.ndarray | None, width: int) -> None:
         waves, fewest = wavefronts(lines, active, width)
         self.rows[f"shared_requests_{op}"][pc] += _warps(lines, active)
         self.rows[f"wavefronts_{op}"][pc] += waves
@@ -197,9 +209,5 @@ def _group_wavefronts(words: np.ndarray, mask: np.ndarray | None, wide: int) -> 
     new = np.ones(words.shape, bool)
     new[:, 1:] = words[:, 1:] != words[:, :-1]
     cell = (np.arange(len(words))[:, None] * BANKS + words % BANKS)[new]
-    fullest = (
-        np.bincount(cell.astype(np.intp, copy=False), minlength=len(words) * BANKS)
-        .reshape(-1, BANKS)
-        .max(axis=1)
-    )
+    fullest = np.bincount(cell.astype(np.intp, copy=False), minlength=len(words) * BANKS).reshape(-1, BANKS).max(axis=1)
     return int(fullest.sum()), len(words)

@@ -139,9 +139,13 @@ class EventLog:
 
     # -- barriers ----------------------------------------------------------------------------------
     def arrivals(
-        self, pc: int, offsets: Sequence[int], counts: Sequence[int], nbytes: Sequence[int],
+        self,
+        pc: int,
+        offsets: Sequence[int],
+        counts: Sequence[int],
+        nbytes: Sequence[int],
         ended: Sequence[tuple[int, int]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add arrivals of the active threads at the barriers at `offsets`, the bytes that they expect before, and the
         phases (offset, parity) that end."""
         slots = self._active()
@@ -161,9 +165,7 @@ class EventLog:
         """Add the end of a phase of the barrier at a byte offset."""
         self._add(Kind.PHASE, pc, offset // self.m.shared.size, 0, parity, offset)
 
-    def waits(
-        self, pc: int, ended: np.ndarray, offsets: np.ndarray | int = NONE, parity: np.ndarray | int = 0
-    ) -> None:
+    def waits(self, pc: int, ended: np.ndarray, offsets: np.ndarray | int = NONE, parity: np.ndarray | int = 0) -> None:
         """Add waits of the active threads that begin or end. `ended`: whether the phase of each has ended."""
         slots = self._active()
         begun = ~self._waiting[slots]
@@ -193,9 +195,7 @@ class EventLog:
         """Add an event of the threads in these slots."""
         self._threads(kind, pc, slots, np.full(len(slots), number), np.full(len(slots), NONE))
 
-    def _threads(
-        self, kind: Kind, pc: int, slots: np.ndarray, numbers: np.ndarray, offsets: np.ndarray
-    ) -> None:
+    def _threads(self, kind: Kind, pc: int, slots: np.ndarray, numbers: np.ndarray, offsets: np.ndarray) -> None:
         """Add an event for each block, number and barrier."""
         found: dict[tuple[int, int, int], int] = {}
         if not len(slots):

@@ -20,9 +20,7 @@ class Heap:
         self.start = self.end = memory.add(NAME, SIZE, b"")
         memory.state[self.start : self.start + SIZE] = OUTSIDE
         region = memory.regions[-1]
-        memory.regions[-1] = _HeapRegion(
-            region.name, region.start, region.stop, region.shape, region.dtype, self
-        )
+        memory.regions[-1] = _HeapRegion(region.name, region.start, region.stop, region.shape, region.dtype, self)
         self.sizes: dict[int, int] = {}  # of every allocation, live or freed, by its start
         self.live: set[int] = set()
         self._freed: dict[int, list[int]] = {}  # starts to reuse, by width

@@ -35,9 +35,7 @@ class Iterations:
     count: int = 0
     repeats: bool = False  # the state of one iteration occurred again, and no thread wrote in between
     last_power_of_two: int = 0  # the last power of two among its iteration numbers
-    state: tuple | None = (
-        None  # of its registers in a later iteration, if memory was not written after `writes` writes
-    )
+    state: tuple | None = None  # of its registers in a later iteration, if memory was not written after `writes` writes
     writes: int = -1
 
 
@@ -96,9 +94,7 @@ class Loops:
         return all(iterations.repeats and iterations.writes == self.m.writes for iterations in waiting)
 
     def never_end(self, iterations: Iterations) -> None:
-        message = (
-            "this loop never ends: what its condition depends on repeats, and no thread is left to change it"
-        )
+        message = "this loop never ends: what its condition depends on repeats, and no thread is left to change it"
         self.m.fail(iterations.pc, message, _first(iterations.threads))
 
     def check_time(self, pc: int, threads: np.ndarray, where: str = "at this call: the recursion") -> None:

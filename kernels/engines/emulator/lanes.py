@@ -87,9 +87,7 @@ class Lanes:
     def _fail(self, pc: int, missing: np.ndarray, outcome: str) -> None:
         warp = int(np.flatnonzero(missing)[0])
         lanes = [n for n in range(LANES) if int(missing[warp]) >> n & 1]
-        message = (
-            f"not all lanes that the mask names reach this instruction: lanes {_ranges(lanes)} {outcome}"
-        )
+        message = f"not all lanes that the mask names reach this instruction: lanes {_ranges(lanes)} {outcome}"
         self.m.fail(pc, message, warp * LANES + lanes[0], "first")
 
 

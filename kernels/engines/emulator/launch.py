@@ -181,9 +181,7 @@ def _param_bytes(kernel: Kernel, entry: str, args: Sequence[Arg], memory: Global
 def _check_clusters(kernel: Kernel, grid: Dim) -> None:
     """Raises EmulatorError if a grid does not consist of whole clusters."""
     if any(blocks % of for blocks, of in zip(grid, kernel.cluster, strict=True)):
-        raise EmulatorError(
-            f"{kernel.name}: a grid of {grid} blocks is not made of clusters of {kernel.cluster}"
-        )
+        raise EmulatorError(f"{kernel.name}: a grid of {grid} blocks is not made of clusters of {kernel.cluster}")
 
 
 def _allocate_module_variables(kernel: Kernel, memory: Global) -> dict[str, int]:

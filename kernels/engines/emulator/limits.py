@@ -21,10 +21,7 @@ MAX_THREADS_OF_BLOCK = 1024
 
 def check_grid(grid: Dim, block: Dim) -> None:
     """Raises RuleError if a grid or a block is larger than CUDA's limits."""
-    for name, extents, unit, limits in (
-        ("grid", grid, "blocks", MAX_BLOCKS),
-        ("block", block, "threads", MAX_THREADS),
-    ):
+    for name, extents, unit, limits in (("grid", grid, "blocks", MAX_BLOCKS), ("block", block, "threads", MAX_THREADS)):
         if not isinstance(extents, tuple | list) or [type(n) for n in extents] != [int] * 3:
             raise RuleError(f"a {name} is three whole numbers, (x, y, z), got {extents!r}")
         for axis, extent, limit in zip("xyz", extents, limits, strict=True):
@@ -57,12 +54,8 @@ def check_memory(kernel: Kernel, grid: Dim, block: Dim, dynamic: int, arrays: Co
     While an array is filled, its elements are doubles.
     """
     blocks, threads = math.prod(grid), math.prod(block)
-    sizes = {
-        space: sum(v.size for v in kernel.variables if v.space == space) for space in ("shared", "local")
-    }
-    required = sum(4 * array.nbytes for array in arrays) + max(
-        (8 * math.prod(a.shape) for a in arrays), default=0
-    )
+    sizes = {space: sum(v.size for v in kernel.variables if v.space == space) for space in ("shared", "local")}
+    required = sum(4 * array.nbytes for array in arrays) + max((8 * math.prod(a.shape) for a in arrays), default=0)
     required += 2 * blocks * (sizes["shared"] + dynamic + threads * sizes["local"])
     free = free_bytes()
     if required > free:

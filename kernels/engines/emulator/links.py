@@ -19,9 +19,7 @@ class Links:
         self._starts = np.array([start for start, _ in regions], np.uint64)
         self._names = [name for _, name in regions]
         self._owner = np.array([owner[name] for name in self._names])
-        self._counts = np.zeros(
-            (2, ranks, len(regions)), np.int64
-        )  # [reads or writes, rank of the thread, buffer]
+        self._counts = np.zeros((2, ranks, len(regions)), np.int64)  # [reads or writes, rank of the thread, buffer]
 
     def of(self, machine: Any) -> _OfMachine:
         """Returns the counter for the accesses of a launch."""

@@ -81,9 +81,7 @@ class Space:
             self._fault(offsets > size - width, offsets, width, write)
         if np.bitwise_or.reduce(offsets, axis=None) & np.uint64(width - 1):
             at = int(np.flatnonzero(offsets & np.uint64(width - 1))[0])
-            raise Fault(
-                f"misaligned {_verb(write)} of {width} bytes at {self.describe(int(offsets[at]))}", at
-            )
+            raise Fault(f"misaligned {_verb(write)} of {width} bytes at {self.describe(int(offsets[at]))}", at)
         required = ALLOCATED if write else WRITTEN
         # Elements are aligned and buffers start aligned, so the first and last byte decide for all.
         state = self.state.take(indices(offsets))
@@ -191,9 +189,7 @@ class Global(Space):
         if offset >= 1 << 62:
             return f"at address {(GLOBAL_BASE + offset) % (1 << 64):#x}, in no buffer"
         past = offset - nearest.stop
-        side = (
-            f"{nearest.start - offset} bytes before the start" if past < 0 else f"{past} bytes past the end"
-        )
+        side = f"{nearest.start - offset} bytes before the start" if past < 0 else f"{past} bytes past the end"
         return f"{side if past else 'just past the end'} of {nearest.name} {list(nearest.shape)}"
 
 
@@ -227,9 +223,9 @@ class Parameters(PerBlock):
 
     def __init__(self, content: Sequence[bytes]):
         super().__init__(len(content), max(map(len, content)), ())
-        self.bytes.reshape(len(content), -1)[:, : len(content[0])] = np.frombuffer(
-            b"".join(content), np.uint8
-        ).reshape(len(content), -1)
+        self.bytes.reshape(len(content), -1)[:, : len(content[0])] = np.frombuffer(b"".join(content), np.uint8).reshape(
+            len(content), -1
+        )
         self.state[:] = WRITTEN
 
 

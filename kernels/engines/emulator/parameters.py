@@ -76,21 +76,13 @@ def _mismatch(value: Argument, p: Variable) -> tuple[str, str] | None:
 
 
 def check_variables(
-    kernel: Kernel,
-    lowered: Mapping[str, str],
-    variables: Mapping[str, Argument],
-    args: Mapping[str, Argument],
+    kernel: Kernel, lowered: Mapping[str, str], variables: Mapping[str, Argument], args: Mapping[str, Argument]
 ) -> None:
     """Raises RuleError if a value and its variable differ in size, or if a variable has the name of an argument."""
     sizes = {v.name: v.size for v in kernel.variables if v.space in ("global", "const")}
     if shared_names := sizes.keys() & args.keys():
-        raise RuleError(
-            f"the variable {shared_names.pop()} has the name of an argument here; give it another"
-        )
+        raise RuleError(f"the variable {shared_names.pop()} has the name of an argument here; give it another")
     for name, value in variables.items():
-        capacity, required = (
-            sizes.get(lowered[name], 0),
-            value.nbytes if isinstance(value, Array) else size(value),
-        )
+        capacity, required = (sizes.get(lowered[name], 0), value.nbytes if isinstance(value, Array) else size(value))
         if capacity != required:
             raise RuleError(f"the variable {name} holds {capacity:,} bytes, its value {required:,}")

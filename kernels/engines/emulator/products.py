@@ -117,7 +117,9 @@ class Products:
             bad = (of_group >= done) & (of_group >= 0)
             if bad.any():
                 bad, all_rows = np.flatnonzero(bad), np.arange(len(self.group))[rows]
-                message = "this touches a register of a wgmma product that may still run: no wgmma.wait_group for its group"
+                message = (
+                    "this touches a register of a wgmma product that may still run: no wgmma.wait_group for its group"
+                )
                 self._fail(pc, message, int(all_rows[bad[0]]) * LANES)
 
     def _rows(self):

@@ -35,9 +35,7 @@ def write(folder: Path, topic: str, nvrtc: str, kernels: Mapping[str, Compiled])
             info = ZipInfo(f"{name}.ptx", DATE)
             info.compress_type, info.external_attr = ZIP_DEFLATED, 0o644 << 16
             file.writestr(info, kernels[name].ptx)
-    lines = ",\n".join(
-        f"  {json.dumps(name)}: {json.dumps(_line(kernels[name]))}" for name in sorted(kernels)
-    )
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(_line(kernels[name]))}" for name in sorted(kernels))
     listing.write_text(f'{{"nvrtc": {json.dumps(nvrtc)}, "kernels": {{\n{lines}\n}}}}\n', encoding="utf-8")
     listed.cache_clear()
     read.cache_clear()

@@ -81,9 +81,7 @@ class Races:
         words = m.shared.bytes.size // self.unit
         self.epoch = 0  # of the block's barriers
         self.warp_epoch = np.zeros(m.slots // 32, np.int64)
-        self._reads, self._writes, self._atomics = (
-            _Accesses(words, verb) for verb in ("reads", "writes", "updates")
-        )
+        self._reads, self._writes, self._atomics = (_Accesses(words, verb) for verb in ("reads", "writes", "updates"))
         self._now = m.shared.bytes.view(UNSIGNED[self.unit])
         self.found: dict[tuple, str] = {}
 

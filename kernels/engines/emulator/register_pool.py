@@ -45,9 +45,7 @@ class RegisterPool:
             slot = int(rows[block][counts.argmax()]) * LANES
             had = self.start * len(counts) * LANES
             if (total := int(counts.sum()) * LANES) > had:
-                m.fail(
-                    pc, f"deadlock: setmaxnreg waits for registers: {total:,} of the block's {had:,}", slot
-                )
+                m.fail(pc, f"deadlock: setmaxnreg waits for registers: {total:,} of the block's {had:,}", slot)
             for first in range(0, len(counts), WARPS):
                 if len(set(counts[first : first + WARPS].tolist())) > 1:
                     m.fail(pc, "not all warps of a warpgroup execute the same setmaxnreg", slot)

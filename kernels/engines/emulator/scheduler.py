@@ -39,13 +39,17 @@ class Scheduler:
         self.barriers, self.lanes, self.loops = Barriers(m), Lanes(m), Loops(m, seconds, self._instructions)
         self.waits = Waits(m, self.closures, instructions.reasons(m))
         handlers = {
-            "branch": self._branch, "table": self._jump_table, "return": self._return, "trap": self._trap,
-            "barrier": self._at_barrier, "lanes": self._at_lanes, "frame": self._frame, "wait": self._at_wait,
-        }  # fmt: skip
-        self._leave = {pc: handlers[kind] for pc, kind in m.flow.endings.items()}
-        self._returns = {
-            pc for pc, kind in m.flow.endings.items() if kind == "return" and self.code[pc].guard is None
+            "branch": self._branch,
+            "table": self._jump_table,
+            "return": self._return,
+            "trap": self._trap,
+            "barrier": self._at_barrier,
+            "lanes": self._at_lanes,
+            "frame": self._frame,
+            "wait": self._at_wait,
         }
+        self._leave = {pc: handlers[kind] for pc, kind in m.flow.endings.items()}
+        self._returns = {pc for pc, kind in m.flow.endings.items() if kind == "return" and self.code[pc].guard is None}
         self._issued: dict[int, list[int]] = {}  # by pc: [warps, threads] that ran the block from there on
         self._partial = self._partial_live = self._counted = m.live  # masks last checked
         self._live_count = np.count_nonzero(m.live)

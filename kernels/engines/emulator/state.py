@@ -84,9 +84,7 @@ class Machine:
                 shared = -(-shared // v.align) * v.align
                 self._symbols[v.name] = shared
                 size = v.size or dynamic_shared
-                regions.append(
-                    Region(variable(v.name), shared, shared + size, (size // 4,), np.dtype(np.uint32))
-                )
+                regions.append(Region(variable(v.name), shared, shared + size, (size // 4,), np.dtype(np.uint32)))
                 shared += size
             elif v.space == "local":
                 local = -(-local // v.align) * v.align
@@ -109,9 +107,7 @@ class Machine:
         for p in self.kernel.params:
             start = -(-len(content[0]) // p.align) * p.align
             self._symbols[p.name] = start
-            content = [
-                old.ljust(start, b"\0") + of[p.name] for old, of in zip(content, self.params, strict=True)
-            ]
+            content = [old.ljust(start, b"\0") + of[p.name] for old, of in zip(content, self.params, strict=True)]
         self.param_space = Parameters([data.ljust(1, b"\0") for data in content])
         self.param_base = (self.threads.rank_of * self.param_space.size).astype(np.uint64)
 
@@ -181,11 +177,7 @@ class Machine:
             return np.uint64(self._symbols[o.value] + o.offset).astype(dtype)
         if isinstance(o.value, float):  # for untyped bits (mov.b32), the float's bits
             of_size = {4: np.float32, 8: np.float64}.get(np.dtype(dtype).itemsize, dtype)
-            return (
-                (np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype(of_size))
-                .type(o.value)
-                .view(dtype)
-            )
+            return (np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype(of_size)).type(o.value).view(dtype)
         if np.dtype(dtype).kind == "f":
             return np.dtype(dtype).type(o.value)
         if dtype is np.bool_:
@@ -220,9 +212,7 @@ class Machine:
         def put(value) -> None:
             if self.write_mask is not None:
                 old = registers[n]
-                value = np.where(
-                    self.write_mask, value, old if old.dtype is value.dtype else old.view(value.dtype)
-                )
+                value = np.where(self.write_mask, value, old if old.dtype is value.dtype else old.view(value.dtype))
             registers[n] = value
 
         if stored_bytes == written_bytes:
@@ -275,9 +265,7 @@ class Machine:
         if not self.kernel.code:
             return self.name
         i = self.kernel.code[min(pc, len(self.kernel.code) - 1)]
-        return f"{self.name}, {i.line or 'unknown line'}" + (
-            f" (in code from {i.inlined})" if i.inlined else ""
-        )
+        return f"{self.name}, {i.line or 'unknown line'}" + (f" (in code from {i.inlined})" if i.inlined else "")
 
     def fail(
         self, pc: int, message: str, slot: int, role: str = "by", kind: type[EmulatorError] = EmulatorError
@@ -321,8 +309,6 @@ class Machine:
     def bits_of(self, register: str, threads: np.ndarray) -> bytes:
         """Returns a register's bytes in these threads; empty for a name that is no register."""
         if register not in self._index:
-            return (
-                self.carry[threads].tobytes() if register == ptx_registers.CARRY and self.carry.ndim else b""
-            )
+            return self.carry[threads].tobytes() if register == ptx_registers.CARRY and self.carry.ndim else b""
         value = self.registers[self._index[register]]
         return (value if value.ndim == 0 else value[threads]).tobytes()

@@ -23,9 +23,12 @@ def encoded(map_: TensorMap, address: int) -> bytes:
     corners = map_.lower + map_.upper if kind == 2 else ()
     fields = (
         *(rank, _NAMES.index(map_.dtype), map_.swizzle, kind),
-        *_padded(map_.extents, 5), *_padded(map_.strides, 4), *_padded(map_.box, 5),
-        *_padded(steps, 5), *_padded(corners, 4),
-    )  # fmt: skip
+        *_padded(map_.extents, 5),
+        *_padded(map_.strides, 4),
+        *_padded(map_.box, 5),
+        *_padded(steps, 5),
+        *_padded(corners, 4),
+    )
     return _FORM.pack(_MAGIC, address, *fields).ljust(128, b"\0")
 
 
@@ -61,9 +64,7 @@ def box_elements(map_: TensorMap, corner: tuple[int, ...]) -> tuple[np.ndarray, 
     return offsets, inside
 
 
-def im2col_elements(
-    map_: Im2colMap, corner: tuple[int, ...], tap: tuple[int, ...]
-) -> tuple[np.ndarray, np.ndarray]:
+def im2col_elements(map_: Im2colMap, corner: tuple[int, ...], tap: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Returns the same of the pixels that a copy in mode im2col takes. `corner`: (c, w, h, n) of the first window's
     corner; `tap`: (w, h) of the filter tap, from the corner. ValueError if no window has this corner."""
     c, w, h, n = corner

@@ -17,9 +17,7 @@ class Threads:
     slot but do not exist. `ranks`: the grid is launched on as many GPUs, all blocks of one after those of the other.
     `cluster`: blocks of a cluster along x, y, z."""
 
-    def __init__(
-        self, grid: Dim, block: Dim, order: np.ndarray | None, ranks: int = 1, cluster: Dim = (1, 1, 1)
-    ):
+    def __init__(self, grid: Dim, block: Dim, order: np.ndarray | None, ranks: int = 1, cluster: Dim = (1, 1, 1)):
         self.grid, self.block, self.ranks, self.cluster = grid, block, ranks, cluster
         self._blocks = math.prod(grid)  # of one GPU
         per_block, blocks = math.prod(block), self._blocks * ranks

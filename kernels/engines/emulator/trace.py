@@ -85,16 +85,7 @@ class BlockTrace:
 
     @property
     def nbytes(self) -> int:
-        columns = (
-            self.line,
-            self.masks,
-            self.step,
-            self.buffer,
-            self.element,
-            self.write,
-            self.thread,
-            self.value,
-        )
+        columns = (self.line, self.masks, self.step, self.buffer, self.element, self.write, self.thread, self.value)
         return sum(column.nbytes for column in columns)
 
 
@@ -166,9 +157,7 @@ class Trace:
                 buffer = self._buffers.setdefault(region.name, len(self._buffers))
                 element = (inside[here] - region.start) // region.dtype.itemsize
                 thread = m.thread_of[slots[here]]
-                self._accesses.append(
-                    (len(self._steps) - 1, buffer, element, write, thread, bits[here].astype(float))
-                )
+                self._accesses.append((len(self._steps) - 1, buffer, element, write, thread, bits[here].astype(float)))
 
     def request(self, name: str, op: str, lines: np.ndarray, active: np.ndarray | None, width: int) -> None:
         """Record requests for `width` bytes a lane. `lines`: byte offsets (warps, 32); `active`: bool of the same
@@ -185,9 +174,7 @@ class Trace:
                     offsets = np.where(on, start - region.start, 0)
                     mask = np.packbits(on, bitorder="little").view(np.uint32)[0]
                     step = len(self._steps) - 1
-                    self._requests.append(
-                        (step, buffer, op == "st", warp, mask, width, offsets, self._in_async_copy)
-                    )
+                    self._requests.append((step, buffer, op == "st", warp, mask, width, offsets, self._in_async_copy))
 
     def result(self) -> BlockTrace:
         def column(n: int, dtype) -> np.ndarray:

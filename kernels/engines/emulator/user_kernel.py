@@ -162,9 +162,7 @@ class _Launch:
         self, ptx: str, name: str, lowered: Mapping[str, str]
     ) -> tuple[Run, Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]]:
         """Returns the run, the memory after it, and where its arrays are in it."""
-        memory, locations = _fill_memory(
-            self.values, self.variables, lowered, np.random.default_rng(self.seed)
-        )
+        memory, locations = _fill_memory(self.values, self.variables, lowered, np.random.default_rng(self.seed))
         args = [np.void(parameters.packed(n, value, memory.address)) for n, value in self.values.items()]
         options = Options(races=True, seconds=self.seconds)
         run = launch(ptx, name, self.grid, self.block, args, memory, self.shared, options, name=self.entry)

@@ -42,9 +42,7 @@ class Waits:
         """Raise EmulatorError if threads wait: no thread runs and no copy is under way, so nothing changes any more. A wait
         for bytes is named first: other threads mostly wait for those that wait for it."""
         waits = [(pc, int(np.flatnonzero(threads)[0])) for pc, threads in self.parked.items()]
-        reasons = sorted(
-            ((self.why[pc](slot), pc, slot) for pc, slot in waits), key=lambda r: "bytes" not in r[0]
-        )
+        reasons = sorted(((self.why[pc](slot), pc, slot) for pc, slot in waits), key=lambda r: "bytes" not in r[0])
         if not reasons:
             return
         (reason, pc, slot), *others = reasons

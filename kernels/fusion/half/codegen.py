@@ -64,8 +64,7 @@ def _opening(group: Group) -> str:
         "defines. C and K are multiples of 8.",
     )
     return "\n".join(
-        textwrap.fill(line, WIDTH - 2, initial_indent="// ", subsequent_indent="// ", break_on_hyphens=False)
-        or "//"
+        textwrap.fill(line, WIDTH - 2, initial_indent="// ", subsequent_indent="// ", break_on_hyphens=False) or "//"
         for line in lines
     )
 
@@ -111,7 +110,7 @@ def _body(group: Group) -> list[str]:
         f"{'add_products(sum, ring.tiles, ring.full, ring.empty,':<48}  // conv",
         "             steps_of(shape));",
         *_epilogue(names, blocks, adds),
-    ]  # fmt: skip
+    ]
 
 
 def _parameters(names: Names, blocks, arrays: list[str]) -> list[str]:

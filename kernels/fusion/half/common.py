@@ -25,11 +25,7 @@ def buffers(s: HalfChainShape) -> tuple[Buffer, ...]:
         for stage, names in zip(s.stages, s.tensors, strict=True)
         for tensor, name in names.items()
     )
-    return (
-        Buffer("x", INPUT, last(s.x_shape), "float16"),
-        *tensors,
-        Buffer("y", OUTPUT, last(s.y_shape), "float16"),
-    )
+    return (Buffer("x", INPUT, last(s.x_shape), "float16"), *tensors, Buffer("y", OUTPUT, last(s.y_shape), "float16"))
 
 
 def last(extents: tuple[int, ...]) -> tuple[int, ...]:

@@ -26,13 +26,7 @@ SMALL = {"BM": 64, "STAGES": 2}
 # Few stages: more blocks share an SM, for sums of few steps. Many: for long sums.
 SHORT, LONG = {"STAGES": 2}, {"BM": 192, "STAGES": 6}
 SHORT_SUM, LONG_SUM = 64, 2048  # terms
-OTHERS = (
-    SHORT,
-    {"BN": 128, "STAGES": 2},
-    {"BN": 128},
-    LONG,
-    {"BM": 64, "BN": 128},
-)
+OTHERS = (SHORT, {"BN": 128, "STAGES": 2}, {"BN": 128}, LONG, {"BM": 64, "BN": 128})
 
 
 def kinds(s: HalfChainShape) -> tuple[str, ...]:
@@ -54,18 +48,16 @@ def build(s: HalfChainShape, tiles: Tiles) -> Program:
     c, blocks = conv_shape(s.stages[0]), kinds(s)
     rows = maps.output_rows(c, tiles)
     args = (
-        maps.pixels_by_windows(c, tiles), maps.filters(c, tiles["BN"]), *_tensors(s, rows), rows, struct(c),
+        maps.pixels_by_windows(c, tiles),
+        maps.filters(c, tiles["BN"]),
+        *_tensors(s, rows),
+        rows,
+        struct(c),
         *(np.float32(block.eps) for block in s.blocks if block.kind == "bn"),
-    )  # fmt: skip
+    )
     grid = ceil(c.K, tiles["BN"]), ceil(c.pixels, tiles["BM"])
     step = launch(
-        codegen.source(blocks),
-        grid,
-        conv.threads(tiles),
-        args,
-        cpu.chain(blocks),
-        tiles,
-        shared_bytes(s, tiles),
+        codegen.source(blocks), grid, conv.threads(tiles), args, cpu.chain(blocks), tiles, shared_bytes(s, tiles)
     )
     return Program(common.buffers(s), (step,))
 
@@ -84,7 +76,9 @@ def rules(s: HalfChainShape, tiles: Tiles) -> Iterator[str]:
         return
     c: HalfShape = conv_shape(s.stages[0])
     yield from conv.im2col_rules(c, tiles)
-    yield from shared_rules("STAGES*(128*(BM+BN) + 16) + 2*BM*BN*adds + 4*BN*params + 8", shared_bytes(s, tiles), MAX_SHARED)  # fmt: skip
+    yield from shared_rules(
+        "STAGES*(128*(BM+BN) + 16) + 2*BM*BN*adds + 4*BN*params + 8", shared_bytes(s, tiles), MAX_SHARED
+    )
 
 
 def faster(s: HalfChainShape) -> Tiles:

@@ -100,27 +100,32 @@ def cost(s: HalfChainShape, program: Program) -> Cost:
 
 def _rung(name: str, title: str, idea: str, call: type[Chain]) -> Rung:
     return Rung(
-        name=f"fusion-fp16/{name}", title=title, idea=idea, build=_build(call), cost=cost, rules=rules,
-        tolerance=TOLERANCE, library="PyTorch", find_library=lambda: torch_library.find(), scale=rounded_scale,
-        engines=("cuda",), units=TENSOR_CORES,
-    )  # fmt: skip
+        name=f"fusion-fp16/{name}",
+        title=title,
+        idea=idea,
+        build=_build(call),
+        cost=cost,
+        rules=rules,
+        tolerance=TOLERANCE,
+        library="PyTorch",
+        find_library=lambda: torch_library.find(),
+        scale=rounded_scale,
+        engines=("cuda",),
+        units=TENSOR_CORES,
+    )
 
 
 RUNGS = (
     _rung(
         "torch",
         mark("PyTorch, eager, channels last"),
-        mark(
-            "PyTorch's own functions, one call per block. cuDNN's fastest algorithm computes the convolution."
-        ),
+        mark("PyTorch's own functions, one call per block. cuDNN's fastest algorithm computes the convolution."),
         Chain,
     ),
     _rung(
         "torch-compile",
         mark("PyTorch, compiled, channels last"),
-        mark(
-            "torch.compile merges the pointwise blocks. cuDNN's fastest algorithm computes the convolution."
-        ),
+        mark("torch.compile merges the pointwise blocks. cuDNN's fastest algorithm computes the convolution."),
         CompiledChain,
     ),
 )

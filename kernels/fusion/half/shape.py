@@ -29,8 +29,7 @@ class HalfChainShape(ChainShape):
     def bytes(self) -> int:
         """Minimum traffic in bytes: every input read once, the output written once, nothing in between."""
         return sum(
-            (BYTES if name.partition("_")[0] in HALVES else FLOAT) * count
-            for name, count in self.elements.items()
+            (BYTES if name.partition("_")[0] in HALVES else FLOAT) * count for name, count in self.elements.items()
         )
 
     def __str__(self) -> str:

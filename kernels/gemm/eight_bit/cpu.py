@@ -14,10 +14,7 @@ def tiled(bm: int, bn: int, bk: int):
                 tile = slice(i, i + bm), slice(j, j + bn)
                 sums = np.zeros_like(C[tile])
                 for k in range(0, K, bk):
-                    sums += (
-                        A[i : i + bm, k : k + bk].astype(C.dtype)
-                        @ B[j : j + bn, k : k + bk].astype(C.dtype).T
-                    )
+                    sums += A[i : i + bm, k : k + bk].astype(C.dtype) @ B[j : j + bn, k : k + bk].astype(C.dtype).T
                 C[tile] = sums
 
     return product

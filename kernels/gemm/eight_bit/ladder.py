@@ -88,8 +88,15 @@ def build_mma(s: EightBitShape, tiles: Tiles) -> Program:
     cpu_function = tiled(tiles["BM"], tiles["BN"], tiles["BK"])
     args: tuple[Arg, ...] = ("A", "B", "C", *extents(s))
     step = launch(
-        "gemm/30_mma_bytes.cu", grid, WARP * warps(tiles), args, cpu_function, tiles, mma_bytes(tiles), "blocked_product"
-    )  # fmt: skip
+        "gemm/30_mma_bytes.cu",
+        grid,
+        WARP * warps(tiles),
+        args,
+        cpu_function,
+        tiles,
+        mma_bytes(tiles),
+        "blocked_product",
+    )
     return Program(buffers(s), (step,))
 
 
@@ -97,17 +104,13 @@ def _build_ring(source: str) -> Callable[[EightBitShape, Tiles], Program]:
     def build(s: EightBitShape, tiles: Tiles) -> Program:
         blocks = min(ceil(s.N, tiles["BN"]) * ceil(s.M, tiles["BM"]), tiles["BLOCKS"])
         args = (map_of("A", s.M, s, tiles["BM"]), map_of("B", s.N, s, tiles["BN"]), map_c(s), *extents(s))
-        defines = {name: value for name, value in tiles.items() if name != "BLOCKS"} | {
-            "FP8": int(s.dtype == FP8)
-        }
+        defines = {name: value for name, value in tiles.items() if name != "BLOCKS"} | {"FP8": int(s.dtype == FP8)}
         threads = (CONSUMERS + 1) * WARPGROUP
         cpu_function = tiled(tiles["BM"], tiles["BN"], ROW)
-        step = launch(
-            source, (blocks,), threads, args, cpu_function, defines, ring_bytes(tiles), "blocked_product"
-        )
+        step = launch(source, (blocks,), threads, args, cpu_function, defines, ring_bytes(tiles), "blocked_product")
         return Program(buffers(s), (step,))
 
-    return build  # fmt: skip
+    return build
 
 
 def _call(routine: str, bind: Callable) -> Callable[[EightBitShape, Tiles], Program]:
@@ -189,35 +192,51 @@ def library_rules(dtype: str, multiple: int, rows: int = 1):
 
 # -- rungs ----------------------------------------------------------------------------------------------
 NO_INT8 = mark("NumPy has no tensor cores; without them this is a blocked product in INT32")
-PERSISTENT = {
-    "BM": (128, 256), "BN": (256, 128, 64), "STAGES": (4, 3), "GROUP": (8, 4, 16), "BLOCKS": (128, 132),
-}  # fmt: skip
+PERSISTENT = {"BM": (128, 256), "BN": (256, 128, 64), "STAGES": (4, 3), "GROUP": (8, 4, 16), "BLOCKS": (128, 132)}
 TURNS = PERSISTENT | {"BM": (128, 64), "BN": (128, 256, 64), "STAGES": (6, 5, 4, 3)}
 SMALL = {"BN": 64, "STAGES": 3}
 
 
-def _hopper(
-    name: str, title: str, idea: str, source: str, dtype: str, tiles, *sets: Tiles, scale=None
-) -> Rung:
+def _hopper(name: str, title: str, idea: str, source: str, dtype: str, tiles, *sets: Tiles, scale=None) -> Rung:
     rules = ring_rules(dtype, 1 if source == TURNS_SOURCE else CONSUMERS)
     return Rung(
-        f"gemm-8bit/{name}", title, idea, _build_ring(source), cost, rules, TOLERANCE[dtype], tiles,
-        sets=sets, units=TENSOR_CORES, capability=hopper, last_capability=HOPPER, scale=scale,
-        not_on_cpu=NO_INT8 if dtype == INT8 else NO_WGMMA, no_scene=NO_SCENE,
-    )  # fmt: skip
+        f"gemm-8bit/{name}",
+        title,
+        idea,
+        _build_ring(source),
+        cost,
+        rules,
+        TOLERANCE[dtype],
+        tiles,
+        sets=sets,
+        units=TENSOR_CORES,
+        capability=hopper,
+        last_capability=HOPPER,
+        scale=scale,
+        not_on_cpu=NO_INT8 if dtype == INT8 else NO_WGMMA,
+        no_scene=NO_SCENE,
+    )
 
 
 def _library(name: str, title: str, idea: str, bind: Callable, dtype: str, rules, scale=None) -> Rung:
     return Rung(
-        f"gemm-8bit/{name}", title, idea, _call(name.replace("-", "_"), bind), cost, rules, TOLERANCE[dtype],
-        library="PyTorch", find_library=lambda: torch_library.find(), engines=("cuda",), units=TENSOR_CORES,
-        capability=with_type, scale=scale,
-    )  # fmt: skip
+        f"gemm-8bit/{name}",
+        title,
+        idea,
+        _call(name.replace("-", "_"), bind),
+        cost,
+        rules,
+        TOLERANCE[dtype],
+        library="PyTorch",
+        find_library=lambda: torch_library.find(),
+        engines=("cuda",),
+        units=TENSOR_CORES,
+        capability=with_type,
+        scale=scale,
+    )
 
 
-NO_SCENE = mark(
-    "its tiles, its ring and its sums are those of the 16-bit kernels, which the lesson Hopper shows"
-)
+NO_SCENE = mark("its tiles, its ring and its sums are those of the 16-bit kernels, which the lesson Hopper shows")
 LADDER = Ladder(
     name="gemm-8bit",
     work=mark("the product"),

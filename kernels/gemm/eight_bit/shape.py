@@ -34,11 +34,7 @@ class EightBitShape(Shape):
         self._check(("dtype",), one_of, INPUT)
         if self.dtype == INT8 and self.K > MAX_INT8_K:
             raise ShapeError(
-                tr(
-                    "K <= {limit} if dtype is int8 (sums stay in int32), got {got}",
-                    limit=MAX_INT8_K,
-                    got=self.K,
-                )
+                tr("K <= {limit} if dtype is int8 (sums stay in int32), got {got}", limit=MAX_INT8_K, got=self.K)
             )
 
     @property

@@ -36,7 +36,7 @@ class File(Database):
         self._lock = threading.RLock()
         self._damage_messages: list[str] = []
         self._checked = False
-        self._engines = {reading: _engine(partial(self._connect, reading), reading) for reading in (True, False)}  # fmt: skip
+        self._engines = {reading: _engine(partial(self._connect, reading), reading) for reading in (True, False)}
 
     def notes(self) -> list[str]:
         """Returns messages about damage to the file since the app started, with its new name."""
@@ -104,9 +104,7 @@ class File(Database):
         elif name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
             message = f"The store {self.path} cannot be written: {text}."
         elif _damaged(e):
-            message = (
-                self._damage_messages[-1] if self._damage_messages else f"The store {self.path} is damaged."
-            )
+            message = self._damage_messages[-1] if self._damage_messages else f"The store {self.path} is damaged."
         else:
             message = f"The store {self.path} cannot be used: {text}."
         return message
@@ -152,9 +150,7 @@ class File(Database):
                         Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
                 saved = self.insert(_readable_entries(aside))
             except (OSError, StoreError) as e:
-                self._damage_messages.append(
-                    f"The store {self.path} is damaged and could not be set aside: {e}"
-                )
+                self._damage_messages.append(f"The store {self.path} is damaged and could not be set aside: {e}")
                 return
             self._damage_messages.append(
                 f"The store was damaged. It was set aside as {aside.name}, a new one was begun, and {saved:,} rows were saved into it."

@@ -71,9 +71,7 @@ class Server(Database):
         if isinstance(e, PoolTimeoutError) or code in BUSY:
             message = f"{self.name} is busy; try again in a moment."
         elif code == FULL:
-            message = (
-                f"The disk of the database {folder.shown(self._url)} is full; what was stored before is safe."
-            )
+            message = f"The disk of the database {folder.shown(self._url)} is full; what was stored before is safe."
         elif code == READ_ONLY:
             message = f"{self.name} cannot be written: {reason}."
         elif isinstance(e, OperationalError):

@@ -47,10 +47,18 @@ ENTRY = select(c.id, c.row, c.origin, c.inserted)
 def values(e: Entry) -> dict[str, Any]:
     """Returns the columns of an entry."""
     return {
-        "id": e.id, "inserted": e.inserted, "made": rows.measured_at(e.row), "rung": e.row["rung"],
-        "shape": canonical(e.row["shape"]), "engine": e.row["engine"], "device": e.row["device"], "mode": e.row["mode"],
-        "median_ms": e.row["median_ms"], "origin": e.origin, "row": json.dumps(e.row, allow_nan=False),
-    }  # fmt: skip
+        "id": e.id,
+        "inserted": e.inserted,
+        "made": rows.measured_at(e.row),
+        "rung": e.row["rung"],
+        "shape": canonical(e.row["shape"]),
+        "engine": e.row["engine"],
+        "device": e.row["device"],
+        "mode": e.row["mode"],
+        "median_ms": e.row["median_ms"],
+        "origin": e.origin,
+        "row": json.dumps(e.row, allow_nan=False),
+    }
 
 
 def entry(line: Sequence[str]) -> Entry:

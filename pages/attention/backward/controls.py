@@ -22,10 +22,18 @@ from visuals.attention.backward.inputs import KINDS
 from visuals.attention.backward.story import squares
 
 CHIPS = {
-    "backward-toy": mark("Toy N=16"), "backward-toy-causal": mark("Toy N=32, causal"), "backward-toy-fp16": "N=32, FP16",
-    "backward-gpt2": "GPT-2", "backward-bert": "BERT", "backward-2048": "N=2048", "backward-2048-causal": mark("N=2048, causal"),
-    "backward-2048-fp16": "N=2048, FP16", "backward-8192": "N=8192", "backward-d128": "d=128", "backward-ragged": mark("ragged"),
-}  # fmt: skip
+    "backward-toy": mark("Toy N=16"),
+    "backward-toy-causal": mark("Toy N=32, causal"),
+    "backward-toy-fp16": "N=32, FP16",
+    "backward-gpt2": "GPT-2",
+    "backward-bert": "BERT",
+    "backward-2048": "N=2048",
+    "backward-2048-causal": mark("N=2048, causal"),
+    "backward-2048-fp16": "N=2048, FP16",
+    "backward-8192": "N=8192",
+    "backward-d128": "d=128",
+    "backward-ragged": mark("ragged"),
+}
 REAL = BACKWARD_PRESETS["backward-2048"].shape
 
 
@@ -55,5 +63,9 @@ def _derived(s: BackwardShape) -> str:
     return trn(
         "P and dS <b>{N}×{N}</b> for <b>{n}</b> head: <b>{squares}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved",
         "P and dS <b>{N}×{N}</b> for <b>{n}</b> heads: <b>{squares}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved",
-        s.heads, N=decimal(f"{s.N:,}"), squares=units.bytes_(squares(s)), flops=units.count(s.flops), bytes=units.bytes_(s.bytes),
-    )  # fmt: skip
+        s.heads,
+        N=decimal(f"{s.N:,}"),
+        squares=units.bytes_(squares(s)),
+        flops=units.count(s.flops),
+        bytes=units.bytes_(s.bytes),
+    )

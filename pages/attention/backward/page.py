@@ -16,9 +16,7 @@ from visuals.attention.backward.story import BACKWARD
 PAGE = "attention/backward/page.py"
 
 chapter = STORY.open()
-parts, whole = lesson.begin(
-    tr("Attention backward: weights computed twice"), cards.MEMORY, page=PAGE, chapter=chapter
-)
+parts, whole = lesson.begin(tr("Attention backward: weights computed twice"), cards.MEMORY, page=PAGE, chapter=chapter)
 visible = whole and not chapter
 with lesson.controls(visible):
     query, link = controls.read(PAGE, visible)

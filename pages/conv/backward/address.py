@@ -62,10 +62,12 @@ def note(params: Mapping[str, str]) -> list[str]:
         return []
     return [
         tr(
-            "{name} must be one of {choices}: {value} is used", name=GRADIENT, choices=", ".join(GRADIENTS),
+            "{name} must be one of {choices}: {value} is used",
+            name=GRADIENT,
+            choices=", ".join(GRADIENTS),
             value=INPUT_GRADIENT,
         )
-    ]  # fmt: skip
+    ]
 
 
 def ladder(gradient: str) -> Ladder:
@@ -223,9 +225,7 @@ def scene(selection: rung_address.Selection, every_step: bool = False) -> tuple[
 
 
 @cached(MAX_CACHED_SCENES)
-def _scene(
-    s: Shape, rung: str, tiles: tuple[tuple[str, int], ...], every_step: bool
-) -> tuple[Scene | None, str]:
+def _scene(s: Shape, rung: str, tiles: tuple[tuple[str, int], ...], every_step: bool) -> tuple[Scene | None, str]:
     part, sizes = shown(s), dict(tiles)
     transposed = isinstance(part, TransposeShape)
     if reason := broken_rule(rung, s, sizes):  # the part has one group: it could break none

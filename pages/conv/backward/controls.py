@@ -25,20 +25,32 @@ from visuals import units
 from visuals.conv.backward.story import most_additions
 
 CHIPS = {
-    "backward-stride-toy": mark("Toy, stride 2"), "backward-toy": mark("Toy 8×8"), "backward-odd": mark("odd"),
-    "backward-lenet-conv1": "LeNet conv1", "backward-resnet50-conv1-n32": "ResNet-50 conv1",
-    "backward-resnet50-res2-3x3-n32": "res2 3×3", "backward-resnet50-res3-3x3-n32": "res3 3×3",
-    "backward-resnet50-res4-3x3-n32": "res4 3×3", "backward-resnet50-res5-3x3-n32": "res5 3×3",
-    "backward-resnet50-res3-stride2-n32": mark("res3 3×3, stride 2"), "backward-vgg-conv1_2": "VGG conv1_2",
-    "backward-resnext50-res2-grouped-n32": mark("ResNeXt, groups"), "backward-signal": mark("1-D, 64 samples"),
-    "backward-signal-causal": mark("1-D, causal"), "backward-signal-causal-dilated": mark("1-D, causal, dilation 4"),
+    "backward-stride-toy": mark("Toy, stride 2"),
+    "backward-toy": mark("Toy 8×8"),
+    "backward-odd": mark("odd"),
+    "backward-lenet-conv1": "LeNet conv1",
+    "backward-resnet50-conv1-n32": "ResNet-50 conv1",
+    "backward-resnet50-res2-3x3-n32": "res2 3×3",
+    "backward-resnet50-res3-3x3-n32": "res3 3×3",
+    "backward-resnet50-res4-3x3-n32": "res4 3×3",
+    "backward-resnet50-res5-3x3-n32": "res5 3×3",
+    "backward-resnet50-res3-stride2-n32": mark("res3 3×3, stride 2"),
+    "backward-vgg-conv1_2": "VGG conv1_2",
+    "backward-resnext50-res2-grouped-n32": mark("ResNeXt, groups"),
+    "backward-signal": mark("1-D, 64 samples"),
+    "backward-signal-causal": mark("1-D, causal"),
+    "backward-signal-causal-dilated": mark("1-D, causal, dilation 4"),
     "backward-toy-same-stride2": mark("Toy 8×8, zeros after"),
-}  # fmt: skip
+}
 TRANSPOSE_CHIPS = {
-    "transpose-toy": mark("Toy 3×3"), "transpose-odd": mark("odd"), "dcgan-conv2-n128": "DCGAN conv2",
-    "unet-up4": "U-Net", "fcn8s-upscore": "FCN-8s", "transpose-signal": mark("1-D, 16 samples"),
+    "transpose-toy": mark("Toy 3×3"),
+    "transpose-odd": mark("odd"),
+    "dcgan-conv2-n128": "DCGAN conv2",
+    "unet-up4": "U-Net",
+    "fcn8s-upscore": "FCN-8s",
+    "transpose-signal": mark("1-D, 16 samples"),
     "transpose-signal-causal": mark("1-D, causal"),
-}  # fmt: skip
+}
 LINE = ((("N", "N", 62),), *conv_controls.LINE[1:])
 RARE = (*conv_controls.RARE, (("groups", mark("groups"), 90),))
 OUTPUT_PAD = ((("output_pad_h", mark("out pad h"), 108), ("output_pad_w", mark("out pad w"), 111)),)
@@ -54,9 +66,7 @@ def read(page: str, gradient: str, visible: bool) -> tuple[Selection, Link]:
     return rung_picker.selection(
         page,
         address.ADDRESSES[gradient],
-        (lambda fields, selection, link: _controls(page, gradient, fields, selection, link))
-        if visible
-        else None,
+        (lambda fields, selection, link: _controls(page, gradient, fields, selection, link)) if visible else None,
     )
 
 
@@ -102,9 +112,7 @@ def _gradients(page: str, gradient: str, fields: Fields, selection: Selection) -
     kept = {name: value for name, value in others(fields).items() if name != GRADIENT}
     for other, about in address.ABOUT.items():
         label = f"**{tr(other)}**" if other == gradient else tr(other)
-        params = drawn(
-            explored(_other_fields_left_out(kept) | address.at_gradient(selection, other)), fields.by_name
-        )
+        params = drawn(explored(_other_fields_left_out(kept) | address.at_gradient(selection, other)), fields.by_name)
         st.page_link(page, label=label, query_params=params, help=tr(about))
 
 

@@ -12,7 +12,7 @@ PAGE = "conv/backward/page.py"
 IDEAS = {
     address.INPUT_GRADIENT: mark(
         'Training needs the <span class="kt-output">gradient</span> of each pixel: how much the loss changes if the pixel '
-        'changes. A pixel fed several outputs, each through one tap. Its gradient is the sum of '
+        "changes. A pixel fed several outputs, each through one tap. Its gradient is the sum of "
         '<span class="kt-input">their gradients</span> times <span class="kt-filter">these taps</span>. The links are those of '
         "the forward pass, in the other direction. A stride leaves holes: not every tap leads from a pixel to an output."
     ),
@@ -27,17 +27,11 @@ IDEAS = {
         '<span class="kt-output">output</span>, weighted by the <span class="kt-filter">filter</span>. Windows that overlap are '
         "added up. It is the gradient of a convolution’s input, used as a forward operation: the output is larger than the input."
     ),
-}  # fmt: skip
-STORIES = {
-    address.INPUT_GRADIENT: story.DINPUT,
-    address.FILTERS: story.DWEIGHT,
-    address.TRANSPOSED: story.TRANSPOSE,
 }
+STORIES = {address.INPUT_GRADIENT: story.DINPUT, address.FILTERS: story.DWEIGHT, address.TRANSPOSED: story.TRANSPOSE}
 
 chapter = STORY.open()
-parts, whole = lesson.begin(
-    tr("Convolution backward: the same links, the other way"), page=PAGE, chapter=chapter
-)
+parts, whole = lesson.begin(tr("Convolution backward: the same links, the other way"), page=PAGE, chapter=chapter)
 visible = whole and not chapter
 gradient = address.gradient(query.url_values())
 note_in_place(*address.note(query.url_values()))

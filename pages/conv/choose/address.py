@@ -69,9 +69,7 @@ def small(shape: ConvShape) -> ConvShape:
     """Returns the shape with extents that a processor computes quickly and one group. Filter, stride, padding stay."""
     cut = {name: min(getattr(shape, name), maximum) for name, maximum in SMALL.items()}
     min_size = shape.span_h, shape.span_w
-    return shape.with_(
-        **cut | {"H": max(cut["H"], min_size[0]), "W": max(cut["W"], min_size[1]), "groups": 1}
-    )
+    return shape.with_(**cut | {"H": max(cut["H"], min_size[0]), "W": max(cut["W"], min_size[1]), "groups": 1})
 
 
 # -- races and their rows ------------------------------------------------------------------------
@@ -96,9 +94,7 @@ def races(settings: RunSettings) -> list[Race]:
     found = []
     if (ran := st.session_state.get("ran")) and ran.rows:
         stale = ran.settings != settings
-        found.append(
-            Race(ran.rows, "measured", ran.settings.shape, str(ran.settings) if stale else "", stale)
-        )
+        found.append(Race(ran.rows, "measured", ran.settings.shape, str(ran.settings) if stale else "", stale))
     if rows := settings.recorded():
         found.append(Race(rows, "recorded", settings.shape))
     elif all(race.stale for race in found) and (match := nearest(settings)):

@@ -111,9 +111,7 @@ CHAPTERS = (
         ),
         _layer("resnet50-res3-3x3-n32", "direct"),
         size="real",
-        nudge=mark(
-            "Each chapter puts one way on the stage, and the strip compares it at a layer of a real network."
-        ),
+        nudge=mark("Each chapter puts one way on the stage, and the strip compares it at a layer of a real network."),
     ),
     Chapter(
         mark("A filter of 3×3"),
@@ -153,18 +151,14 @@ CHAPTERS = (
             mark(
                 "A filter of 1×1 mixes channels only. Each [output](output) pixel needs one [input](input) pixel of every channel."
             ),
-            mark(
-                "So the data matrix is the input as it is. The stage shows the same kernel with {stage_taps} taps."
-            ),
+            mark("So the data matrix is the input as it is. The stage shows the same kernel with {stage_taps} taps."),
         ),
         _layer("resnet50-res2-1x1", "implicit"),
         step=2,
         size="real",
         question=_which(
             mark("Your guess: which way is the fastest now?"),
-            mark(
-                "The fastest is {fastest}, in {fastest_time}. Winograd and the FFT have nothing to save here."
-            ),
+            mark("The fastest is {fastest}, in {fastest_time}. Winograd and the FFT have nothing to save here."),
         ),
     ),
     Chapter(
@@ -173,9 +167,7 @@ CHAPTERS = (
             mark(
                 "With 11×11 taps each [output](output) pixel takes 121 products per channel. A larger filter adds little work to the FFT."
             ),
-            mark(
-                "It pays for transforms instead. The layer is {real_shape}; the stage shows {stage_taps} taps."
-            ),
+            mark("It pays for transforms instead. The layer is {real_shape}; the stage shows {stage_taps} taps."),
         ),
         _layer("grid-11x11-c64-h56", "fft"),
         step=4,
@@ -226,9 +218,7 @@ CHAPTERS = (
     Chapter(
         mark("So measure"),
         (
-            mark(
-                "No way is the best everywhere. The filter’s size, the channels, the image and the batch decide."
-            ),
+            mark("No way is the best everywhere. The filter’s size, the channels, the image and the batch decide."),
             mark(
                 "Libraries choose by rules or by trying. In Explore you do the same: set your layer, guess, and see the race."
             ),

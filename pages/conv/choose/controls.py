@@ -18,17 +18,23 @@ from pages.parts.text import note
 from visuals import units
 
 WIDER = {"N": 54, "C": 68, "K": 68}  # for 2,048 maps
-FIELD_LINE = tuple(
-    tuple((name, label, WIDER.get(name, width)) for name, label, width in group) for group in LINE
-)
+FIELD_LINE = tuple(tuple((name, label, WIDER.get(name, width)) for name, label, width in group) for group in LINE)
 PRESETS = CONV_PRESETS | CONV_LAYER_PRESETS | CONV_PADDING
 CHIPS = {
-    "resnet50-res3-3x3-n32": "res3 3×3", "resnet50-res5-3x3-n32": "res5 3×3", "resnet50-res2-3x3-n32": "res2 3×3",
-    "resnet50-res3-3x3-n1": "res3 3×3, N=1", "resnet50-conv1-n32": "ResNet-50 conv1", "resnet50-res2-1x1": "1×1",
-    "lenet-conv1": "LeNet conv1", "vgg-conv1_2": "VGG conv1_2", "vgg-conv1_1": "VGG conv1_1 + ReLU",
-    "resnext50-res2-grouped-n32": "ResNeXt (groups)", "mobilenet-depthwise-n32": "depthwise",
-    "mobilenet-conv1-same-n32": mark("MobileNet conv1, zeros after"), "causal-c64-n32": mark("1-D, causal, 64 maps"),
-}  # fmt: skip
+    "resnet50-res3-3x3-n32": "res3 3×3",
+    "resnet50-res5-3x3-n32": "res5 3×3",
+    "resnet50-res2-3x3-n32": "res2 3×3",
+    "resnet50-res3-3x3-n1": "res3 3×3, N=1",
+    "resnet50-conv1-n32": "ResNet-50 conv1",
+    "resnet50-res2-1x1": "1×1",
+    "lenet-conv1": "LeNet conv1",
+    "vgg-conv1_2": "VGG conv1_2",
+    "vgg-conv1_1": "VGG conv1_1 + ReLU",
+    "resnext50-res2-grouped-n32": "ResNeXt (groups)",
+    "mobilenet-depthwise-n32": "depthwise",
+    "mobilenet-conv1-same-n32": mark("MobileNet conv1, zeros after"),
+    "causal-c64-n32": mark("1-D, causal, 64 maps"),
+}
 
 
 def read(page: str, visible: bool) -> tuple[ConvShape, str, Link]:

@@ -34,13 +34,22 @@ MAX_FAILURES = 3
 # The values along each axis of a map measured here. A processor gets small extents (see address.small).
 SPANS: Mapping[str, Mapping[str, Sequence[int]]] = {
     "cuda": {
-        "CK": (16, 64, 128, 256, 512), "C": (3, 16, 64, 256, 512), "K": (16, 64, 256, 512),
-        "H": (7, 14, 28, 56), "R": (1, 3, 5, 7, 11), "N": (1, 4, 16, 64),
+        "CK": (16, 64, 128, 256, 512),
+        "C": (3, 16, 64, 256, 512),
+        "K": (16, 64, 256, 512),
+        "H": (7, 14, 28, 56),
+        "R": (1, 3, 5, 7, 11),
+        "N": (1, 4, 16, 64),
     },
     "cpu": {
-        "CK": (4, 16, 64), "C": (3, 16, 64), "K": (4, 16, 64), "H": (7, 14, 28, 56), "R": (1, 3, 7, 11), "N": (1, 4, 16),
+        "CK": (4, 16, 64),
+        "C": (3, 16, 64),
+        "K": (4, 16, 64),
+        "H": (7, 14, 28, 56),
+        "R": (1, 3, 7, 11),
+        "N": (1, 4, 16),
     },
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -95,9 +104,7 @@ def _head(series: Series | None) -> tuple[Axis, Axis, str]:
         with st.container(key="chips_map", width="content"), st.popover(tr("axes"), key="map_axes"):
             across = option("across", list(AXES))
             down = option("down", _down_choices(across))
-            st.caption(
-                tr("CK: as many filters as channels. H: height and width. R: filter height and width.")
-            )
+            st.caption(tr("CK: as many filters as channels. H: height and width. R: filter height and width."))
     return AXES[across], AXES[down], chosen("caches", MODES)
 
 
@@ -107,9 +114,7 @@ def _down_choices(across: str) -> list[str]:
 
 
 # -- measured here -------------------------------------------------------------------------------
-def _measurable(
-    shape: ConvShape, across: Axis, down: Axis, timing: str, series: Series | None
-) -> MapSettings:
+def _measurable(shape: ConvShape, across: Axis, down: Axis, timing: str, series: Series | None) -> MapSettings:
     engine = chosen("engine", autotune.measuring())
     around = address.small(shape) if engine == "cpu" else shape
     settings = MapSettings(around, across, down, engine, timing)
@@ -118,9 +123,7 @@ def _measurable(
         if series and series.job:
             if st.button(tr("Stop"), key="stop_map"):
                 run_series.stop(series)
-        elif todo and st.button(
-            trn("Measure {n} cell here", "Measure {n} cells here", len(todo)), key="measure_map"
-        ):
+        elif todo and st.button(trn("Measure {n} cell here", "Measure {n} cells here", len(todo)), key="measure_map"):
             run_series.start(KEY, Series(settings, todo, lambda request: str(request.shape)))
         settings_text = {"shape": around, "engine": engine, "caches": timing}
         quiet(
@@ -186,13 +189,7 @@ def _recorded(shape: ConvShape, across: Axis, down: Axis, timing: str, predict: 
 
 
 def _map(
-    result: winners.Map,
-    kind: str,
-    caption: str,
-    stale: bool,
-    shape: ConvShape,
-    predict: str,
-    elsewhere=False,
+    result: winners.Map, kind: str, caption: str, stale: bool, shape: ConvShape, predict: str, elsewhere=False
 ) -> None:
     rows = result.rows()
     detail = sweeps.provenance(rows) + (f", {rows[0]['date']}" if kind == "recorded" else "")

@@ -58,11 +58,8 @@ def section(predict: str) -> None:
         cards.sentence(layers.summary(timed_layers))
         quiet(
             f"{network.source}.",
-            tr(
-                "Only the convolutions, each timed with cold caches: no biases, normalisation, ReLU or pooling."
-            ),
-            *[tr("No kernel of cuDNN was recorded this way.")]
-            * (not any(layer.library for layer in timed_layers)),
+            tr("Only the convolutions, each timed with cold caches: no biases, normalisation, ReLU or pooling."),
+            *[tr("No kernel of cuDNN was recorded this way.")] * (not any(layer.library for layer in timed_layers)),
             tr("Ours: every kernel that is not from cuDNN, including im2col + cuBLAS."),
         )
 

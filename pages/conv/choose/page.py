@@ -13,14 +13,7 @@ from visuals.conv.choose import race as race_chart
 PAGE = "conv/choose/page.py"
 
 chapter = STORY.open()
-parts, whole = lesson.begin(
-    tr("Choosing an algorithm"),
-    "race",
-    "map",
-    "networks",
-    page=PAGE,
-    chapter=chapter,
-)
+parts, whole = lesson.begin(tr("Choosing an algorithm"), "race", "map", "networks", page=PAGE, chapter=chapter)
 st.html(f"<style>{race_chart.css()}</style>")
 visible = whole and not chapter
 with lesson.controls(visible):

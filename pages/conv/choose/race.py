@@ -46,10 +46,7 @@ def _content(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -
     run.collect()
     run.restore_run(LADDER)
     presented = is_presented(st.query_params)
-    with (
-        st.container(key="race_presented" if presented else "race"),
-        st.container(key="card_race", border=True),
-    ):
+    with st.container(key="race_presented" if presented else "race"), st.container(key="card_race", border=True):
         picture = st.container(key="race_picture")  # it is above the controls, but depends on them
         with st.container(key="race_controls"):
             settings = run.head(LADDER, shape, DEFAULT_TILES, tr("Run on this machine"))
@@ -73,9 +70,7 @@ def _smaller_shape_link(settings: RunSettings, predict: str) -> None:
     small_shape = address.small(settings.shape)
     with st.container(key="chips_smaller", horizontal=True):
         params = drawn(explored(others(FIELDS) | address.at_shape(small_shape, predict)), FIELDS.by_name)
-        st.page_link(
-            PAGE, label=tr("a shape for this processor: {shape}", shape=small_shape), query_params=params
-        )
+        st.page_link(PAGE, label=tr("a shape for this processor: {shape}", shape=small_shape), query_params=params)
         quiet(
             tr(
                 "A run takes long at this shape: {count} multiply-adds for every kernel.",

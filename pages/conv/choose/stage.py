@@ -70,9 +70,13 @@ def _fft() -> Watched:
 
 
 ALGORITHMS = {
-    "direct": _direct, "im2col": _im2col, "implicit": _implicit, "winograd": _winograd,
-    "winograd-steps": partial(_winograd, "4x4-steps"), "fft": _fft,
-}  # fmt: skip
+    "direct": _direct,
+    "im2col": _im2col,
+    "implicit": _implicit,
+    "winograd": _winograd,
+    "winograd-steps": partial(_winograd, "4x4-steps"),
+    "fft": _fft,
+}
 
 
 def draw(chapter: OpenChapter, real: ConvShape) -> None:

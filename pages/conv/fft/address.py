@@ -37,9 +37,7 @@ EXPLAINING, PHASES, BUTTERFLIES, WAVES = "explaining", "phases", "butterflies", 
 ORDERS = {
     EXPLAINING: mark("the steps of the kernel: rows, columns, products, and back"),
     PHASES: mark("the same steps; the spectra show phases instead of magnitudes"),
-    WAVES: mark(
-        "one row as a sum of waves, and the filter as one product for each wave: the idea, in one dimension"
-    ),
+    WAVES: mark("one row as a sum of waves, and the filter as one product for each wave: the idea, in one dimension"),
     BUTTERFLIES: mark("the transform of 8 numbers of one row: the idea; cuFFT’s kernels are not shown"),
 }
 CHIPS = conv_controls.CHIPS | {REAL.key: "11×11, N=32"}
@@ -47,10 +45,7 @@ CHIPS = conv_controls.CHIPS | {REAL.key: "11×11, N=32"}
 
 # -- settings in the URL ---------------------------------------------------------------------------
 def tiles() -> dict[str, int]:
-    return {
-        "FFT_TILE": TILES[chosen("transform", TILES)],
-        "SPECTRA": int(chosen("SPECTRA", SPECTRA)),
-    }
+    return {"FFT_TILE": TILES[chosen("transform", TILES)], "SPECTRA": int(chosen("SPECTRA", SPECTRA))}
 
 
 def rung() -> Rung:
@@ -71,10 +66,7 @@ def controls(inputs: Inputs) -> None:
     with st.container(key="params_tiles", horizontal=True):
         size = chosen("transform", TILES) if rung() is RUNG else tr(rung().title)
         current = tr("transform: {size} · {room}", size=size, room=padding())
-        with (
-            st.container(key="chips_transform", width="content"),
-            st.popover(current, key="transform_chooser"),
-        ):
+        with st.container(key="chips_transform", width="content"), st.popover(current, key="transform_chooser"):
             _pills("rung", tr("kernel"), list(RUNGS))
             if rung() is RUNG:
                 _pills("transform", tr("size of a transform"), list(TILES))
@@ -115,9 +107,7 @@ def _derived(inputs: Inputs) -> str:
         ),
     ]
     if s.stride != (1, 1):
-        facts.append(
-            tr("the stride discards <b>{share}</b> of the pixels", share=units.share(discarded_share(s)))
-        )
+        facts.append(tr("the stride discards <b>{share}</b> of the pixels", share=units.share(discarded_share(s))))
     return " · ".join(facts)
 
 
@@ -164,15 +154,11 @@ def scene(
     """Returns the scene in one of ORDERS, or None, and the reason why it differs from the settings or cannot run. `name`
     is the rung's."""
     s, rung = inputs.shape, find(name)
-    rules = list(
-        rung.rules(s, {"FFT_TILE": tile, "SPECTRA": int(SPECTRA[0])} if rung is RUNG else rung.default_tiles)
-    )
+    rules = list(rung.rules(s, {"FFT_TILE": tile, "SPECTRA": int(SPECTRA[0])} if rung is RUNG else rung.default_tiles))
     reasons = []
     if rules:
         title = tr(rung.title)
-        reasons.append(
-            tr("{kernel} cannot run with these settings: {rules}.", kernel=title, rules="; ".join(rules))
-        )
+        reasons.append(tr("{kernel} cannot run with these settings: {rules}.", kernel=title, rules="; ".join(rules)))
     if s.groups > 1:
         return None, " ".join(reasons)
     if too_large(inputs, tile) or (rung is not RUNG and not tile):

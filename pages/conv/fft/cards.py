@@ -133,11 +133,7 @@ def _bars(lengths: Sequence[tuple[str, float, str]]) -> str:
 def _rows(settings: RunSettings) -> tuple[dict[int, dict], str]:
     """Returns the FFT's rows at this shape and SPECTRA by FFT_TILE, and their kind: recorded, or the one just run."""
     displayed = card_rows(settings)
-    if (
-        displayed.kind == "measured"
-        and not displayed.stale
-        and (row := displayed.rows.get(address.RUNG.name))
-    ):
+    if displayed.kind == "measured" and not displayed.stale and (row := displayed.rows.get(address.RUNG.name)):
         return {row["tiles"]["FFT_TILE"]: row}, "measured"
     tiles = settings.tiles_of(address.RUNG)
     found = {
@@ -186,9 +182,7 @@ def _curves(settings: RunSettings) -> None:
             f'<p class="kt-figures">{badges}</p>',
         )
         cache_key = (s, settings.tiles, tuple(id_of(row) for _, points in times for _, row in points))
-        cards.chart(
-            lambda: charts.chart(s, counts, times, tokens()), charts.px(times), "chart_curves", cache_key
-        )
+        cards.chart(lambda: charts.chart(s, counts, times, tokens()), charts.px(times), "chart_curves", cache_key)
         method = tr(
             "Square filters. The padding grows with R, so that the output keeps its size where possible. The padding makes "
             "the transforms of a small image larger."

@@ -12,11 +12,7 @@ from pages.parts.text import idea, note_in_place
 from visuals.conv.fft import story
 
 chapter = STORY.open()
-parts, whole = lesson.begin(
-    tr("FFT: a convolution becomes a product of spectra"),
-    page=address.PAGE,
-    chapter=chapter,
-)
+parts, whole = lesson.begin(tr("FFT: a convolution becomes a product of spectra"), page=address.PAGE, chapter=chapter)
 visible = whole and not chapter
 with lesson.controls(visible):
     inputs, link = conv_controls.inputs(
@@ -30,9 +26,7 @@ with lesson.controls(visible):
 if "watch" in parts:
     orders = address.orders()
     order = chosen("order", orders)
-    scene, reason = address.scene(
-        inputs, address.tile_of(shape, watched), address.padding(), order, watched.rung.name
-    )
+    scene, reason = address.scene(inputs, address.tile_of(shape, watched), address.padding(), order, watched.rung.name)
     note_in_place(reason)
     sizes = conv_controls.sizes(settings, watched.rung, address.REAL)
     Stage("fft", scene, settings, watched.rung, sizes, link, {} if chapter else orders, chapter).draw()
@@ -49,11 +43,7 @@ if whole:
     cards.side_cards(inputs)
 if {"run", "why"} & parts:
     run.run_section(
-        settings,
-        story.FFT,
-        link,
-        more=cards.more,
-        sizes=conv_controls.sizes(settings, watched.rung, address.REAL),
+        settings, story.FFT, link, more=cards.more, sizes=conv_controls.sizes(settings, watched.rung, address.REAL)
     )
 if "kernel" in parts:
     sources.draw_tabs(address.LADDER, shape, watched.tiles_of, first=watched.rung.name)

@@ -31,10 +31,7 @@ from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 DEFAULT = conv_address.ConvQuery(CONV_PRESETS["one-tile"].shape)
 FIELDS = Fields(
     "implicit",
-    {
-        name: replace(conv_address.FIELDS.by_name[name], default=default)
-        for name, default in DEFAULT.params().items()
-    },
+    {name: replace(conv_address.FIELDS.by_name[name], default=default) for name, default in DEFAULT.params().items()},
     lambda values: conv_address.fix_filter(values, DEFAULT.params()),
 )
 RUNGS = {name.partition("/")[2]: find(name) for name in implicit_plan.RUNGS}

@@ -27,9 +27,7 @@ def card(settings: RunSettings) -> None:
             card_title(tr("Implicit GEMM in FP16")),
             conclusion(half.sentence(found)) or paragraph(tr("No recording exists of these kernels.")),
             _badge(found),
-            details(table(head, rows, tr("Times of the layers")), label=tr("Times of the layers"))
-            if rows
-            else "",
+            details(table(head, rows, tr("Times of the layers")), label=tr("Times of the layers")) if rows else "",
             paragraph(about),
             details(_ideas(), label=tr("Ideas of the kernels")),
         )
@@ -39,9 +37,7 @@ def card(settings: RunSettings) -> None:
 
 def _ideas() -> str:
     """Returns the HTML of a paragraph for each of our kernels: its title and its idea."""
-    lines = (
-        f'<p class="kt-quiet"><b>{escape(title)}</b>: {escape(idea)}</p>' for title, idea in half.ideas()
-    )
+    lines = (f'<p class="kt-quiet"><b>{escape(title)}</b>: {escape(idea)}</p>' for title, idea in half.ideas())
     return "".join(lines)
 
 
@@ -57,9 +53,7 @@ def files() -> dict[str, str]:
     """Returns the source of each of our kernels by its file's name."""
     found = {}
     for rung in half.LADDER.rungs:
-        shape = next(
-            p.shape for p in half.LADDER.presets.values() if not any(rung.rules(p.shape, rung.default_tiles))
-        )
+        shape = next(p.shape for p in half.LADDER.presets.values() if not any(rung.rules(p.shape, rung.default_tiles)))
         for step in rung.build(shape, rung.default_tiles).steps:
             if isinstance(step, Launch):
                 found[step.source.rpartition("/")[2]] = step.source
@@ -70,11 +64,7 @@ def _source() -> None:
     """Draws the choice of a kernel, and the listing of the one that is chosen."""
     by_name = files()
     name = st.selectbox(
-        tr("CUDA C++ of a kernel"),
-        list(by_name),
-        index=None,
-        placeholder=tr("choose a file"),
-        key="half_file",
+        tr("CUDA C++ of a kernel"), list(by_name), index=None, placeholder=tr("choose a file"), key="half_file"
     )
     if name:
         st.code(sources.text(by_name[name]), language="cpp", line_numbers=True)

@@ -21,11 +21,7 @@ FORMULA = (
     '<span class="kt-math">h = p·u − pad + r·dilation</span>'
 )
 chapter = STORY.open()
-parts, whole = lesson.begin(
-    tr("Implicit GEMM: the matrix that is never stored"),
-    page=PAGE,
-    chapter=chapter,
-)
+parts, whole = lesson.begin(tr("Implicit GEMM: the matrix that is never stored"), page=PAGE, chapter=chapter)
 visible = whole and not chapter
 current, notes = address.watched(visible=visible)
 with lesson.controls(visible):
@@ -55,7 +51,5 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(
-        settings, story.STORY, link, more=half.card, sizes=conv_controls.sizes(settings, current.rung)
-    )
+    run.run_section(settings, story.STORY, link, more=half.card, sizes=conv_controls.sizes(settings, current.rung))
 conv_lesson.end(parts, LADDER, inputs, current.tiles_of, current.rung.name)

@@ -33,18 +33,22 @@ from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 DEFAULT = replace(conv_address.DEFAULT, picture="numbers")
 FIELDS = Fields(
     "winograd",
-    {
-        name: replace(field, default=DEFAULT.params()[name])
-        for name, field in conv_address.FIELDS.by_name.items()
-    },
+    {name: replace(field, default=DEFAULT.params()[name]) for name, field in conv_address.FIELDS.by_name.items()},
     conv_address.FIELDS.fix,
 )
 CHIPS = {
-    "toy": "Toy 8×8", "resnet50-res2-3x3-n1": "res2 3×3", "resnet50-res3-3x3-n1": "res3", "resnet50-res4-3x3-n1": "res4",
-    "resnet50-res5-3x3-n1": "res5", "resnet50-res2-3x3-n32": "res2, N=32", "resnet50-res4-3x3-n32": "res4, N=32",
-    "resnet50-res5-3x3-n32": "res5, N=32", "vgg-conv1_2": "VGG conv1_2", "lenet-conv1": "LeNet conv1 (5×5)",
+    "toy": "Toy 8×8",
+    "resnet50-res2-3x3-n1": "res2 3×3",
+    "resnet50-res3-3x3-n1": "res3",
+    "resnet50-res4-3x3-n1": "res4",
+    "resnet50-res5-3x3-n1": "res5",
+    "resnet50-res2-3x3-n32": "res2, N=32",
+    "resnet50-res4-3x3-n32": "res4, N=32",
+    "resnet50-res5-3x3-n32": "res5, N=32",
+    "vgg-conv1_2": "VGG conv1_2",
+    "lenet-conv1": "LeNet conv1 (5×5)",
     "toy-causal-rows": mark("Toy 8×8, zeros above"),
-}  # fmt: skip
+}
 PARAMETER = "kernel"  # the URL parameter
 KERNELS = {
     "2x2": ("conv/winograd-2x2", 2, mark("2×2, fused")),
@@ -59,9 +63,7 @@ ORDERS = {
     DERIVE: mark("one row of a tile, in one dimension: where the matrices come from"),
     NESTED: mark("one tile and one filter, row by row: each transform is two products of matrices"),
 }
-NO_FUSED_6X6 = mark(
-    "There is no fused 6×6 kernel: the sums of its 64 positions do not fit into a block’s registers."
-)
+NO_FUSED_6X6 = mark("There is no fused 6×6 kernel: the sums of its 64 positions do not fit into a block’s registers.")
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def chooser() -> None:
         st.caption(f"{tr(watched.rung.title)}: {tr(watched.rung.idea)} {tr(NO_FUSED_6X6)}")
         for name, choices in watched.rung.tiles.items():
             if name != "M" and len(choices) > 1:
-                option(name, [str(c) for c in choices])  # fmt: skip
+                option(name, [str(c) for c in choices])
 
 
 def derived(watched: Watched, s: ConvShape) -> str:
@@ -111,9 +113,7 @@ def derived(watched: Watched, s: ConvShape) -> str:
         T=T,
         m=m,
     )
-    return f"{tiles} · " + tr(
-        "a pixel is read <b>{ratio}×</b> on average", ratio=units.ratio(reads_per_pixel(s, m))
-    )
+    return f"{tiles} · " + tr("a pixel is read <b>{ratio}×</b> on average", ratio=units.ratio(reads_per_pixel(s, m)))
 
 
 def main_file(watched: Watched, s: ConvShape) -> str:

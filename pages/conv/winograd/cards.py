@@ -93,9 +93,7 @@ def _tile_lines() -> dict[str, list[str]]:
     lines[tr("multiplications of Winograd")] = [f"<b>{winograd}</b>" for _, winograd in pairs]
     lines[tr("direct / Winograd")] = [f"{units.ratio(direct / winograd)}×" for direct, winograd in pairs]
     for transform, name in (("G g Gᵀ", "G"), ("Bᵀ d B", "BT"), ("Aᵀ Z A", "AT")):
-        counts = [
-            winograd_matrices.operations_2d(getattr(winograd_matrices.derive(m, R), name)) for m in TILES
-        ]
+        counts = [winograd_matrices.operations_2d(getattr(winograd_matrices.derive(m, R), name)) for m in TILES]
         lines[tr("{transform}: additions + multiplications", transform=transform)] = [
             f"{c.additions} + {c.multiplications}" for c in counts
         ]
@@ -111,10 +109,7 @@ def _shape_lines(s: ConvShape) -> dict[str, list[str]]:
         tr("FLOPs of the products"): [units.count(w.product) for w in works],
         tr("FLOPs of the transforms"): [units.count(w.transforms) for w in works],
         tr("all FLOPs / direct convolution"): [units.share(w.flops / s.flops) for w in works],
-        **{
-            tr("workspace {name}", name=name): [units.bytes_(getattr(w, name)) for w in works]
-            for name in "UVZ"
-        },
+        **{tr("workspace {name}", name=name): [units.bytes_(getattr(w, name)) for w in works] for name in "UVZ"},
         tr("FLOP per byte, transforms"): [units.ratio(w.transforms / w.moved) for w in works],
         tr("FLOP per byte, products"): [units.ratio(w.product / (w.U + w.V + w.Z)) for w in works],
     }
@@ -139,12 +134,8 @@ def _errors(s: ConvShape) -> None:
         cache_key = (s.C, tuple(id_of(row) for _, _, row in rows))
         cards.chart(
             lambda: charts.error_chart(errors, rows, tokens()), charts.HEIGHT, "chart_winograd_errors", cache_key
-        )  # fmt: skip
-        together(
-            details(
-                paragraph(charts.error_caption(s.C, errors), "why"), paragraph(_method(s)), _recorded(rows)
-            )
         )
+        together(details(paragraph(charts.error_caption(s.C, errors), "why"), paragraph(_method(s)), _recorded(rows)))
 
 
 def _method(s: ConvShape) -> str:
@@ -169,9 +160,7 @@ def _recorded(rows: list) -> str:
 
     def line(m: int, rung: str, row: dict) -> str:
         tile = f" {tr(charts.NAMES[m])}" if "M" in row["tiles"] else ""
-        return (
-            f'<tr><th scope="row">{escape(tr(find(rung).title))}{tile}</th><td>{row["error"]:.1e}</td></tr>'
-        )
+        return f'<tr><th scope="row">{escape(tr(find(rung).title))}{tile}</th><td>{row["error"]:.1e}</td></tr>'
 
     lines = "".join(line(*recorded) for recorded in sorted(rows, key=lambda recorded: recorded[:2]))
     unit = tr("relative L2 error")

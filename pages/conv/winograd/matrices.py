@@ -65,8 +65,7 @@ def derivation(m: int, r: int) -> str:
     counts = [winograd_matrices.operations(X) for X in (t.BT, t.G, t.AT)]
     per_output, direct = t.n**2 / m**2, r**2
     operations = ", ".join(
-        f"{name} {c.additions} + {c.multiplications}"
-        for name, c in zip(("Bᵀd", "Gg", "Aᵀz"), counts, strict=True)
+        f"{name} {c.additions} + {c.multiplications}" for name, c in zip(("Bᵀd", "Gg", "Aᵀz"), counts, strict=True)
     )
     origin = (
         trn(
@@ -81,11 +80,7 @@ def derivation(m: int, r: int) -> str:
         tr("Each row of Bᵀ has the coefficients of a polynomial that is zero at all other points."),
     )
     cost = (
-        tr(
-            "Multiplications per output: direct {direct}, Winograd {winograd}.",
-            direct=r,
-            winograd=_number(t.n / m),
-        ),
+        tr("Multiplications per output: direct {direct}, Winograd {winograd}.", direct=r, winograd=_number(t.n / m)),
         tr(
             "In two dimensions: direct {direct}, Winograd {winograd}, a ratio of {ratio}.",
             direct=direct,

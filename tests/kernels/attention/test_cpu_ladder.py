@@ -52,7 +52,7 @@ TILED = [(name, tiles) for name in RUNGS for tiles in SMALL.get(name, ({},))]
 @given(attention_shapes(max_extent=150, max_d=140), st.data())
 def test_every_rung_agrees_with_float64_at_any_shape(s, data):
     threads = [n for n in THREADS if n <= cores()]
-    choices = {"BLOCK": cpu_ladder.BLOCKS, "Br": cpu_ladder.SIDES, "Bc": cpu_ladder.SIDES, "THREADS": threads}  # fmt: skip
+    choices = {"BLOCK": cpu_ladder.BLOCKS, "Br": cpu_ladder.SIDES, "Bc": cpu_ladder.SIDES, "THREADS": threads}
     tiles = {name: data.draw(st.sampled_from(values)) for name, values in choices.items()}
     for result in compare([r.name for r in LADDER.rungs], s, engine="cpu", tiles=tiles, measure=False):
         assert result.output.shape == s.qkv_shape and result.output.dtype == np.float32
@@ -61,10 +61,7 @@ def test_every_rung_agrees_with_float64_at_any_shape(s, data):
 @pytest.mark.slow
 @pytest.mark.parametrize(("Br", "Bc"), list(product(sorted(cpu_ladder.SIDES), repeat=2)))
 def test_every_tile_of_flash_attention(Br, Bc):
-    for s in (
-        S.with_(N=131, d=33),
-        AttentionShape(2, 1, 64, 8),
-    ):  # more columns than are transposed at a time
+    for s in (S.with_(N=131, d=33), AttentionShape(2, 1, 64, 8)):  # more columns than are transposed at a time
         verified_output(cpu, RUNGS["flash"], s, {"Br": Br, "Bc": Bc, "THREADS": cores()})
 
 
@@ -119,9 +116,7 @@ EXP, PACKED_EXP = re.compile(r"\bexpf\b"), re.compile(r"svml")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "vectors"), [("along", False), ("square", True), ("add", True), ("scaled", True)]
-)
+@pytest.mark.parametrize(("name", "vectors"), [("along", False), ("square", True), ("add", True), ("scaled", True)])
 def test_compiler_vectorizes_the_commented_loops(name, vectors):
     row, matrix = np.ones(8, np.float32), np.ones((8, 8), np.float32)
     args = {
@@ -149,12 +144,7 @@ def assembly(name: str, *args) -> str:
 
 
 # -- allocated bytes -----------------------------------------------------------------------------------
-ALLOCATED_BYTES = {
-    "naive": 4_718_592,
-    "blocked": 4_718_592,
-    "fused": 557_056,
-    "flash": 524_288,
-}  # with 8 threads
+ALLOCATED_BYTES = {"naive": 4_718_592, "blocked": 4_718_592, "fused": 557_056, "flash": 524_288}  # with 8 threads
 PROGRAM = """
 import json
 from kernels import compare
@@ -176,8 +166,11 @@ def test_allocated_bytes_equal_prediction():
     process = subprocess.run(
         [sys.executable, "-c", PROGRAM % OUR_RUNGS],
         env=os.environ | {"NUMBA_NUM_THREADS": "8"},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert process.returncode == 0, process.stderr
     for name, (workspace, output, predicted_lines) in zip(OUR_RUNGS, json.loads(process.stdout), strict=True):
         assert workspace + output == predicted_lines + output == ALLOCATED_BYTES[name], name
@@ -227,11 +220,7 @@ def test_thread_stack_has_space_for_the_largest_tile():
 
     assert cpu_loops.DEEP == cpu_traffic.DEEP
     assert max(cpu_ladder.BLOCKS) == cpu_loops.MOST_BLOCK and max(cpu_ladder.SIDES) == cpu_loops.MOST_SIDE
-    largest = {
-        "BLOCK": cpu_loops.MOST_BLOCK,
-        "Br": cpu_loops.MOST_SIDE,
-        "Bc": cpu_loops.MOST_SIDE,
-    }
+    largest = {"BLOCK": cpu_loops.MOST_BLOCK, "Br": cpu_loops.MOST_SIDE, "Bc": cpu_loops.MOST_SIDE}
     assert cpu_ladder.stack_bytes("blocked", largest) == 4 * cpu_loops.FOR_BLOCK == 32 * 2**10
     floats = cpu_loops.FOR_KEYS + cpu_loops.FOR_TILE + 2 * cpu_loops.MOST_SIDE
     assert cpu_ladder.stack_bytes("flash", largest) == 4 * floats == 81 * 2**10
@@ -302,9 +291,7 @@ def test_each_rung_has_a_different_digest():
 @pytest.mark.slow
 def test_numba_is_imported_only_to_run_a_loop():
     code = "import sys, kernels, pages.attention.cpu; assert 'numba' not in sys.modules"
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert process.returncode == 0, process.stderr
 
 
@@ -319,10 +306,7 @@ def cases(name: str, count: int = 40):
         s = AttentionShape(1, rng.randint(1, 2), rng.randint(8, 24), rng.choice((8, 12, 40)))
         floats, lines = rng.choice((2, 4, 8)), rng.choice((6, 8, 12, 16, 24, 32, 64, 128, 400))
         sides = {side: rng.choice((2, 3, 4, 6, 8)) for side in cpu_ladder.CHOICES.get(name, ())}
-        if (
-            len({round(predicted_lines(name, s, floats, round(lines * f), sides)) for f in (0.67, 1, 1.5)})
-            == 1
-        ):
+        if len({round(predicted_lines(name, s, floats, round(lines * f), sides)) for f in (0.67, 1, 1.5)}) == 1:
             count -= 1
             yield s, floats, lines, sides
 
@@ -339,8 +323,7 @@ def test_formula_agrees_with_a_simulated_cache(name):
     ratios = []
     for s, floats, lines, sides in cases(name):
         ratios.append(
-            predicted_lines(name, s, floats, lines, sides)
-            / lru.moved(accesses(name, s, sides), lines, floats)
+            predicted_lines(name, s, floats, lines, sides) / lru.moved(accesses(name, s, sides), lines, floats)
         )
     deviations = sorted(abs(ratio - 1) for ratio in ratios)
     assert deviations[len(deviations) // 2] <= 0.04 and deviations[int(0.75 * len(deviations))] <= 0.15
@@ -358,15 +341,12 @@ def test_traffic_of_another_rung_differs():
 
 @given(
     st.builds(AttentionShape, st.just(1), st.integers(1, 4), st.integers(8, 4096), st.sampled_from([16, 64])),
-    st.sampled_from([2**15, 2**20, 2**25]), st.sampled_from(cpu_ladder.SIDES), st.sampled_from(cpu_ladder.SIDES),
-)  # fmt: skip
+    st.sampled_from([2**15, 2**20, 2**25]),
+    st.sampled_from(cpu_ladder.SIDES),
+    st.sampled_from(cpu_ladder.SIDES),
+)
 def test_every_order_moves_each_array_at_least_once(s, cache, Br, Bc):
-    for name, sides in (
-        ("naive", {}),
-        ("blocked", {"BLOCK": 64}),
-        ("fused", {}),
-        ("flash", {"Br": Br, "Bc": Bc}),
-    ):
+    for name, sides in (("naive", {}), ("blocked", {"BLOCK": 64}), ("fused", {}), ("flash", {"Br": Br, "Bc": Bc})):
         assert cpu_traffic.traffic(name, s, 64, cache, sides) >= 0.999 * s.bytes * 5 / 4  # O goes in and out
 
 
@@ -377,14 +357,12 @@ def test_flash_attention_avoids_traffic_of_s_beyond_the_caches():
     assert flash == pytest.approx(s.bytes * 5 / 4, rel=0.01)
     for name, sides in (("naive", {}), ("blocked", {"BLOCK": 64})):
         scores = 4 * s.N**2
-        assert cpu_traffic.traffic(name, s, 64, L3, sides) == pytest.approx(
-            5 * scores, rel=0.05
-        )  # out; in, out; in
+        assert cpu_traffic.traffic(name, s, 64, L3, sides) == pytest.approx(5 * scores, rel=0.05)  # out; in, out; in
     # If K and V do not stay in the cache, they are loaded once for every Br queries.
     beyond_l2 = [cpu_traffic.traffic("flash", s, 64, 2**20, {"Br": Br, "Bc": 32}) for Br in (4, 16, 64)]
-    assert beyond_l2[0] / beyond_l2[1] == pytest.approx(4, rel=0.02) and beyond_l2[1] / beyond_l2[
-        2
-    ] == pytest.approx(4, rel=0.05)
+    assert beyond_l2[0] / beyond_l2[1] == pytest.approx(4, rel=0.02) and beyond_l2[1] / beyond_l2[2] == pytest.approx(
+        4, rel=0.05
+    )
 
 
 def test_cost_is_the_traffic_beyond_the_last_cache(monkeypatch):

@@ -228,9 +228,7 @@ def test_pytorch_16_bit_types_agree(rung, causal, dtype):
 @needs_torch
 @pytest.mark.parametrize("rung", LIBRARY_16_BITS, ids=lambda r: r.name)
 def test_backend_without_fp32_is_reported(rung):
-    with pytest.raises(
-        UnsupportedError, match=r"PyTorch [\d.]+.* does not support \w+_ATTENTION for this shape"
-    ):
+    with pytest.raises(UnsupportedError, match=r"PyTorch [\d.]+.* does not support \w+_ATTENTION for this shape"):
         run_and_verify(rung, AttentionShape(1, 1, 64, 64))
 
 

@@ -29,12 +29,8 @@ LONG_TILES = {"WARPS": 2, "TILE": 32, "STAGES": 2, "BLOCKS": 8}
 CACHE = AttentionShape(1, 8, 1, 64, causal=1, M=300, kv_heads=4, dtype="fp16")
 SHAPES = (
     CACHE,
-    AttentionShape(
-        2, 8, 3, 64, causal=1, M=130, kv_heads=2, window=70, dtype="bf16", scale=-0.3
-    ),  # two bands of rows
-    AttentionShape(
-        1, 4, 9, 24, causal=1, M=133, kv_heads=2, dtype="fp16"
-    ),  # two blocks of rows, the last not full
+    AttentionShape(2, 8, 3, 64, causal=1, M=130, kv_heads=2, window=70, dtype="bf16", scale=-0.3),  # two bands of rows
+    AttentionShape(1, 4, 9, 24, causal=1, M=133, kv_heads=2, dtype="fp16"),  # two blocks of rows, the last not full
     AttentionShape(1, 1, 11, 8, M=97, softcap=2.0, mask="bias", dtype="bf16"),
     AttentionShape(1, 2, 14, 40, M=61, mask="bool", causal=1, dtype="fp16"),
     AttentionShape(1, 1, 1, 128, M=50, dtype="fp16"),
@@ -55,11 +51,19 @@ def shapes(draw) -> AttentionShape:
     """Draws few queries of one or more heads that share up to 90 keys, with any of the variants."""
     groups = draw(st.integers(1, 2))
     return AttentionShape(
-        draw(st.integers(1, 2)), groups * draw(st.integers(1, 4)), draw(st.integers(1, 6)), 8 * draw(st.integers(1, 16)),
-        causal=draw(st.integers(0, 1)), scale=draw(st.sampled_from([0.0, -0.5])), M=draw(st.integers(7, 90)),
-        kv_heads=groups, window=draw(st.sampled_from([0, 1, 5, 40])), softcap=draw(st.sampled_from([0.0, 1.5])),
-        mask=draw(st.sampled_from(MASKS)), dtype=draw(st.sampled_from(["fp16", "bf16"])),
-    )  # fmt: skip
+        draw(st.integers(1, 2)),
+        groups * draw(st.integers(1, 4)),
+        draw(st.integers(1, 6)),
+        8 * draw(st.integers(1, 16)),
+        causal=draw(st.integers(0, 1)),
+        scale=draw(st.sampled_from([0.0, -0.5])),
+        M=draw(st.integers(7, 90)),
+        kv_heads=groups,
+        window=draw(st.sampled_from([0, 1, 5, 40])),
+        softcap=draw(st.sampled_from([0.0, 1.5])),
+        mask=draw(st.sampled_from(MASKS)),
+        dtype=draw(st.sampled_from(["fp16", "bf16"])),
+    )
 
 
 # -- results ---------------------------------------------------------------------------------------------
@@ -122,9 +126,7 @@ def test_numpy_stores_the_same_parts_as_the_kernel():
     for session in sessions:
         session.verify_run()
     for name in ("part_ml", "part_o"):
-        np.testing.assert_allclose(
-            *(session.fetch(name) for session in sessions), rtol=2e-3, atol=2e-3, err_msg=name
-        )
+        np.testing.assert_allclose(*(session.fetch(name) for session in sessions), rtol=2e-3, atol=2e-3, err_msg=name)
 
 
 @needs_nvrtc
@@ -139,11 +141,7 @@ def test_requested_bytes_are_those_that_the_emulator_counts(s):
 # -- rules -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("fields", "rule"),
-    [
-        ({"d": 12}, r"d % 8 == 0, got 12 % 8"),
-        ({"N": 33}, r"H/kv_heads\*N <= 64, got 66"),
-        ({"dtype": "fp32"}, "dtype"),
-    ],
+    [({"d": 12}, r"d % 8 == 0, got 12 % 8"), ({"N": 33}, r"H/kv_heads\*N <= 64, got 66"), ({"dtype": "fp32"}, "dtype")],
 )
 def test_a_shape_that_it_does_not_run_breaks_a_rule(fields, rule):
     with pytest.raises(RuleError, match=rule):
@@ -162,9 +160,11 @@ FAULTS = {  # what is wrong: (original code, faulty code)
     "no barrier before the warps merge": ("  __syncthreads();\n\n  // Merges the warps", "\n  // Merges the warps"),
     "a block that merges too early": ("== count - 1", "== count - 2"),
     "a part left out": ("                       parts, sum);", "                       parts - 1, sum);"),
-    "no swizzle of keys": ("load_matrices(keys, at(tile_k, n * 16 + row, k * 16 + col));",
-                           "load_matrices(keys, tile_k + (n * 16 + row) * BOX + (k * 16 + col) % BOX);"),
-}  # fmt: skip
+    "no swizzle of keys": (
+        "load_matrices(keys, at(tile_k, n * 16 + row, k * 16 + col));",
+        "load_matrices(keys, tile_k + (n * 16 + row) * BOX + (k * 16 + col) % BOX);",
+    ),
+}
 
 
 STOPS = "out-of-bounds|never written|before the copy|deadlock|no thread can run|wrong number of bytes|still w"

@@ -17,9 +17,7 @@ from kernels.runner import seeded_inputs
 from tests.kernels.attention.test_decode_ring import RUNG, SHAPES, shapes
 
 pytestmark = pytest.mark.gpu
-PRESETS = {
-    key: p.shape for key, p in ATTENTION_PRESETS.items() if not any(RUNG.rules(p.shape, RUNG.default_tiles))
-}
+PRESETS = {key: p.shape for key, p in ATTENTION_PRESETS.items() if not any(RUNG.rules(p.shape, RUNG.default_tiles))}
 
 
 def run_and_verify(s: AttentionShape, tiles=None) -> None:

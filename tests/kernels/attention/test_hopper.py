@@ -32,9 +32,7 @@ SMALL |= {name: {"Br": 128, "STAGES": 2} for name in RUNGS if name != "wgmma"}
 HALVES = ("fp16", "bf16")
 # Tiles that extend beyond every side, several heads, tiles with some and with only hidden keys.
 RAGGED = AttentionShape(1, 3, 200, 72, causal=1, dtype="fp16")
-KINDS = [
-    "logits of 1e4", "logits of 1e9", "all equal", "one hot", "rising", "falling", "large values of small weights",
-]  # fmt: skip
+KINDS = ["logits of 1e4", "logits of 1e9", "all equal", "one hot", "rising", "falling", "large values of small weights"]
 every_rung = pytest.mark.parametrize("name", RUNGS)
 # The first rung, one with its products and weights in another order, and one that keeps a maximum.
 SOFTMAXES = pytest.mark.parametrize("name", ["wgmma", "wgmma-balanced", "wgmma-persistent"])
@@ -81,8 +79,13 @@ def test_large_heads_have_two_consumers():
 
 @pytest.mark.parametrize(
     "causal, tiles, threads",
-    [(0, {}, 512), (1, {}, 384), (1, {"Br": 192, "Bc": 80, "STAGES": 2}, 512), (0, {"Br": 128, "Bc": 128, "STAGES": 2}, 384)],
-)  # fmt: skip
+    [
+        (0, {}, 512),
+        (1, {}, 384),
+        (1, {"Br": 192, "Bc": 80, "STAGES": 2}, 512),
+        (0, {"Br": 128, "Bc": 128, "STAGES": 2}, 384),
+    ],
+)
 def test_persistent_blocks_of_large_heads_have_three_consumers_or_two_if_causal(causal, tiles, threads):
     rung = RUNGS["wgmma-persistent"]
     (step,) = rung.build(RAGGED.with_(d=128, causal=causal), rung.default_tiles | tiles).steps
@@ -92,9 +95,7 @@ def test_persistent_blocks_of_large_heads_have_three_consumers_or_two_if_causal(
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [0, 1])
 def test_persistent_blocks_agree_with_large_heads(causal):
-    verified_output(
-        emulator, RUNGS["wgmma-persistent"], RAGGED.with_(d=128, N=401, H=1, causal=causal, dtype="bf16")
-    )
+    verified_output(emulator, RUNGS["wgmma-persistent"], RAGGED.with_(d=128, N=401, H=1, causal=causal, dtype="bf16"))
 
 
 @pytest.mark.slow
@@ -180,9 +181,7 @@ def test_a_maximum_that_is_kept_saves_the_rescaling():
 @every_rung
 def test_warp_order_changes_nothing_and_no_races(name):
     shape = RAGGED.with_(scale=-0.25)
-    same_in_any_order(
-        lambda options: verified_output(emulator, RUNGS[name], shape, SMALL[name], options=options)
-    )
+    same_in_any_order(lambda options: verified_output(emulator, RUNGS[name], shape, SMALL[name], options=options))
 
 
 @pytest.mark.slow
@@ -224,9 +223,7 @@ def test_every_wait_is_needed(fault):
     (step,) = (program := rung.build(s, rung.default_tiles | SMALL[name] | blocks)).steps
     text = sources.translation_unit(step.source)
     assert right in text
-    ptx = compile.compile_ptx(
-        text.replace(right, wrong), "kernel.cu", precompiled.options(step.defines, step.source)
-    )
+    ptx = compile.compile_ptx(text.replace(right, wrong), "kernel.cu", precompiled.options(step.defines, step.source))
     memory = memory_of(program, seeded_inputs(program.of_role(INPUT)))
     with pytest.raises(EmulatorError, match=message):
         launch(ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, Options())
@@ -238,12 +235,7 @@ def test_consumers_share_each_tile_of_keys():
     """A block of one warpgroup loads K and V for 64 queries, one with two consumers for 128."""
     s = AttentionShape(1, 1, 256, 64, dtype="fp16")
     row = 2 * 64  # bytes
-    for name, blocks in (
-        ("wgmma", 4),
-        ("wgmma-consumers", 2),
-        ("wgmma-balanced", 2),
-        ("wgmma-persistent", 2),
-    ):
+    for name, blocks in (("wgmma", 4), ("wgmma-consumers", 2), ("wgmma-balanced", 2), ("wgmma-persistent", 2)):
         rung = RUNGS[name]
         program = rung.build(s, rung.default_tiles | SMALL[name])
         session = emulator.Session(program, seeded_inputs(program.of_role(INPUT)), Options())
@@ -270,9 +262,14 @@ RULES = [
     ("wgmma", {"d": 12}, {}, "d % 8 == 0, got 12 % 8"),
     ("wgmma-overlap", {"d": 136}, {}, "d <= 128, got 136"),
     ("wgmma-overlap", {"d": 128}, {"Br": 128, "Bc": 176}, "bytes of shared memory <= 232448, got"),
-    ("wgmma-persistent", {"d": 128}, {"Br": 128, "Bc": 128, "STAGES": 3}, r"2\*Br .*bytes of shared memory <= 232448, got"),
+    (
+        "wgmma-persistent",
+        {"d": 128},
+        {"Br": 128, "Bc": 128, "STAGES": 3},
+        r"2\*Br .*bytes of shared memory <= 232448, got",
+    ),
     ("wgmma-balanced", {"B": 70_000}, {}, r"B\*H \(grid\) <= 65535, got 70000"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)

@@ -107,9 +107,7 @@ def test_infinities_and_nans_give_what_the_reference_gives(name):
     for causal in (0, 1):
         one = AttentionShape(1, 2, 21, 8, causal=causal)
         inputs_of_cases = [corrupted(case, one) for case in CORRUPTED]
-        shape, inputs = stacked(
-            one, inputs_of_cases
-        )  # one launch computes all cases: no head depends on another
+        shape, inputs = stacked(one, inputs_of_cases)  # one launch computes all cases: no head depends on another
         ref, _ = attention_ladder.reference(shape, **inputs)
         for case, ref_of_case, of_case in zip(CORRUPTED, ref, inputs_of_cases, strict=True):
             assert np.isnan(ref_of_case).any() or not np.isfinite(of_case[CORRUPTED[case][0]]).all()
@@ -134,7 +132,11 @@ FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
     "the sum not shrunk": ("flash", "l = l * rescale + p;", "l = l + p;"),
     "the maximum of a lane alone": ("flash", "new_m = fmaxf(new_m, __shfl_xor_sync(~0u, new_m, lane_mask));", ";"),
     "a hidden key seen": ("flash", "if (key_tile + thread_col >=\n", "if (key_tile + thread_col >\n"),
-    "the last barrier of a tile": ("flash", "tile_v[key][thread_col + Bc * n];\n    __syncthreads();", "tile_v[key][thread_col + Bc * n];"),
+    "the last barrier of a tile": (
+        "flash",
+        "tile_v[key][thread_col + Bc * n];\n    __syncthreads();",
+        "tile_v[key][thread_col + Bc * n];",
+    ),
     "lanes' sums not added": ("flash-registers", "l[i] += __shfl_xor_sync(~0u, l[i], lane_mask);", ";"),
     "O not shrunk": ("flash-registers", "o[i][n] *= rescale;", ";"),
     "the first barrier": ("flash-registers", "__syncthreads();  // K is loaded", "// K is loaded"),
@@ -145,7 +147,7 @@ FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
     "a key of the next tile": ("flash-registers", "row < rows_left ? d - col : 0", "d - col"),
     "one group too few": ("fused", "BLOCK / d, dim", "BLOCK / d + 1, dim"),
     "the maximum left out": ("fused", "m = block_reduce<larger>(m, partial);", ""),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -179,9 +181,7 @@ def test_fault_in_the_kernel_is_detected(fault):
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(attention_ladder.RUNGS))
     shape = data.draw(attention_shapes(max_d=70))
-    rung_runs.runs_or_names_its_rule(
-        rung, shape, rung_runs.some_tiles(data, rung, shape), "<=|==|whole warps"
-    )
+    rung_runs.runs_or_names_its_rule(rung, shape, rung_runs.some_tiles(data, rung, shape), "<=|==|whole warps")
 
 
 @pytest.mark.parametrize("rung", attention_ladder.RUNGS, ids=lambda r: r.name)
@@ -216,11 +216,15 @@ RULES = [
     ("attention/fused", TOY.with_(d=129), {}, "d <= 128, got 129"),
     ("attention/flash", TOY.with_(d=200), {}, "d <= 128, got 200"),
     ("attention/flash-registers", TOY.with_(d=1000), {}, "d <= 128, got 1000"),
-    ("attention/fused", TOY.with_(N=60_000), {},
-     r"4\*\(N \+ d \+ BLOCK\) bytes of shared memory <= 232448, got 241040"),
+    (
+        "attention/fused",
+        TOY.with_(N=60_000),
+        {},
+        r"4\*\(N \+ d \+ BLOCK\) bytes of shared memory <= 232448, got 241040",
+    ),
     ("attention/flash", TOY, {"Br": 4, "Bc": 32, "DP": 1}, "no tile size 'DP'"),
     ("attention/flash", TOY, {"Br": 5}, "Br must be one of 4, 8, 16, 32, got 5"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)

@@ -26,9 +26,7 @@ from kernels.runner import run
 GPU, NO_GPU = Status(True, "a GPU"), Status(False, "no NVIDIA GPU in this machine")
 SHAPE = AttentionShape(2, 3, 5, 4, causal=1, scale=-0.5)
 LIBRARY = attention_library.RUNGS[0]
-RUNG_OF = dict(
-    zip(attention_library.IDEAS, attention_library.RUNGS, strict=True)
-)  # key: PyTorch's name of the backend
+RUNG_OF = dict(zip(attention_library.IDEAS, attention_library.RUNGS, strict=True))  # key: PyTorch's name of the backend
 
 
 # -- cuBLAS -----------------------------------------------------------------------------------------
@@ -84,9 +82,7 @@ def test_cublas_call_equals_cpu_result(dtype, monkeypatch):
         ]
         step.bind(*device_arrays)()
         step.cpu(*args)
-        tolerance = {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(
-            result.dtype.name, 1e-5
-        )  # one step of the type
+        tolerance = {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(result.dtype.name, 1e-5)  # one step of the type
         np.testing.assert_allclose(result.astype("f4"), args[2].astype("f4"), rtol=tolerance, atol=1e-6)
 
 
@@ -165,9 +161,7 @@ def pytorch(refuses: bool = False):
         allocated.allocate(700)
         allocated.allocate(-700 + 96)  # a workspace that is released; the result stays
         out = np.empty_like(q.array)
-        attention_ladder.cpu.fused(
-            q.array, k.array, v.array, out, SHAPE.N, SHAPE.d, np.float32(scale), is_causal
-        )
+        attention_ladder.cpu.fused(q.array, k.array, v.array, out, SHAPE.N, SHAPE.d, np.float32(scale), is_causal)
         return Tensor(out)
 
     class SetAttribute:

@@ -103,8 +103,7 @@ def test_presets_cover_every_kind_and_fp32_presets_have_rungs():
         assert preset.key == key and preset.source and preset.label
         if preset.shape.dtype == "fp32":
             supported = {
-                r.name
-                for r in availability.supported_rungs(attention_ladder.LADDER, "emulator", preset.shape)
+                r.name for r in availability.supported_rungs(attention_ladder.LADDER, "emulator", preset.shape)
             }
             plain = {r.name for r in (*attention_ladder.RUNGS, attention_ladder.CUBLAS)}
             assert supported <= VARIANTS and supported if preset.shape.variants else supported == plain, key
@@ -129,9 +128,7 @@ def test_reference_equals_the_definition_key_by_key(shape, seed):
         sizes = [abs(factor) * sum(abs(Q[b, h, i] * K[b, h, j])) for j in keys]
         p = [math.exp(x - max(logits)) for x in logits]
         p = [x / sum(p) for x in p]
-        np.testing.assert_allclose(
-            ref[b, h, i], sum(w * V[b, h, j] for w, j in zip(p, keys, strict=True)), atol=1e-13
-        )
+        np.testing.assert_allclose(ref[b, h, i], sum(w * V[b, h, j] for w, j in zip(p, keys, strict=True)), atol=1e-13)
         mean = sum(w * a for w, a in zip(p, sizes, strict=True))
         terms = (w * abs(V[b, h, j]) * (1 + a + mean) for w, a, j in zip(p, sizes, keys, strict=True))
         np.testing.assert_allclose(scale[b, h, i], sum(terms), rtol=1e-10)

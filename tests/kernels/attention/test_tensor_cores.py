@@ -88,9 +88,7 @@ def test_cpu_and_kernel_agree(name, dtype):
     )
     step = {"fp16": 2.0**-10, "bf16": 2.0**-7}[dtype]
     differences = np.abs(emulated.astype("f8") - computed_on_cpu.astype("f8"))
-    assert (differences <= step * (1 + np.abs(emulated.astype("f8")))).all() and (
-        differences == 0
-    ).mean() > 0.97
+    assert (differences <= step * (1 + np.abs(emulated.astype("f8")))).all() and (differences == 0).mean() > 0.97
 
 
 @pytest.mark.slow
@@ -111,9 +109,7 @@ def test_sums_are_fp32_and_p_has_16_bits():
 
 
 # -- hard scores --------------------------------------------------------------------------------------
-KINDS = [
-    "logits of 1e4", "logits of 1e9", "all equal", "one hot", "rising", "falling", "large values of small weights",
-]  # fmt: skip
+KINDS = ["logits of 1e4", "logits of 1e9", "all equal", "one hot", "rising", "falling", "large values of small weights"]
 
 
 @pytest.mark.slow
@@ -221,7 +217,7 @@ FAULTS = {  # what is wrong: (original code, faulty code)
     "rows beyond N": ("row < rows_left);", "true);"),
     "halves the wrong way round": (': "=r"(both) : "f"(high), "f"(low));', ': "=r"(both) : "f"(low), "f"(high));'),
     "K where V belongs": ("load_transposed(v,", "load_matrices(v,"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -326,12 +322,20 @@ RULES = [
     ("flash-mma", {"B": 70_000}, {}, r"B\*H \(grid\) <= 65535, got 70000"),
     ("flash-mma", {"N": 2**31 - 1}, {}, r"N must stay below 2\^31 - 128, got"),
     ("flash-mma", {}, {"Br": 16}, "Br % WM == 0, got 16 % 32"),
-    ("flash-mma", {"d": 128}, {"Bc": 128, "STAGES": 3},
-     r"2\*\(Br \+ 2\*STAGES\*Bc\)\*\(DP \+ 8\) bytes of shared memory <= 232448, got 243712"),
-    ("flash-mma", {"d": 128}, {"Br": 256},
-     r"WM\*\(2\*Bc \+ 3\*DP\)/64 \+ 31 registers <= 128 \(512 threads\), got 159"),
+    (
+        "flash-mma",
+        {"d": 128},
+        {"Bc": 128, "STAGES": 3},
+        r"2\*\(Br \+ 2\*STAGES\*Bc\)\*\(DP \+ 8\) bytes of shared memory <= 232448, got 243712",
+    ),
+    (
+        "flash-mma",
+        {"d": 128},
+        {"Br": 256},
+        r"WM\*\(2\*Bc \+ 3\*DP\)/64 \+ 31 registers <= 128 \(512 threads\), got 159",
+    ),
     ("flash-mma", {}, {"Bc": 8}, "Bc must be one of 16, 32, 64, 128, got 8"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)

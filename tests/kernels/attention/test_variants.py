@@ -29,9 +29,7 @@ SMALL = {
     "flash-wgmma-variants": {"Br": 128, "Bc": 64},
     "flash-decode": {"PART": 8, "THREADS": 32, "BATCH": 1},
 }
-DTYPE = {
-    "flash-variants": "fp32", "flash-mma-variants": "fp16", "flash-wgmma-variants": "bf16", "flash-decode": "bf16",
-}  # fmt: skip
+DTYPE = {"flash-variants": "fp32", "flash-mma-variants": "fp16", "flash-wgmma-variants": "bf16", "flash-decode": "bf16"}
 KINDS = (
     AttentionShape(1, 4, 9, 20, causal=1, M=33, kv_heads=2),
     AttentionShape(1, 2, 30, 12, causal=1, window=7),
@@ -59,11 +57,18 @@ def shapes(draw, most: int = 20, d: int = 20) -> AttentionShape:
     """Draws shapes with any of the variants; at least one."""
     groups, N = draw(st.integers(1, 2)), draw(st.integers(1, most))
     found = AttentionShape(
-        draw(st.integers(1, 2)), groups * draw(st.integers(1, 2)), N, draw(st.integers(1, d)),
-        causal=draw(st.integers(0, 1)), scale=draw(st.sampled_from([0.0, -0.5])), M=draw(st.integers(1, most)),
-        kv_heads=groups, window=draw(st.sampled_from([0, 1, 5, 40])), softcap=draw(st.sampled_from([0.0, 1.5])),
+        draw(st.integers(1, 2)),
+        groups * draw(st.integers(1, 2)),
+        N,
+        draw(st.integers(1, d)),
+        causal=draw(st.integers(0, 1)),
+        scale=draw(st.sampled_from([0.0, -0.5])),
+        M=draw(st.integers(1, most)),
+        kv_heads=groups,
+        window=draw(st.sampled_from([0, 1, 5, 40])),
+        softcap=draw(st.sampled_from([0.0, 1.5])),
         mask=draw(st.sampled_from(MASKS)),
-    )  # fmt: skip
+    )
     return found if found.variants else found.with_(M=N + 1)
 
 
@@ -160,9 +165,7 @@ def test_numpy_at_any_shape(s):
 def test_warp_order_changes_nothing_and_no_races(name):
     s = of(name, KINDS[0].with_(mask="bool"))
     tiles = SMALL[name] if name != "flash-decode" else {"PART": 32, "THREADS": 64, "BATCH": 2}
-    rung_runs.same_in_any_order(
-        lambda options: verified_output(emulator, RUNGS[name], s, tiles, options=options)
-    )
+    rung_runs.same_in_any_order(lambda options: verified_output(emulator, RUNGS[name], s, tiles, options=options))
 
 
 @needs_nvrtc
@@ -174,9 +177,7 @@ def test_numpy_stores_the_same_parts_as_the_kernel():
     for session in sessions:
         session.verify_run()
     for name in ("part_m", "part_l", "part_o"):
-        np.testing.assert_allclose(
-            *(session.fetch(name) for session in sessions), rtol=1e-4, atol=1e-5, err_msg=name
-        )
+        np.testing.assert_allclose(*(session.fetch(name) for session in sessions), rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 # -- bytes -----------------------------------------------------------------------------------------------
@@ -195,16 +196,12 @@ def test_tiles_outside_of_a_window_are_not_loaded():
     whole = AttentionShape(1, 1, 64, 8, causal=1, M=65)
     narrow = whole.with_(window=8)
     counted = [
-        run("attention/flash-variants", s, engine="emulator", tiles=SMALL["flash-variants"]).counters.total[
-            "bytes_ld"
-        ]
+        run("attention/flash-variants", s, engine="emulator", tiles=SMALL["flash-variants"]).counters.total["bytes_ld"]
         for s in (whole, narrow)
     ]
     tiles = [tiles_visited(s, 32, 8) for s in (whole, narrow)]
     assert tiles == [5 + 9, 5 + 6]
-    assert (
-        counted[0] - counted[1] == 2 * 4 * narrow.d * 3 * 8
-    )  # K and V of the second block: three tiles of 8 keys
+    assert counted[0] - counted[1] == 2 * 4 * narrow.d * 3 * 8  # K and V of the second block: three tiles of 8 keys
 
 
 # -- rules -----------------------------------------------------------------------------------------------
@@ -233,16 +230,32 @@ FAULTS = {  # what is wrong: (the rung, its shape, the launch, original code, fa
     "a part that is not rescaled": ("flash-decode", CACHE, 1, "o += rescale * part_o", "o += part_o"),
     "sums that are not rescaled": ("flash-decode", CACHE, 1, "l += rescale * part_l", "l += part_l"),
     "the last part left out": ("flash-decode", CACHE, 1, "part < parts; ++part) {", "part < parts - 1; ++part) {"),
-    "no barrier before the softmax": ("flash-decode", CACHE, 0, "  __syncthreads();\n\n  // The softmax", "\n  // The softmax"),
+    "no barrier before the softmax": (
+        "flash-decode",
+        CACHE,
+        0,
+        "  __syncthreads();\n\n  // The softmax",
+        "\n  // The softmax",
+    ),
     "keys after the cache": ("flash-decode", CACHE, 0, "key_part + key < M ? col : d", "col"),
     "a window that is too wide": ("flash-variants", WINDOW, 0, "key < begin || ", ""),
     "the first tile of a window left out": ("flash-variants", WINDOW, 0, "/ Bc * Bc;", "/ Bc * Bc + Bc;"),
     "heads of keys in the wrong order": (
-        "flash-mma-variants", KINDS[0], 0, "shared_head(blockIdx.y, sharing)", "(blockIdx.y % (gridDim.y / sharing))"
+        "flash-mma-variants",
+        KINDS[0],
+        0,
+        "shared_head(blockIdx.y, sharing)",
+        "(blockIdx.y % (gridDim.y / sharing))",
     ),
-    "a window's first tile, at the start of the keys": ("flash-wgmma-variants", WIDE[0], 0, "int key = key_begin + tile * Bc;", "int key = tile * Bc;"),
+    "a window's first tile, at the start of the keys": (
+        "flash-wgmma-variants",
+        WIDE[0],
+        0,
+        "int key = key_begin + tile * Bc;",
+        "int key = tile * Bc;",
+    ),
     "no base for a row without keys": ("flash-variants", KINDS[4], 0, "new_m == -INFINITE ? 0.0f : new_m", "new_m"),
-}  # fmt: skip
+}
 
 
 @needs_nvrtc

@@ -41,9 +41,7 @@ def test_more_ranks_make_a_ring_slower_by_latency_alone():
     assert big == pytest.approx([2**30 / 1e11 * cost.bus_factor(ALL_REDUCE, r) for r in (2, 4, 10_000)])
 
 
-@given(
-    st.floats(1e-7, 1e-4), st.floats(1e9, 1e12), st.floats(0.6, 4), st.sampled_from(ALGORITHMS[ALL_REDUCE])
-)
+@given(st.floats(1e-7, 1e-4), st.floats(1e9, 1e12), st.floats(0.6, 4), st.sampled_from(ALGORITHMS[ALL_REDUCE]))
 def test_a_fit_finds_the_times_of_a_known_link(latency, bandwidth, overlap, algorithm):
     link = Link(latency, bandwidth, overlap=overlap)
     points = [_point(link, 2, n, algorithm) for n in SIZES]
@@ -58,9 +56,7 @@ def _point(link: Link, ranks: int, nbytes: int, algorithm: str = "ring", noise: 
 def test_a_fit_predicts_sizes_between_its_points():
     rng = np.random.default_rng(0)
     fit = cost.fit([_point(LINK, 2, n, noise=rng.normal(0, 0.03)) for n in SIZES[::2]])
-    errors = [
-        cost.seconds(p.traffic, fit.link) / p.seconds - 1 for p in (_point(LINK, 2, n) for n in SIZES[1::2])
-    ]
+    errors = [cost.seconds(p.traffic, fit.link) / p.seconds - 1 for p in (_point(LINK, 2, n) for n in SIZES[1::2])]
     assert max(map(abs, errors)) < 0.1
 
 
@@ -79,9 +75,7 @@ def test_a_change_of_protocol_gets_a_link_each():
     points = [Point(cost.traffic(ALL_REDUCE, "ring", 2, n), s) for n, s in times]
     fit = cost.fit(points)
     assert isinstance(fit.link, Regimes) and fit.worst < 0.05
-    assert fit.link.latency == pytest.approx(2e-6, rel=0.1) and fit.link.bandwidth == pytest.approx(
-        3.3e11, rel=0.1
-    )
+    assert fit.link.latency == pytest.approx(2e-6, rel=0.1) and fit.link.bandwidth == pytest.approx(3.3e11, rel=0.1)
     few = cost.fit(points[::3])
     assert isinstance(few.link, Link)  # too few for six numbers
     one = cost.fit([_point(LINK, 2, n) for n in SIZES])

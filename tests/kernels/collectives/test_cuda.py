@@ -19,10 +19,7 @@ from kernels.model.program import RuleError
 COUNT = devices.count()
 SIZES = (1, 7, 64, 1000, 4099, 65_536, 1_000_003, 1 << 20)
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(COUNT < 2, reason="this machine has fewer than two GPUs"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(COUNT < 2, reason="this machine has fewer than two GPUs")]
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +38,7 @@ def test_a_kernel_is_right_on_every_gpu(gpus, algorithm):
 @pytest.mark.parametrize("most_blocks", [1, 3, kernels.MAX_BLOCKS])
 def test_any_number_of_blocks_and_slices(gpus, most_blocks):
     for slices in (64, 4096):
-        assert (
-            collective_gpus.verify(gpus, ALL_REDUCE, RING, 1 << 20, most_blocks=most_blocks, SLICE=slices)
-            <= 1
-        )
+        assert collective_gpus.verify(gpus, ALL_REDUCE, RING, 1 << 20, most_blocks=most_blocks, SLICE=slices) <= 1
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)

@@ -25,12 +25,7 @@ algorithms = st.sampled_from(sorted(KERNELS))
 
 
 def check(
-    algorithm: str,
-    ranks: int,
-    elements: int,
-    runs: int = 2,
-    patience: int = emulated.PATIENCE,
-    **settings_: int,
+    algorithm: str, ranks: int, elements: int, runs: int = 2, patience: int = emulated.PATIENCE, **settings_: int
 ) -> None:
     """Runs a kernel some times on the same memories. Each result must be that of the schedule."""
     plan = schedules.schedule(ALL_REDUCE, algorithm, ranks, elements)
@@ -84,9 +79,7 @@ def test_flags_are_few():
     """Of a ring each rank signals one neighbour its readiness, and the other each slice of each step."""
     arrays = [np.ones(64, np.float32)] * 4
     flags = Ranks(RING, arrays).run(blocks=2, threads=64).flag_bytes
-    assert flags == {(r, (r + 1) % 4): 2 * 4 * 6 for r in range(4)} | {
-        (r, (r - 1) % 4): 2 * 4 for r in range(4)
-    }
+    assert flags == {(r, (r + 1) % 4): 2 * 4 * 6 for r in range(4)} | {(r, (r - 1) % 4): 2 * 4 for r in range(4)}
 
 
 @pytest.mark.parametrize("algorithm", KERNELS)
@@ -164,9 +157,7 @@ def test_each_rank_has_its_own_arguments_and_block_numbers():
     args = [(f"x{(r + 1) % 3}", f"y{r}", np.int32(40 - r)) for r in range(3)]
     launch_ranks(ptx, "copy", (2, 1, 1), (32, 1, 1), args, memory, links)
     for r in range(3):
-        np.testing.assert_array_equal(
-            memory.array(f"y{r}")[: 40 - r], arrays[f"x{(r + 1) % 3}"][: 40 - r] + 2
-        )
+        np.testing.assert_array_equal(memory.array(f"y{r}")[: 40 - r], arrays[f"x{(r + 1) % 3}"][: 40 - r] + 2)
     assert links.crossed(arrays) == {((r + 1) % 3, r): 4 * (40 - r) for r in range(3)}
     assert links.crossed(["y0"]) == {}
 

@@ -108,9 +108,7 @@ def test_gpus_that_never_end_are_reported_after_the_deadline(fake):
     run = gpus.own(RING, 16)
     found.hangs = True
     run()
-    with pytest.raises(
-        DevicesHung, match=r"GPU 0 did not end within 0.05 s: another GPU or its link may be lost"
-    ):
+    with pytest.raises(DevicesHung, match=r"GPU 0 did not end within 0.05 s: another GPU or its link may be lost"):
         gpus.devices.wait(0.05)
 
 

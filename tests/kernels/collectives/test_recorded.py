@@ -32,20 +32,23 @@ def test_every_recorded_row_is_whole():
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"error": 2.0},
-        {"median_ms": 9.0},
-        {"bytes": 5},
-        {"algorithm": "guess"},
-        {"bus_bytes_per_s": 1},
-        {"n": 1},
-    ],
+    [{"error": 2.0}, {"median_ms": 9.0}, {"bytes": 5}, {"algorithm": "guess"}, {"bus_bytes_per_s": 1}, {"n": 1}],
 )
 def test_a_row_that_contradicts_itself_is_noticed(change):
     row = {
-        "kind": ALL_REDUCE, "algorithm": "ring", "ranks": 2, "elements": 256, "bytes": 1024, "launch": "launch",
-        "median_ms": 0.01, "p20_ms": 0.009, "p80_ms": 0.02, "n": 9, "bus_bytes_per_s": 102_400_000, "error": 0.5,
-    }  # fmt: skip
+        "kind": ALL_REDUCE,
+        "algorithm": "ring",
+        "ranks": 2,
+        "elements": 256,
+        "bytes": 1024,
+        "launch": "launch",
+        "median_ms": 0.01,
+        "p20_ms": 0.009,
+        "p80_ms": 0.02,
+        "n": 9,
+        "bus_bytes_per_s": 102_400_000,
+        "error": 0.5,
+    }
     check_row(row)
     with pytest.raises(AssertionError):
         check_row(row | change)
@@ -56,29 +59,17 @@ def test_a_link_is_named_with_its_device():
         for algorithm in (*algorithms, NCCL):
             link, device = recorded.link(kind, algorithm, 4)
             assert link.latency > 0 and link.bandwidth > 0 and " × " in device
-            assert recorded.predicted_ms(kind, algorithm, 4, 1 << 30) > recorded.predicted_ms(
-                kind, algorithm, 4, 1024
-            )
+            assert recorded.predicted_ms(kind, algorithm, 4, 1 << 30) > recorded.predicted_ms(kind, algorithm, 4, 1024)
 
 
 def test_rows_of_two_machines_are_never_mixed(monkeypatch):
     def run(device, date, ms):
-        row = {
-            "kind": ALL_REDUCE,
-            "algorithm": "ring",
-            "ranks": 2,
-            "launch": "launch",
-            "bytes": 1024,
-            "median_ms": ms,
-        }
+        row = {"kind": ALL_REDUCE, "algorithm": "ring", "ranks": 2, "launch": "launch", "bytes": 1024, "median_ms": ms}
         return {"device": device, "date": date, "rows": [row, row | {"bytes": 2048 * ms}]}
 
     both = run("A", "2026-11-20", 1), run("B", "2026-11-21", 2)
     monkeypatch.setattr(recorded, "runs", lambda: both)
-    assert [(row["device"], row["bytes"]) for row in recorded.rows(ALL_REDUCE, "ring", 2)] == [
-        ("B", 1024),
-        ("B", 4096),
-    ]
+    assert [(row["device"], row["bytes"]) for row in recorded.rows(ALL_REDUCE, "ring", 2)] == [("B", 1024), ("B", 4096)]
     found = recorded.rows(ALL_REDUCE, "ring", 2, device="A")
     assert [(row["device"], row["bytes"]) for row in found] == [("A", 1024), ("A", 2048)]
     assert recorded.rows(ALL_REDUCE, "ring", 4) == recorded.rows(ALL_REDUCE, "ring", 2, device="C") == []

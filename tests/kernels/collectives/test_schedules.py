@@ -56,8 +56,7 @@ def test_all_ranks_hold_equal_bits(algorithm, ranks, elements):
     plan = schedules.schedule(ALL_REDUCE, algorithm, ranks, elements)
     rng = np.random.default_rng(elements)
     arrays = [
-        (rng.standard_normal(elements) * 10.0 ** rng.integers(-6, 6, elements)).astype(np.float32)
-        for _ in range(ranks)
+        (rng.standard_normal(elements) * 10.0 ** rng.integers(-6, 6, elements)).astype(np.float32) for _ in range(ranks)
     ]
     executor.verify(plan.shape, arrays, executor.execute(plan, arrays))  # it compares the bits
 

@@ -31,9 +31,19 @@ def three_by_three(draw) -> ConvShape:
     """Draw a shape that Winograd supports, larger than a tile and a block each way."""
     s = draw(layer_shapes(max_extent=5, groups=False))
     return ConvShape(
-        s.N, draw(st.integers(1, 40)), s.H + 5, s.W + 5, draw(st.integers(1, 70)), 3, 3,
-        pad=s.pad, extra=(s.extra_h, s.extra_w), mode=s.mode, bias=s.bias, relu=s.relu,
-    )  # fmt: skip
+        s.N,
+        draw(st.integers(1, 40)),
+        s.H + 5,
+        s.W + 5,
+        draw(st.integers(1, 70)),
+        3,
+        3,
+        pad=s.pad,
+        extra=(s.extra_h, s.extra_w),
+        mode=s.mode,
+        bias=s.bias,
+        relu=s.relu,
+    )
 
 
 @settings(max_examples=25)
@@ -59,9 +69,7 @@ def rounding(s: ConvShape, rung: str = "conv/direct") -> float:
 
 @settings(max_examples=200)
 @given(
-    shape=conv_shapes(max_extent=5),
-    tile=st.sampled_from(conv_ladder.TILES),
-    block=st.sampled_from(conv_ladder.BLOCKS),
+    shape=conv_shapes(max_extent=5), tile=st.sampled_from(conv_ladder.TILES), block=st.sampled_from(conv_ladder.BLOCKS)
 )
 def test_every_rung_agrees_at_any_shape(shape, tile, block):
     for result in compare(RUNGS, shape, engine="cuda", tiles={"TILE": tile, "BLOCK": block}, measure=False):
@@ -83,9 +91,7 @@ def test_every_preset(key):
     """Includes cuDNN's rungs, some of which are refused."""
     shape, refused = (CONV_PRESETS | CONV_LAYER_PRESETS)[key].shape, []
     supported = [rung.name for rung in availability.supported_rungs(conv_ladder.LADDER, "cuda", shape)]
-    results = compare(
-        supported, shape, engine="cuda", measure=False, refused=lambda *reason: refused.append(reason)
-    )
+    results = compare(supported, shape, engine="cuda", measure=False, refused=lambda *reason: refused.append(reason))
     assert {r.rung for r in results} | {rung for rung, _ in refused} == set(supported)
     for result in results:
         if "cudnn" not in result.rung:

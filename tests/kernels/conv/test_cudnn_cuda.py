@@ -70,9 +70,7 @@ def run_supported(s: ConvShape) -> dict[str, float]:
 @given(s=conv_shapes(max_extent=5), bias=st.integers(0, 1), relu=st.integers(0, 1))
 def test_supported_algorithms_agree_at_any_shape(s, bias, relu):
     if any(conv_common.equal_padding_rules(s)):
-        s = s.with_(
-            pad_h=s.pad_h + s.extra_h, extra_h=0, pad_w=s.pad_w + s.extra_w, extra_w=0, H=s.H + 6, W=s.W + 6
-        )
+        s = s.with_(pad_h=s.pad_h + s.extra_h, extra_h=0, pad_w=s.pad_w + s.extra_w, extra_w=0, H=s.H + 6, W=s.W + 6)
     assert "conv/cudnn-implicit-gemm" in run_supported(s.with_(bias=bias, relu=relu))
 
 
@@ -117,9 +115,7 @@ def test_listed_algorithms_are_known():
 @pytest.mark.parametrize("mode", ["cold", "hot"])
 def test_it_is_timed_in_both_modes(mode):
     rung = conv_library.RUNGS[1]
-    session = cuda.open(
-        rung.build(RES3, {}), seeded_inputs([b for b in conv_common.buffers(RES3) if b.role == INPUT])
-    )
+    session = cuda.open(rung.build(RES3, {}), seeded_inputs([b for b in conv_common.buffers(RES3) if b.role == INPUT]))
     session.verify_run()
     (timed,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
     session.close()

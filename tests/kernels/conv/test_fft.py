@@ -26,9 +26,8 @@ MOST_ERROR = 2e-6  # relative L2, at any shape
 TILES = [{"FFT_TILE": t, "SPECTRA": n} for t in RUNG.tiles["FFT_TILE"] for n in RUNG.tiles["SPECTRA"]]
 ONLY_PADDING = ConvShape(1, 1, 1, 1, 1, 1, 1, stride=2, pad=1)  # the only pixel is under no window
 some_shapes = st.builds(
-    lambda s, bias, relu: s.with_(bias=bias, relu=relu),
-    conv_shapes(max_extent=3), st.integers(0, 1), st.integers(0, 1),
-)  # fmt: skip
+    lambda s, bias, relu: s.with_(bias=bias, relu=relu), conv_shapes(max_extent=3), st.integers(0, 1), st.integers(0, 1)
+)
 
 
 def output(engine, s: ConvShape, tiles: dict, options=None):
@@ -72,9 +71,14 @@ def test_more_filters_maps_and_images_than_a_block_has(tiles):
 @pytest.mark.slow
 @settings(max_examples=25)
 @given(
-    H=st.integers(1, 70), W=st.integers(1, 70), R=st.integers(1, 7), S=st.integers(1, 7), u=st.integers(1, 4),
-    pad=st.integers(0, 8), dilation=st.integers(1, 2),
-)  # fmt: skip
+    H=st.integers(1, 70),
+    W=st.integers(1, 70),
+    R=st.integers(1, 7),
+    S=st.integers(1, 7),
+    u=st.integers(1, 4),
+    pad=st.integers(0, 8),
+    dilation=st.integers(1, 2),
+)
 def test_parts_of_an_image_equal_the_whole(H, W, R, S, u, pad, dilation):
     H, W = (max(n, dilation * (taps - 1) + 1 - 2 * pad) for n, taps in ((H, R), (W, S)))
     s = ConvShape(1, 2, H, W, 2, R, S, stride=(u, 1), pad=pad, dilation=dilation)
@@ -83,9 +87,7 @@ def test_parts_of_an_image_equal_the_whole(H, W, R, S, u, pad, dilation):
         assert np.all(np.abs(output(cpu, s, {"FFT_TILE": tile})[0] - whole) <= RUNG.tolerance * scale)
 
 
-@pytest.mark.parametrize(
-    "shape", [CONV_PRESETS["lenet-conv1"].shape, ConvShape(1, 512, 7, 7, 8, 3, 3, pad=1)]
-)
+@pytest.mark.parametrize("shape", [CONV_PRESETS["lenet-conv1"].shape, ConvShape(1, 512, 7, 7, 8, 3, 3, pad=1)])
 def test_layers_on_the_cpu(shape):
     for tile in RUNG.tiles["FFT_TILE"]:
         out, ref, scale, _ = output(cpu, shape, {"FFT_TILE": tile})
@@ -116,9 +118,7 @@ def test_array_gives_no_more_outputs_than_its_size_minus_the_span(monkeypatch, t
 
     shape = s.with_(H=s.H + 1) if not tile else s.with_(H=31)
     monkeypatch.setattr(conv_fft, "good_size", lambda n: n - 1 if n == shape.H else n)
-    check(
-        cpu, shape, {"FFT_TILE": tile}
-    )  # an array that is too small by one is cut in two, with right results
+    check(cpu, shape, {"FFT_TILE": tile})  # an array that is too small by one is cut in two, with right results
     monkeypatch.setattr(conv_fft, "cut", too_large_step)
     out, ref, scale, _ = output(cpu, shape, {"FFT_TILE": tile})
     assert not agrees(out, ref, scale, RUNG.tolerance)
@@ -153,9 +153,7 @@ def test_good_sizes_are_the_smallest(n):
 def test_transforms_cover_every_output(s, tiles):
     cut_struct = conv_fft.cut(s, tiles)
     assert (
-        cut_struct["down"] * cut_struct["step_h"]
-        > (s.P - 1) * s.u
-        >= (cut_struct["down"] - 1) * cut_struct["step_h"]
+        cut_struct["down"] * cut_struct["step_h"] > (s.P - 1) * s.u >= (cut_struct["down"] - 1) * cut_struct["step_h"]
     )
     assert (
         cut_struct["across"] * cut_struct["step_w"]
@@ -164,8 +162,7 @@ def test_transforms_cover_every_output(s, tiles):
     )
     assert tiles["FFT_TILE"] or (cut_struct["down"], cut_struct["across"]) == (1, 1)
     assert tiles["FFT_TILE"] or (
-        cut_struct["rows"] >= s.H + s.pad_h + s.after[0]
-        and cut_struct["columns"] >= s.W + s.pad_w + s.after[1]
+        cut_struct["rows"] >= s.H + s.pad_h + s.after[0] and cut_struct["columns"] >= s.W + s.pad_w + s.after[1]
     )
 
 
@@ -174,15 +171,18 @@ def test_transforms_cover_every_output(s, tiles):
     [
         (ConvShape(1, 4, 8, 8, 4, 3, 3, groups=2), {}, "groups must be 1, got 2"),
         (ConvShape(1, 1, 40, 8, 1, 17, 3), {"FFT_TILE": 16}, r"dilation_h\*\(R-1\)\+1 <= FFT_TILE \(16\), got 17"),
-        (ConvShape(1, 1, 8, 80, 1, 3, 9, dilation=(1, 4)), {"FFT_TILE": 32},
-         r"dilation_w\*\(S-1\)\+1 <= FFT_TILE \(32\), got 33"),
+        (
+            ConvShape(1, 1, 8, 80, 1, 3, 9, dilation=(1, 4)),
+            {"FFT_TILE": 32},
+            r"dilation_w\*\(S-1\)\+1 <= FFT_TILE \(32\), got 33",
+        ),
         (ConvShape(1, 1, 32_767, 8, 1, 3, 3, pad=1), {}, r"H\+2\*pad_h <= 32768, got 32769"),
         (ConvShape(65_536, 1, 3, 3, 1, 3, 3), {}, r"N <= 65535 \(grid.y\), got 65536"),
         (ConvShape(1, 1, 3, 3, 65_536, 3, 3), {}, r"K <= 65535 \(grid.y\), got 65536"),
         (ConvShape(2000, 1, 90, 90, 1, 3, 3), {"FFT_TILE": 16}, r"N\*down\*across <= 65535 \(grid.y\), got 98000"),
         (ConvShape(1, 2**17, 126, 126, 1, 3, 3, pad=1), {}, r"C\*rows\*columns must stay below 2\^31 - 256, got"),
     ],
-)  # fmt: skip
+)
 def test_rules_are_named_with_their_values(shape, tiles, message):
     with pytest.raises(RuleError, match=message):
         RUNG.check(shape, tiles)
@@ -206,9 +206,7 @@ def test_predicted_workspace_equals_allocated():
     program = RUNG.build(s, RUNG.default_tiles)
     predicted = RUNG.cost(s, program).workspace_bytes
     assert predicted == 4 * (1 + 6 + 6) * (32 * 32 + 2 * 32 * 17)
-    assert {b.name for b in program.of_role(WORKSPACE)} == {
-        f"{a}_{k}" for a in "xwy" for k in ("padded", "spectra")
-    }
+    assert {b.name for b in program.of_role(WORKSPACE)} == {f"{a}_{k}" for a in "xwy" for k in ("padded", "spectra")}
 
 
 def test_strides_do_not_reduce_executed_flops():

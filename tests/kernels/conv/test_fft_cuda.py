@@ -38,9 +38,7 @@ def verified(s: ConvShape, tiles: dict):
 
 
 @settings(max_examples=200)
-@given(
-    s=conv_shapes(max_extent=5), tiles=st.sampled_from(TILES), bias=st.integers(0, 1), relu=st.integers(0, 1)
-)
+@given(s=conv_shapes(max_extent=5), tiles=st.sampled_from(TILES), bias=st.integers(0, 1), relu=st.integers(0, 1))
 def test_every_shape_and_tile(s, tiles, bias, relu):
     verified(s.with_(bias=bias, relu=relu), tiles)[0].close()
 
@@ -78,9 +76,7 @@ def test_it_is_timed_in_both_modes(mode):
     session, _, program = verified(CONV_PRESETS["resnet50-res4-3x3-n1"].shape, {})
     (timed,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
     session.close()
-    assert min(timed.samples_ms) > 0 and [name for name, _ in timed.parts_ms] == [
-        s.name for s in program.steps
-    ]
+    assert min(timed.samples_ms) > 0 and [name for name, _ in timed.parts_ms] == [s.name for s in program.steps]
 
 
 def test_transform_equals_numpy():

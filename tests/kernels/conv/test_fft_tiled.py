@@ -62,9 +62,7 @@ def test_kernel_and_cpu_write_the_same_to_every_buffer(s, size):
     assert relative_error(emulated.verify_run(), on_cpu.verify_run()) < 2e-6
     for b in program.of_role(WORKSPACE):
         expected = on_cpu.arrays[b.name]
-        np.testing.assert_allclose(
-            emulated.memory.array(b.name), expected, rtol=0, atol=2e-6 * np.abs(expected).max()
-        )
+        np.testing.assert_allclose(emulated.memory.array(b.name), expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
 @pytest.mark.slow

@@ -26,9 +26,7 @@ from tests.helpers.rung_runs import verified_output
 from tests.helpers.shapes import conv_shapes, layer_shapes
 
 RUNGS = {rung.name: rung for rung in conv_implicit.RUNGS}
-PLAIN, MAGIC, DIRECT = (
-    RUNGS[f"conv/{name}"] for name in ("implicit-gemm-plain", "implicit-gemm", "direct-tiled")
-)
+PLAIN, MAGIC, DIRECT = (RUNGS[f"conv/{name}"] for name in ("implicit-gemm-plain", "implicit-gemm", "direct-tiled"))
 BASIC_RUNGS = {rung.name: rung for rung in conv_ladder.BASIC_RUNGS}
 TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
 # Several blocks, partly outside, several images in a tile, more terms than two tiles, two groups.
@@ -55,10 +53,7 @@ def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
 @pytest.mark.parametrize("name", RUNGS)
 def test_cpu_equals_kernel_at_a_ragged_shape(name):
     np.testing.assert_allclose(
-        verified_output(emulator, RUNGS[name], RAGGED),
-        verified_output(cpu, RUNGS[name], RAGGED),
-        rtol=1e-4,
-        atol=1e-5,
+        verified_output(emulator, RUNGS[name], RAGGED), verified_output(cpu, RUNGS[name], RAGGED), rtol=1e-4, atol=1e-5
     )
 
 
@@ -108,18 +103,14 @@ def test_relu_hides_no_nan(name):
 @settings(max_examples=4)
 @given(shape=layer_shapes(max_extent=4))
 def test_fast_division_equals_plain_division_bit_for_bit(shape):
-    np.testing.assert_array_equal(
-        verified_output(emulator, MAGIC, shape), verified_output(emulator, PLAIN, shape)
-    )
+    np.testing.assert_array_equal(verified_output(emulator, MAGIC, shape), verified_output(emulator, PLAIN, shape))
 
 
 # -- races, faults -------------------------------------------------------------------------------------
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 def test_warp_order_changes_nothing_and_no_races(name):
-    rung_runs.same_in_any_order(
-        lambda options: verified_output(emulator, RUNGS[name], RAGGED, options=options)
-    )
+    rung_runs.same_in_any_order(lambda options: verified_output(emulator, RUNGS[name], RAGGED, options=options))
 
 
 FAULTS = {
@@ -145,9 +136,7 @@ def test_fault_in_the_kernel_is_detected(fault):
     """The tests above would detect a kernel with one fault."""
     s = RAGGED.with_(mode="convolution")
     program = MAGIC.build(s, MAGIC.default_tiles)
-    rung_runs.assert_fault_is_detected(
-        MAGIC, s, program, seeded_inputs(program.of_role("input")), *FAULTS[fault]
-    )
+    rung_runs.assert_fault_is_detected(MAGIC, s, program, seeded_inputs(program.of_role("input")), *FAULTS[fault])
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
@@ -174,19 +163,14 @@ def test_no_precompiled_kernel_spills(rung):
     ptxas needs about a second for each.
     """
     sets = list(rung.tile_sets(TOY))
-    compiled = (
-        sets[0],
-        max(sets, key=lambda tiles: (tiles.get("TM", 1) * tiles.get("TN", 1), tiles.get("TK", 1))),
-    )
+    compiled = (sets[0], max(sets, key=lambda tiles: (tiles.get("TM", 1) * tiles.get("TN", 1), tiles.get("TK", 1))))
     for tiles in sets:
         (step,) = rung.build(TOY, tiles).steps
         info = precompiled.resources(step.source, step.defines)
         if info is None and tiles not in compiled:
             continue
         if info is None:
-            info = ptxas_resources(
-                ptxas_log(sources.translation_unit(step.source), step.source, step.defines)
-            )
+            info = ptxas_resources(ptxas_log(sources.translation_unit(step.source), step.source, step.defines))
         assert info["spill_bytes"] == 0 and 0 < info["registers"] <= 255, tiles
 
 
@@ -194,20 +178,37 @@ HUGE = 2**31 - 1
 RULES = [
     ("conv/direct-tiled", TOY.with_(N=70_000), {}, r"N \(grid.z\) <= 65535, got 70000"),
     ("conv/direct-tiled", TOY, {"TILE": 32, "TP": 1}, r"TILE\*TILE/TP threads <= 256, got 1024"),
-    ("conv/direct-tiled", ConvShape(1, 4, 300, 300, 1, 2, 2, dilation=250), {},
-     r"bytes of shared memory for patch and taps <= 232448, got 1132"),
-    ("conv/direct-tiled", TOY.with_(C=70_000, K=70_000, groups=70_000), {},
-     r"blocks along the filters \(grid.y\) <= 65535, got 70000"),
+    (
+        "conv/direct-tiled",
+        ConvShape(1, 4, 300, 300, 1, 2, 2, dilation=250),
+        {},
+        r"bytes of shared memory for patch and taps <= 232448, got 1132",
+    ),
+    (
+        "conv/direct-tiled",
+        TOY.with_(C=70_000, K=70_000, groups=70_000),
+        {},
+        r"blocks along the filters \(grid.y\) <= 65535, got 70000",
+    ),
     ("conv/implicit-gemm", TOY.with_(C=70_000, K=70_000, groups=70_000), {}, r"groups \(grid.z\) <= 65535, got 70000"),
     ("conv/implicit-gemm", TOY.with_(N=2**26), {}, r"N\*C\*H\*W must stay below 2\^31, got 4294967296"),
-    ("conv/implicit-gemm", ConvShape(1, 1, 1, 1, 1, 1, 1, pad=(0, 2**30 - 32)), {},
-     r"N\*P\*Q must stay below 2\^31 - 64, got"),
+    (
+        "conv/implicit-gemm",
+        ConvShape(1, 1, 1, 1, 1, 1, 1, pad=(0, 2**30 - 32)),
+        {},
+        r"N\*P\*Q must stay below 2\^31 - 64, got",
+    ),
     ("conv/implicit-gemm", TOY.with_(K=HUGE), {}, r"K/groups/BM blocks \(grid.y\) <= 65535, got"),
     ("conv/implicit-gemm", TOY, {"BM": 32, "TM": 8, "TN": 8}, r"BM % 64 == 0, got 32"),
-    ("conv/implicit-gemm-plain", TOY, {"BM": 128, "BN": 128, "BK": 8}, r"BK % warps == 0 \(each warp copies a row\), got 8 % 16"),
+    (
+        "conv/implicit-gemm-plain",
+        TOY,
+        {"BM": 128, "BN": 128, "BK": 8},
+        r"BK % warps == 0 \(each warp copies a row\), got 8 % 16",
+    ),
     ("conv/direct", TOY.with_(C=4, K=4, groups=2), {}, "groups must be 1, got 2"),
     ("conv/im2col-gemm", TOY.with_(C=4, K=4, groups=4), {}, "groups must be 1, got 4"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)

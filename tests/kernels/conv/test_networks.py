@@ -34,18 +34,13 @@ def test_network_has_the_published_weights_and_multiply_adds(network, convolutio
     assert network.convolutions == convolutions
     assert sum(layer.count * layer.shape.elements["w"] for layer in layers) == weights
     assert sum(layer.count * layer.shape.macs for layer in layers) / 32 == pytest.approx(macs, rel=2e-3)
-    assert len({layer.shape for layer in layers}) == len(layers) and all(
-        layer.shape.N == 32 for layer in layers
-    )
+    assert len({layer.shape for layer in layers}) == len(layers) and all(layer.shape.N == 32 for layer in layers)
 
 
 def test_resnet_is_version_1_with_stride_1_in_3x3_layers():
     shapes_3x3 = [layer.shape for layer in RESNET.layers if layer.shape.R == 3]
     assert len(shapes_3x3) == 4 and all(shape.stride == (1, 1) for shape in shapes_3x3)
-    assert [layer.shape.stride for layer in RESNET.layers if layer.name.endswith("_1 1×1")] == [
-        (1, 1),
-        *[(2, 2)] * 3,
-    ]
+    assert [layer.shape.stride for layer in RESNET.layers if layer.name.endswith("_1 1×1")] == [(1, 1), *[(2, 2)] * 3]
     assert {CONV_PRESETS[f"resnet50-res{n}-3x3-n32"].shape for n in (2, 3, 4, 5)} == set(shapes_3x3)
 
 
@@ -69,27 +64,18 @@ def test_group_is_recorded_only_by_name():
     assert not shapes & {p.shape for p in CONV_GRID.values() if p.shape.R in (9, 11)}
     assert [group.shape for group in groups("grid")] == [p.shape for p in CONV_GRID.values()]
     both = [group.shape for group in groups("networks", "grid")]
-    assert len(both) == len(set(both)) and set(both) == {
-        p.shape for p in (*CONV_GRID.values(), *LAYERS.values())
-    }
+    assert len(both) == len(set(both)) and set(both) == {p.shape for p in (*CONV_GRID.values(), *LAYERS.values())}
     assert all(g.brief and g.mode == "cold" and not g.tiles for g in groups("grid"))
 
 
 @pytest.mark.parametrize(
     ("name", "ladders", "presets"),
-    [
-        ("padding", ["conv"], CONV_PADDING),
-        ("backward-padding", ["conv-dinput", "conv-dweight"], BACKWARD_PADDING),
-    ],
+    [("padding", ["conv"], CONV_PADDING), ("backward-padding", ["conv-dinput", "conv-dweight"], BACKWARD_PADDING)],
 )
-def test_layers_with_padding_at_one_end_are_recorded_whole_by_every_rung_that_runs_them(
-    name, ladders, presets
-):
+def test_layers_with_padding_at_one_end_are_recorded_whole_by_every_rung_that_runs_them(name, ladders, presets):
     for engine in ("cuda", "cpu"):
         found = list(sweep.Sweep(engine, (name,)).groups())
-        assert {(g.ladder.name, g.shape) for g in found} == {
-            (n, p.shape) for n in ladders for p in presets.values()
-        }
+        assert {(g.ladder.name, g.shape) for g in found} == {(n, p.shape) for n in ladders for p in presets.values()}
         for group in found:
             assert not group.brief and group.mode == "cold" and not group.tiles
             runs = [r.name for r in availability.supported_rungs(group.ladder, engine, group.shape)]

@@ -41,10 +41,7 @@ def test_one_number_equals_one_number_per_axis():
         ({"W": INT_MAX + 1}, "W must be in"),
         ({"W": INT_MAX, "pad": 1}, r"must stay below 2\^31"),
         ({"W": INT_MAX, "extra_w": 1}, r"W\+2\*pad_w\+extra_w must stay below 2\^31"),
-        (
-            {"pad": 1, "extra_w": -2},
-            "padding after the input must not be negative: extra_w >= -pad_w, but -2 < -1",
-        ),
+        ({"pad": 1, "extra_w": -2}, "padding after the input must not be negative: extra_w >= -pad_w, but -2 < -1"),
         ({"extra": (-1, 0)}, "extra_h >= -pad_h, but -1 < 0"),
         ({"extra": 0.5}, "extra_h must be a whole number, got 0.5"),
         ({"R": 11, "pad": 1, "extra_h": -1}, r"dilation\*\(R-1\)\+1 <= H\+2\*pad_h\+extra_h, but 11 > 9"),
@@ -68,8 +65,22 @@ def test_padding_may_differ_at_both_ends():
 
 
 def test_equal_padding_has_the_params_of_older_rows():
-    older = {"N": 1, "C": 3, "H": 8, "W": 8, "K": 4, "R": 3, "S": 3, "u": 1, "v": 1, "pad_h": 1, "pad_w": 1,
-             "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation"}  # fmt: skip
+    older = {
+        "N": 1,
+        "C": 3,
+        "H": 8,
+        "W": 8,
+        "K": 4,
+        "R": 3,
+        "S": 3,
+        "u": 1,
+        "v": 1,
+        "pad_h": 1,
+        "pad_w": 1,
+        "dilation_h": 1,
+        "dilation_w": 1,
+        "mode": "cross-correlation",
+    }
     assert ConvShape(**older).params() == older
     unequal = ConvShape(**older, extra_w=2)
     assert unequal.params() == older | {"extra_w": 2} and ConvShape(**unequal.params()) == unequal
@@ -133,9 +144,7 @@ def test_presets_have_the_stated_sizes():
     assert (conv1.N, conv1.P, conv1.Q) == (32, 112, 112)
     assert CONV_PRESETS["lenet-conv1"].shape.P == 28
     stages = [p.shape for key, p in CONV_PRESETS.items() if "3x3" in key]
-    assert (
-        len(stages) == 8 and len({s.flops // s.N for s in stages}) == 1
-    )  # ResNet's stages have the same FLOPs
+    assert len(stages) == 8 and len({s.flops // s.N for s in stages}) == 1  # ResNet's stages have the same FLOPs
 
 
 def test_numpy_integers_are_whole_numbers():
@@ -175,9 +184,7 @@ def test_layer_survives_params_and_text(s):
 @given(conv_shapes())
 def test_plain_shape_has_no_layer_params(s):
     """Older rows and links have the same params, so they refer to the same shape."""
-    s = s.with_(pad_h=9, pad_w=9).with_(
-        extra_h=0, extra_w=0
-    )  # more padding: the filter fits without the extra
+    s = s.with_(pad_h=9, pad_w=9).with_(extra_h=0, extra_w=0)  # more padding: the filter fits without the extra
     assert list(s.params()) == "N C H W K R S u v pad_h pad_w dilation_h dilation_w mode".split()
     assert s == s.with_(groups=1, bias=0, relu=False) and s.params() == s.with_(bias=0).params()
 

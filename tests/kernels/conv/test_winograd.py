@@ -40,11 +40,7 @@ def shapes(draw, max_size: int = 12) -> ConvShape:
     pad = draw(st.integers(0, 3)), draw(st.integers(0, 3))
     extra = draw(st.just((0, 0)) | st.tuples(*(st.integers(-p, 3) for p in pad)))
     H, W = (draw(st.integers(max(1, 3 - 2 * p - e), max_size)) for p, e in zip(pad, extra, strict=True))
-    N, C, K = (
-        draw(st.integers(1, 3)),
-        draw(st.integers(1, 18)),
-        draw(st.one_of(st.integers(1, 9), st.just(67))),
-    )
+    N, C, K = (draw(st.integers(1, 3)), draw(st.integers(1, 18)), draw(st.one_of(st.integers(1, 9), st.just(67))))
     bias, relu = draw(st.integers(0, 1)), draw(st.integers(0, 1))
     mode = draw(st.sampled_from(MODES))
     return ConvShape(N, C, H, W, K, 3, 3, pad=pad, extra=extra, mode=mode, bias=bias, relu=relu)
@@ -162,7 +158,11 @@ def test_lost_product_exceeds_the_tolerance(m, lost):
     ("name", "shape", "message"),
     [
         ("2x2", ConvShape(1, 1, 8, 8, 1, 5, 3), "R and S must be 3, got 5 and 3"),
-        ("4x4", ConvShape(1, 1, 8, 8, 1, 3, 3, stride=(1, 2)), r"stride must be 1 in both axes \(the tiles overlap only then\), got 1 and 2"),
+        (
+            "4x4",
+            ConvShape(1, 1, 8, 8, 1, 3, 3, stride=(1, 2)),
+            r"stride must be 1 in both axes \(the tiles overlap only then\), got 1 and 2",
+        ),
         ("nonfused", ConvShape(1, 1, 9, 9, 1, 3, 3, dilation=2), "dilation must be 1 in both axes, got 2 and 2"),
         ("nonfused", ConvShape(1, 4, 8, 8, 4, 3, 3, groups=2), "groups must be 1, got 2"),
         ("4x4", ConvShape(1, 600_000, 3, 3, 1, 3, 3), r"C <= 65535\*8 \(grid.y\), got 600000"),
@@ -173,7 +173,7 @@ def test_lost_product_exceeds_the_tolerance(m, lost):
         ("nonfused", ConvShape(2**20, 1, 3, 3, 2**13, 3, 3), "K × output tiles must stay below"),
         ("2x2", ConvShape(1, 1, 2**31 - 2, 3, 1, 3, 3), r"P \+ 2\*M must stay below 2\^31, got"),
     ],
-)  # fmt: skip
+)
 def test_rules_are_named_with_their_values(name, shape, message):
     with pytest.raises(RuleError, match=message):
         RUNG[name].check(shape, None)

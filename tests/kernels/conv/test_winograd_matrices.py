@@ -106,11 +106,7 @@ def test_invalid_derivation_is_explained(m, r, points, message):
 
 # As printed in Lavin and Gray, arXiv 1509.09308, sections 4.1 and 4.3: (A^T, G, B^T).
 PRINTED = {
-    2: (
-        "1 1 1 0; 0 1 -1 -1",
-        "1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1",
-        "1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1",
-    ),
+    2: ("1 1 1 0; 0 1 -1 -1", "1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1", "1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1"),
     4: (
         "1 1 1 1 1 0; 0 1 -1 2 -2 0; 0 1 1 4 4 0; 0 1 -1 8 -8 1",
         "1/4 0 0; -1/6 -1/6 -1/6; -1/6 1/6 -1/6; 1/24 1/12 1/6; 1/24 -1/12 1/6; 0 0 1",
@@ -164,9 +160,7 @@ def test_header_file_equals_the_derivation():
 @pytest.mark.parametrize("m", winograd_matrices.TILES)
 def test_header_tables_equal_the_derivation(m):
     """Reads the header as a compiler would: the branch of m, its three tables, their quotients."""
-    branch = re.split(r"#(?:if|elif|endif).*", winograd_matrices.header())[
-        1 + winograd_matrices.TILES.index(m)
-    ]
+    branch = re.split(r"#(?:if|elif|endif).*", winograd_matrices.header())[1 + winograd_matrices.TILES.index(m)]
     tables = dict(re.findall(r"float (\w+)\[\d+\]\[\d+\] = \{(.*?)\};", branch, re.DOTALL))
     t = winograd_matrices.derive(m, 3)
     for name, X in (("AT", t.AT), ("G", t.G), ("BT", t.BT)):

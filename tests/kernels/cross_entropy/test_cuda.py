@@ -41,9 +41,7 @@ def assert_right(rung, shape, tiles=None, inputs=None) -> None:
     expected = rung_reference(rung, shape, rung.check(shape, tiles), inputs, reference)
     for name, (ref, scale) in expected.items():
         error = relative_error(outputs[name], ref)
-        assert agrees(outputs[name], ref, scale, rung.tolerance), (
-            f"{name} {rung.name} {shape} {tiles} {error}"
-        )
+        assert agrees(outputs[name], ref, scale, rung.tolerance), f"{name} {rung.name} {shape} {tiles} {error}"
 
 
 @settings(max_examples=60)

@@ -41,9 +41,7 @@ def test_loss_is_the_definition(s, seed):
     e = np.exp(x.astype(np.float64))
     (loss, loss_scale), (lse, lse_scale) = reference.forward(CrossEntropyShape(*s), x, labels).values()
     np.testing.assert_allclose(lse, np.log(e.sum(axis=1)), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(
-        loss, -np.log(e[np.arange(s[0]), labels] / e.sum(axis=1)), rtol=1e-12, atol=1e-12
-    )
+    np.testing.assert_allclose(loss, -np.log(e[np.arange(s[0]), labels] / e.sum(axis=1)), rtol=1e-12, atol=1e-12)
     assert (loss_scale >= np.abs(loss)).all() and (lse_scale >= np.abs(lse)).all()
 
 

@@ -66,9 +66,7 @@ def check(f, x: np.ndarray, gradient: np.ndarray) -> None:
 def test_relu(extents, keep, seed):
     x, dy = values(extents, seed), values(extents, seed + 100)
     shape = ReluBackwardShape(*extents, keep)
-    kept = (
-        {"y": np.maximum(x, 0)} if keep == "y" else {"mask": reference.mask_of(ReluShape(*extents, keep), x)}
-    )
+    kept = {"y": np.maximum(x, 0)} if keep == "y" else {"mask": reference.mask_of(ReluShape(*extents, keep), x)}
     dx, scale = reference.relu_backward(shape, dy, **kept)
     check(lambda t: anp.sum(dy * relu(t)), x, dx)
     np.testing.assert_array_equal(scale, np.abs(dx))
@@ -155,9 +153,7 @@ def test_pytorch_in_float64_gives_the_same(layout):
     torch = pytest.importorskip("torch")
     tensor = partial(torch.tensor, dtype=torch.float64, requires_grad=True)
     shape = BiasBackwardShape(2, 3, 4, 5, layout)
-    x, b, shortcut, dy = (
-        values(size, n) for n, size in enumerate((shape.maps, shape.C, shape.maps, shape.maps))
-    )
+    x, b, shortcut, dy = (values(size, n) for n, size in enumerate((shape.maps, shape.C, shape.maps, shape.maps)))
     tx, tb, ts = tensor(x), tensor(b), tensor(shortcut)
     before = add_bias(layout, tx, tb)
     out = torch.relu(before + ts)

@@ -41,15 +41,12 @@ from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.fake_torch import fake_cuda, no_context
 
-RUNGS = {
-    rung.name: (ladder, rung) for ladder in elementwise.LADDERS for rung in ladder.rungs if not rung.library
-}
+RUNGS = {rung.name: (ladder, rung) for ladder in elementwise.LADDERS for rung in ladder.rungs if not rung.library}
 ENGINES = (emulator, cpu)
 ATOMICS = ("bias-backward/atomics", "bias-backward/block")  # their additions have no fixed order
 extents = st.builds(
-    lambda n, c, p, q: (n, c, p, q),
-    st.integers(1, 3), st.integers(1, 40), st.integers(1, 6), st.integers(1, 9),
-)  # fmt: skip
+    lambda n, c, p, q: (n, c, p, q), st.integers(1, 3), st.integers(1, 40), st.integers(1, 6), st.integers(1, 9)
+)
 
 
 def shape_of(ladder, data, extents: tuple[int, ...]):
@@ -132,18 +129,10 @@ def test_relu_passes_nan_on(keep):
         out, _ = rung_runs.computed_outputs(emulator, RUNGS[f"relu/{name}"][1], shape, inputs={"x": x})
         np.testing.assert_array_equal(out["y"].ravel(), [1, np.nan, 0, np.inf, 0])
         if keep != OUTPUT:
-            assert reference.is_positive(shape, out["mask"]).ravel().tolist() == [
-                True,
-                False,
-                False,
-                True,
-                False,
-            ]
+            assert reference.is_positive(shape, out["mask"]).ravel().tolist() == [True, False, False, True, False]
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in RUNGS if name.startswith(("relu-backward/", "residual-backward/"))]
-)
+@pytest.mark.parametrize("name", [name for name in RUNGS if name.startswith(("relu-backward/", "residual-backward/"))])
 def test_a_gradient_that_is_not_finite_is_dropped_where_relu_is_flat(name):
     """PyTorch's gradient is 0 there whatever dy is: infinity times 0 would be NaN."""
     ladder, rung = RUNGS[name]
@@ -186,14 +175,10 @@ def test_any_order_of_the_warps_gives_the_same_bits_without_a_race(name):
         original = emulator.Session._launch
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                emulator.Session,
-                "_launch",
-                lambda s, step: (r := original(s, step), races.extend(r.races))[0],
+                emulator.Session, "_launch", lambda s, step: (r := original(s, step), races.extend(r.races))[0]
             )
             for order in ("forward", "reversed"):
-                rung_runs.verified_outputs(
-                    emulator, rung, shape, tiles, options=Options(order=order, races=True)
-                )
+                rung_runs.verified_outputs(emulator, rung, shape, tiles, options=Options(order=order, races=True))
         assert not races
         return
 
@@ -220,25 +205,41 @@ def test_two_launches_give_the_same_bits_for_any_number_of_parts_on_the_same_par
 # -- faults ------------------------------------------------------------------------------------------
 FAULTS = [
     ("relu/scalar", {"keep": BITS}, "03_relu_bits", "mask[i / 32] = word", "mask[i / 32] = word | 1u"),
-    ("relu/float4", {"keep": BITS}, "04_relu_float4", "positive << 4 * (threadIdx.x % 8)", "positive << 4 * (threadIdx.x % 4)"),
+    (
+        "relu/float4",
+        {"keep": BITS},
+        "04_relu_float4",
+        "positive << 4 * (threadIdx.x % 8)",
+        "positive << 4 * (threadIdx.x % 4)",
+    ),
     ("relu/float4", {"keep": BYTES}, "04_relu_float4", "(v[k][j] > 0.0f) << j", "(v[k][j] >= 1.0f) << j"),
     ("relu-backward/scalar", {"keep": BITS}, "06_relu_backward_bits", "i % 32 & 1", "(i + 1) % 32 & 1"),
-    ("relu-backward/float4", {}, "07_relu_backward_float4", "v[k][j] : 0.0f;\n    store", "v[k][j] : v[k][j];\n    store"),
+    (
+        "relu-backward/float4",
+        {},
+        "07_relu_backward_float4",
+        "v[k][j] : 0.0f;\n    store",
+        "v[k][j] : v[k][j];\n    store",
+    ),
     ("gelu/scalar", {}, "19_gelu", "0.5f * (1.0f + erff", "0.4999f * (1.0f + erff"),
     ("gelu/float4", {"form": TANH}, "20_gelu_float4", "0.044715f * x", "0.0447f * x * x"),
     ("gelu-backward/scalar", {}, "21_gelu_backward", "expf(-0.5f * x * x)", "expf(-0.51f * x * x)"),
     ("gelu-backward/float4", {"form": TANH}, "22_gelu_backward", "(1.0f - t * t)", "(1.0f - t)"),
     ("bias/float4", {}, "09_bias_float4", "channel_of(i + j, shape)", "channel_of(i, shape)"),
     ("bias-backward/block", {"layout": "nhwc"}, "11_bias_backward_block", "threadIdx.x < columns && active", "active"),
-    ("bias-backward/two-launches", {"layout": "nhwc"}, "12_bias_backward_sums", "int half = (rows + 1) / 2", "int half = rows / 2"),
+    (
+        "bias-backward/two-launches",
+        {"layout": "nhwc"},
+        "12_bias_backward_sums",
+        "int half = (rows + 1) / 2",
+        "int half = rows / 2",
+    ),
     ("residual-backward/scalar", {}, "17_residual_backward", "db[i] += gradient", "db[i] = gradient"),
-]  # fmt: skip
+]
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(
-    ("name", "fields", "file", "right", "wrong"), FAULTS, ids=[f"{f[0]}-{f[2]}" for f in FAULTS]
-)
+@pytest.mark.parametrize(("name", "fields", "file", "right", "wrong"), FAULTS, ids=[f"{f[0]}-{f[2]}" for f in FAULTS])
 def test_a_fault_in_a_kernel_is_detected(name, fields, file, right, wrong, monkeypatch):
     ladder, rung = RUNGS[name]
     shape, tiles, original = ladder.shape(2, 5, 5, 3, **fields), dict(rung.sets[0]), sources.translation_unit
@@ -304,9 +305,7 @@ def test_the_cost_counts_what_the_threads_request(name):
 def test_a_residual_in_one_launch_moves_three_fifths():
     shape = ResidualShape(2, 4, 8, 8)
     cost = {
-        name: RUNGS[f"residual/{name}"][1].cost(
-            shape, RUNGS[f"residual/{name}"][1].build(shape, {"BLOCK": 256})
-        )
+        name: RUNGS[f"residual/{name}"][1].cost(shape, RUNGS[f"residual/{name}"][1].build(shape, {"BLOCK": 256}))
         for name in ("two-launches", "scalar")
     }
     assert cost["scalar"].bytes / cost["two-launches"].bytes == 0.6
@@ -325,7 +324,7 @@ def test_a_residual_in_one_launch_moves_three_fifths():
         (lambda: elementwise.RELU.parse("N=1,C=1,P=1"), "missing Q"),
         (lambda: elementwise.RELU.parse("N=1,C=1,P=1,Q=1,layout=nhwc"), "expected NAME=VALUE"),
     ],
-)  # fmt: skip
+)
 def test_malformed_shapes_are_refused(make, message):
     with pytest.raises(ShapeError, match=message):
         make()
@@ -401,9 +400,7 @@ def test_pytorch_gets_the_tensors_in_their_order(ladder, layout, monkeypatch):
     monkeypatch.setattr(torch_library, "as_tensor", lambda torch, array: array.view(Tensor))
     monkeypatch.setattr(torch_library, "on_current_stream", lambda torch: no_context())
     chosen = {LAYOUTS[n]: option for n, option in enumerate(options(ladder.shape)[:2])}
-    option = (
-        () if issubclass(ladder.shape, ReluShape) else chosen.get(layout, ())
-    )  # of ReLU, PyTorch keeps y alone
+    option = () if issubclass(ladder.shape, ReluShape) else chosen.get(layout, ())  # of ReLU, PyTorch keeps y alone
     shape, rung = ladder.shape(2, 3, 4, 5, *option), ladder.rungs[-1]
     program = rung.build(shape, {})
     inputs = inputs_of(ladder, shape, program)

@@ -145,17 +145,27 @@ def test_the_order_of_atomic_additions_changes_the_rounding():
 FAULTS = {  # what is wrong: (rung, which launch, original code, faulty code)
     "the next token's row": ("embedding/elements", 0, "(size_t)tokens[m] * d", "(size_t)(tokens[m] ^ 1) * d"),
     "the rest of a row left out": ("embedding/rows", 0, "i < d; i += 32", "i < d - 1; i += 32"),
-    "stored instead of added": ("embedding-backward/atomics", 1, "atomicAdd(&dtable[(size_t)tokens[m] * d + column], dy[i])", "dtable[(size_t)tokens[m] * d + column] = dy[i]"),
+    "stored instead of added": (
+        "embedding-backward/atomics",
+        1,
+        "atomicAdd(&dtable[(size_t)tokens[m] * d + column], dy[i])",
+        "dtable[(size_t)tokens[m] * d + column] = dy[i]",
+    ),
     "counts not cleared": ("embedding-backward/sorted", 0, "counts[i] = 0", "counts[i] = 1"),
     "later tokens ranked too": ("embedding-backward/sorted", 1, "rank += i < thread", "rank += i <= thread"),
     "the chunk's barrier": ("embedding-backward/sorted", 1, "  __syncthreads();\n", ""),
-    "earlier chunks left out": ("embedding-backward/sorted", 4, "* V + token] + ranks[m]", "* V + token] * 0 + ranks[m]"),
+    "earlier chunks left out": (
+        "embedding-backward/sorted",
+        4,
+        "* V + token] + ranks[m]",
+        "* V + token] * 0 + ranks[m]",
+    ),
     "a step of the scan left out": ("embedding-backward/sorted", 3, "distance < 32", "distance < 16"),
     "the last row left out": ("embedding-backward/sorted", 5, "i < end; ++i", "i < end - 1; ++i"),
     "every run taken as whole": ("embedding-backward/runs", 5, "totals[token[i]] <= rows - i", "totals[token[i]] > 0"),
     "the last part left out": ("embedding-backward/runs", 6, "i <= last / ROWS", "i < last / ROWS"),
     "another number than zero": ("embedding-backward/runs", 6, "d + column] : 0.0f", "d + column] : 1.0f"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -205,7 +215,5 @@ def test_tokens_beyond_the_vocabulary_are_refused():
 def test_given_tokens_are_kept_whatever_the_distribution():
     shape = of("embedding/rows", 3, 9, 2, "equal")
     table = np.arange(18.0).reshape(9, 2)
-    out = run(
-        "embedding/rows", shape, {"tokens": np.array([4, 0, 8]), "table": table}, engine="cpu", measure=False
-    )
+    out = run("embedding/rows", shape, {"tokens": np.array([4, 0, 8]), "table": table}, engine="cpu", measure=False)
     np.testing.assert_array_equal(out.output, table[[4, 0, 8]])

@@ -54,9 +54,7 @@ def test_gradient_is_that_of_finite_differences(s, seed):
         above, below = table.astype(np.float64), table.astype(np.float64)
         above[at] += 1e-4
         below[at] -= 1e-4
-        assert (loss(above, tokens, dy) - loss(below, tokens, dy)) / 2e-4 == pytest.approx(
-            dtable[at], abs=1e-7
-        )
+        assert (loss(above, tokens, dy) - loss(below, tokens, dy)) / 2e-4 == pytest.approx(dtable[at], abs=1e-7)
 
 
 @pytest.mark.gpu

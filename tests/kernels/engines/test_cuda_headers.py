@@ -38,9 +38,7 @@ def without_cuda(monkeypatch, tmp_path):
     cuda_headers.folders.cache_clear()
 
 
-def test_folders_lists_wheels_before_toolkits_and_skips_folders_without_headers(
-    without_cuda, monkeypatch, tmp_path
-):
+def test_folders_lists_wheels_before_toolkits_and_skips_folders_without_headers(without_cuda, monkeypatch, tmp_path):
     wheel, by_path, by_nvcc = (toolkit(tmp_path / name) for name in ("wheel", "path", "nvcc"))
     monkeypatch.setattr(cuda_headers, "_wheels", lambda: iter((wheel,)))
     monkeypatch.setenv("CUDA_PATH", str(by_path.parent))

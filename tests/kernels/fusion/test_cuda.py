@@ -43,9 +43,7 @@ def supported(s: ChainShape):
 
 
 @settings(max_examples=50)
-@given(
-    chain_shapes(max_extent=40, max_blocks=8), st.sampled_from([128, 256, 512]), st.sampled_from([1, 2, 4])
-)
+@given(chain_shapes(max_extent=40, max_blocks=8), st.sampled_from([128, 256, 512]), st.sampled_from([1, 2, 4]))
 def test_every_rung_agrees_for_random_chains(s, block, fours):
     for rung in supported(s):
         tiles = {"BLOCK": block, "FOURS": fours} if "BLOCK" in rung.tiles else {}

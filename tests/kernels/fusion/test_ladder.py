@@ -87,9 +87,7 @@ def test_cpu_agrees_at_any_piece_size(s, piece):
 @needs_nvrtc
 @pytest.mark.parametrize("name", [name for name in RUNGS if name != IMPLICIT.name])
 @pytest.mark.parametrize("fours", [1, 2, 4])
-@pytest.mark.parametrize(
-    "chain", [RAGGED.chain, "bias bn relu add", "add relu gap bn", "bn add maxpool:2 bias"]
-)
+@pytest.mark.parametrize("chain", [RAGGED.chain, "bias bn relu add", "add relu gap bn", "bn add maxpool:2 bias"])
 def test_tiles_and_warp_order_change_nothing_and_no_races(name, fours, chain):
     s, tiles = RAGGED.with_(chain=chain), {"BLOCK": 128, "FOURS": fours}
     if any(RUNGS[name].rules(s, tiles)):
@@ -152,11 +150,7 @@ def test_folded_batch_norm_equals_batch_norm(s):
 @pytest.mark.parametrize("kind", KINDS)
 def test_generated_kernel_of_one_block_equals_hand_written(kind):
     """Launches it instead of the hand-written kernel and compares bit for bit."""
-    word = {
-        "conv": "conv:K=4:R=3:stride=2",
-        "maxpool": "maxpool:3:stride=2:pad=1",
-        "avgpool": "avgpool:3:pad=1",
-    }
+    word = {"conv": "conv:K=4:R=3:stride=2", "maxpool": "maxpool:3:stride=2:pad=1", "avgpool": "avgpool:3:pad=1"}
     s = ChainShape(2, 3, 7, 9, word.get(kind, kind))
     (part,) = ladder.unfused(s, TILES).parts
     assert part.launch.source.endswith(f"_{kind}.cu") and part.launch.source[7:9].isdigit()
@@ -205,7 +199,11 @@ def test_generator_that_omits_a_block_is_detected(kind):
             text = codegen.text.__wrapped__(part.launch.source)
         right = sources.text(part.launch.source)
         assert text != right
-        relaunched(part.launch, lambda whole, a=right, b=text: whole.replace(a[a.index('extern "C"') :], b[b.index('extern "C"') :]), memory)  # fmt: skip
+        relaunched(
+            part.launch,
+            lambda whole, a=right, b=text: whole.replace(a[a.index('extern "C"') :], b[b.index('extern "C"') :]),
+            memory,
+        )
         ref, scale = reference_and_scale(RUNGS["fusion/fused"], s, None, inputs)
         assert not agrees(memory.array("y"), ref, scale, RUNGS["fusion/fused"].tolerance), chain
 

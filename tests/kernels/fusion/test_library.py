@@ -22,11 +22,7 @@ from kernels.runner import run, seeded_inputs
 
 (TORCH,) = fusion_library.RUNGS
 EVERY = ChainShape(
-    2,
-    3,
-    9,
-    8,
-    "conv:K=4:R=3:stride=2 bias bn:eps=0.01 relu add maxpool:3:stride=1:pad=1 avgpool:2:stride=1 gap",
+    2, 3, 9, 8, "conv:K=4:R=3:stride=2 bias bn:eps=0.01 relu add maxpool:3:stride=1:pad=1 avgpool:2:stride=1 gap"
 )
 ONE_BY_ONE = ("relu", "bias", "bn", "add", "gap", "maxpool:2", "avgpool:3:pad=1", "conv:K=2:R=3:pad=0")
 
@@ -68,9 +64,7 @@ class PyTorch:
             "conv2d": conv2d,
             "batch_norm": batch_norm,
             "relu": lambda x: np.maximum(x, 0),
-            "max_pool2d": lambda x, R, stride, pad: (
-                windows(x, R, stride, pad, -np.inf).max((4, 5)).view(Tensor)
-            ),
+            "max_pool2d": lambda x, R, stride, pad: windows(x, R, stride, pad, -np.inf).max((4, 5)).view(Tensor),
             "avg_pool2d": lambda x, R, stride, pad: windows(x, R, stride, pad).mean((4, 5)).view(Tensor),
         }
         functional = {name: self._recorded(name, function) for name, function in functions.items()}
@@ -131,9 +125,7 @@ def test_scale_allows_transform_errors_only_after_convolutions():
     _, scale = fusion_ladder.LADDER.reference(at_3, **inputs)
     bound = np.abs(inputs["x"]).max((2, 3)) @ np.abs(inputs["w"]).sum((2, 3)).T
     np.testing.assert_allclose(
-        TORCH.scale(at_3, {}, inputs) - scale,
-        np.broadcast_to(5 * bound[:, :, None, None], scale.shape),
-        rtol=1e-6,
+        TORCH.scale(at_3, {}, inputs) - scale, np.broadcast_to(5 * bound[:, :, None, None], scale.shape), rtol=1e-6
     )
 
 
@@ -166,7 +158,5 @@ def test_only_the_cuda_engine_runs_it():
 def test_missing_pytorch_is_explained(monkeypatch):
     monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr("kernels.engines.cuda.status", lambda: SimpleNamespace(ready=True, text="a GPU"))
-    with pytest.raises(
-        RuleError, match=r"fusion/torch cannot run .*PyTorch was not found .*pip install torch"
-    ):
+    with pytest.raises(RuleError, match=r"fusion/torch cannot run .*PyTorch was not found .*pip install torch"):
         run(TORCH.name, EVERY, engine="cuda")

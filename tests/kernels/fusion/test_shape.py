@@ -75,7 +75,7 @@ INVALID = {
     "gap:": r"block 1 \(gap\) takes nothing; got ''",
     "bn:eps=0": r"block 1 \(bn\): eps must be in 1e-12 \.\. 1, got 0",
     "bn:eps=nan": r"block 1 \(bn\): eps must be in .*, got nan",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("chain", INVALID)
@@ -95,20 +95,28 @@ def test_invalid_extents_and_text_name_the_rule():
 
 def test_chain_numbers_computed_by_hand():
     s = ChainShape(2, 3, 8, 6, "conv:K=5:R=3 bias bn relu add maxpool:2 gap bn")
-    assert [stage.after for stage in s.stages] == [(2, 5, 8, 6)] * 5 + [
-        (2, 5, 4, 3),
-        (2, 5, 1, 1),
-        (2, 5, 1, 1),
-    ]
+    assert [stage.after for stage in s.stages] == [(2, 5, 8, 6)] * 5 + [(2, 5, 4, 3), (2, 5, 1, 1), (2, 5, 1, 1)]
     assert s.y_shape == (2, 5, 1, 1)
     values = 2 * 5 * 8 * 6
     assert [stage.flops for stage in s.stages] == [
-        values * 2 * 27, values, 3 * values, values, values, 4 * 2 * 5 * 12, 2 * 5 * 12, 3 * 10,
-    ]  # fmt: skip
+        values * 2 * 27,
+        values,
+        3 * values,
+        values,
+        values,
+        4 * 2 * 5 * 12,
+        2 * 5 * 12,
+        3 * 10,
+    ]
     assert s.elements == {
-        "x": 2 * 3 * 48, "w": 5 * 27, "b": 5, **dict.fromkeys(("gamma", "beta", "mean", "var"), 5), "z": values,
-        **dict.fromkeys(("gamma_2", "beta_2", "mean_2", "var_2"), 5), "y": 10,
-    }  # fmt: skip
+        "x": 2 * 3 * 48,
+        "w": 5 * 27,
+        "b": 5,
+        **dict.fromkeys(("gamma", "beta", "mean", "var"), 5),
+        "z": values,
+        **dict.fromkeys(("gamma_2", "beta_2", "mean_2", "var_2"), 5),
+        "y": 10,
+    }
     assert s.bytes == 4 * sum(s.elements.values()) and s.macs == s.flops // 2
 
 
@@ -210,14 +218,10 @@ def test_fused_never_launches_or_moves_more(s):
     assert (bytes_moved[1] == bytes_moved[0]) == (len(fused.parts) == len(unfused.parts))
     assert bytes_moved[1] == s.bytes or len(fused.parts) > 1
     workspace_bytes = [plan.program.nbytes("workspace") for plan in (unfused, fused)]
-    assert bytes_moved == [
-        s.bytes + 2 * nbytes for nbytes in workspace_bytes
-    ]  # each map between is written and read
+    assert bytes_moved == [s.bytes + 2 * nbytes for nbytes in workspace_bytes]  # each map between is written and read
     assert len(folded.parts) <= len(fused.parts) + len(ladder.folds(s))
     implicit = plans["fusion/implicit-gemm"]
-    assert [(p.blocks, p.bytes, p.flops) for p in implicit.parts] == [
-        (p.blocks, p.bytes, p.flops) for p in fused.parts
-    ]
+    assert [(p.blocks, p.bytes, p.flops) for p in implicit.parts] == [(p.blocks, p.bytes, p.flops) for p in fused.parts]
     for plan in plans.values():
         assert {at for part in plan.parts for at in part.blocks} == set(range(len(s.stages)))
         names = [part.launch.name for part in plan.parts]
@@ -250,12 +254,7 @@ def test_batch_norms_after_convolutions_are_folded():
     plan = ladder.folded(s, TILES)
     assert [part.launch.name for part in plan.parts] == ["fold", "fold 2", "conv_bias_relu", "conv_bias_bn"]
     assert [part.blocks for part in plan.parts] == [(0, 1, 2), (4, 5), (0, 1, 2, 3), (4, 5, 6)]
-    for chain in (
-        "bn conv:K=2:R=3",
-        "conv:K=2:R=3 relu bn",
-        "conv:K=2:R=3 add bn",
-        "conv:K=2:R=3 bias bias bn",
-    ):
+    for chain in ("bn conv:K=2:R=3", "conv:K=2:R=3 relu bn", "conv:K=2:R=3 add bn", "conv:K=2:R=3 bias bias bn"):
         with pytest.raises(RuleError, match="the chain has no batch norm that can be folded"):
             LADDERS["fusion"].rung("fusion/folded").check(s.with_(chain=chain), None)
 
@@ -266,9 +265,9 @@ def test_text_names_every_block_in_72_columns(kinds):
     for group in codegen.groups(kinds):
         text = sources.text(group.source)
         lines = text.splitlines()
-        assert lines[0].startswith(
-            f"// {' -> '.join(group.kinds)}"[:50]
-        ) and "What limits it" in text.replace("\n// ", " ")
+        assert lines[0].startswith(f"// {' -> '.join(group.kinds)}"[:50]) and "What limits it" in text.replace(
+            "\n// ", " "
+        )
         assert all(len(line) <= 72 for line in lines), text
         named = re.findall(r"  // (\w+)$", text, re.MULTILINE)
         order = [kind for kind, _ in itertools.groupby(named) if kind in KINDS]

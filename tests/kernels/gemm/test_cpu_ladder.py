@@ -165,9 +165,7 @@ def test_missing_numba_is_explained(monkeypatch):
 def test_cuda_and_emulator_engines_refuse_them(name, engine):
     rung = LADDERS["loops"].rung(name)
     program = rung.build(S, rung.default_tiles)
-    with pytest.raises(
-        RuleError, match=rf"{program.steps[0].name} is loops for the processor: the cpu engine"
-    ):
+    with pytest.raises(RuleError, match=rf"{program.steps[0].name} is loops for the processor: the cpu engine"):
         engine.open(program, {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers}, None)
 
 
@@ -177,9 +175,7 @@ def test_runner_refuses_other_engines():
 
 
 def test_gpu_recordings_omit_them():
-    of = {
-        engine: {g.ladder.name for g in Sweep(engine, ["square-64"]).groups()} for engine in ("cuda", "cpu")
-    }
+    of = {engine: {g.ladder.name for g in Sweep(engine, ["square-64"]).groups()} for engine in ("cuda", "cpu")}
     assert "loops" in of["cpu"] and "loops" not in of["cuda"] and "gemm" in of["cuda"]
 
 
@@ -198,7 +194,11 @@ def cases(order: str, count: int = 60):
     rng = random.Random(order)
     while count:
         s = GemmShape(*(rng.randint(4, 28) for _ in range(3)))
-        floats, lines, block = rng.choice((2, 4, 8)), rng.choice((6, 8, 12, 16, 24, 32, 64, 128, 400)), rng.choice((2, 3, 4, 6, 8))  # fmt: skip
+        floats, lines, block = (
+            rng.choice((2, 4, 8)),
+            rng.choice((6, 8, 12, 16, 24, 32, 64, 128, 400)),
+            rng.choice((2, 3, 4, 6, 8)),
+        )
         block = min(block, s.M, s.N, s.K)
         counts = {round(predicted_lines(order, s, floats, round(lines * f), block)) for f in (0.67, 1, 1.5)}
         if len(counts) == 1:
@@ -218,13 +218,9 @@ def simulated_lines(order: str, s: GemmShape, floats: int, lines: int, block: in
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("order", "max_deviation"), [("naive", 0.15), ("reordered", 0.15), ("blocked", 0.25)]
-)
+@pytest.mark.parametrize(("order", "max_deviation"), [("naive", 0.15), ("reordered", 0.15), ("blocked", 0.25)])
 def test_formula_agrees_with_a_simulated_cache(order, max_deviation):
-    deviations = sorted(
-        abs(predicted_lines(order, *case) / simulated_lines(order, *case) - 1) for case in cases(order)
-    )
+    deviations = sorted(abs(predicted_lines(order, *case) / simulated_lines(order, *case) - 1) for case in cases(order))
     assert (
         deviations[len(deviations) // 2] <= 0.02
         and deviations[int(0.9 * len(deviations))] <= 0.12
@@ -242,9 +238,7 @@ def test_simulator_counts_equal_counts_by_hand():
 def test_traffic_of_another_order_differs():
     """The check above can fail: the traffic of the naive loops is not that predicted for the reordered ones."""
     s, floats, lines = GemmShape(20, 24, 28), 8, 12
-    assert predicted_lines("reordered", s, floats, lines, 4) < 0.5 * simulated_lines(
-        "naive", s, floats, lines, 4
-    )
+    assert predicted_lines("reordered", s, floats, lines, 4) < 0.5 * simulated_lines("naive", s, floats, lines, 4)
 
 
 @given(st.integers(8, 2048), st.sampled_from(cpu_ladder.BLOCKS), st.sampled_from([2**15, 2**20, 2**25]))

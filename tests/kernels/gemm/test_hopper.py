@@ -43,9 +43,7 @@ def emulated(name: str, s: GemmShape, tiles=None, change=lambda text: text, bloc
     (step,) = program.steps
     (c,) = program.of_role(OUTPUT)
     text = change(sources.translation_unit(step.source))
-    ptx = compile.compile_ptx(
-        text, step.source.rpartition("/")[2], precompiled.options(step.defines, step.source)
-    )
+    ptx = compile.compile_ptx(text, step.source.rpartition("/")[2], precompiled.options(step.defines, step.source))
     inputs = seeded_inputs(program.of_role(INPUT))
     memory = device_memory(inputs | {"C": np.zeros(c.shape, c.dtype)}, list(inputs))
     grid = (min(step.grid[0], blocks), 1, 1) if blocks else step.grid
@@ -91,13 +89,7 @@ def test_default_tiles_agree(name):
 @needs_nvrtc
 @pytest.mark.parametrize(
     "name, blocks",
-    [
-        ("wgmma-persistent", 1),
-        ("wgmma-store", 1),
-        ("wgmma-cluster", 2),
-        ("wgmma-turns", 1),
-        ("wgmma-turns", 2),
-    ],
+    [("wgmma-persistent", 1), ("wgmma-store", 1), ("wgmma-cluster", 2), ("wgmma-turns", 1), ("wgmma-turns", 2)],
 )
 def test_a_block_computes_several_tiles(name, blocks):
     """The ring goes on from one tile to the next; 3 stages and 4 steps of K are out of step."""
@@ -125,11 +117,7 @@ FAULTS = [
     ("STAGE * 2);\n", "STAGE * 4);\n", "deadlock: the mbarrier .* waits for [0-9,]+ bytes of copies"),
     ("wait_products<0>();\n", "\n", "may still run"),
     ("begin_products();\n", "\n", "no wgmma.fence"),
-    (
-        "arrive(empty + last)",
-        "arrive(full + last)",
-        "arrivals at an mbarrier that waits for|deadlock|wrong number",
-    ),
+    ("arrive(empty + last)", "arrive(full + last)", "arrivals at an mbarrier that waits for|deadlock|wrong number"),
 ]
 
 

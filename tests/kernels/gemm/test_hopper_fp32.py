@@ -32,9 +32,7 @@ def emulated(name: str, s: GemmShape, change=lambda text: text, tiles=SMALL, **o
     program = find(f"gemm/{name}").build(s, tiles)
     (step,) = program.steps
     text = change(sources.translation_unit(step.source))
-    ptx = compile.compile_ptx(
-        text, step.source.rpartition("/")[2], precompiled.options(step.defines, step.source)
-    )
+    ptx = compile.compile_ptx(text, step.source.rpartition("/")[2], precompiled.options(step.defines, step.source))
     inputs = seeded_inputs(program.of_role(INPUT))
     memory = device_memory(inputs | {"C": np.zeros((s.M, s.N), np.float32)}, list(inputs))
     result: Run = launch(

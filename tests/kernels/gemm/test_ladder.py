@@ -122,9 +122,7 @@ def test_wrong_kernel_gets_no_result(monkeypatch):
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(gemm_ladder.FP32_RUNGS))
     shape = data.draw(gemm_shapes(max_extent=70, max_k=20))
-    rung_runs.runs_or_names_its_rule(
-        rung, shape, rung_runs.some_tiles(data, rung, shape), "<=|==|whole warps"
-    )
+    rung_runs.runs_or_names_its_rule(rung, shape, rung_runs.some_tiles(data, rung, shape), "<=|==|whole warps")
 
 
 @pytest.mark.parametrize("rung", gemm_ladder.FP32_RUNGS, ids=lambda r: r.name)
@@ -156,9 +154,7 @@ def test_committed_fp32_kernels_are_small():
         for step in rung.build(CUBE, tiles).steps
     }
     committed, stems = archived("gemm"), {name.partition(".")[0] for name in names}
-    assert {
-        name for name in committed if name.partition(".")[0] in stems
-    } == names  # nothing of other tile sizes
+    assert {name for name in committed if name.partition(".")[0] in stems} == names  # nothing of other tile sizes
     assert sum(committed[name] for name in names) < 500_000
 
 
@@ -179,17 +175,29 @@ def test_no_precompiled_kernel_spills(rung):
         ("gemm/uncoalesced", GemmShape(2**31 - 1, 1, 1), {}, r"M must stay below 2\^31 - 32, got 2147483647"),
         ("gemm/naive", GemmShape(1, 2**31 - 1, 1), {}, r"N must stay below 2\^31 - 32, got 2147483647"),
         ("gemm/warp-tile", GemmShape(1, 1, 2**31 - 1), {}, r"K must stay below 2\^31 - "),
-        ("gemm/register-tile-1d", GemmShape(8, 8, 8), {"BM": 128, "BN": 128, "TM": 4},
-         r"\(BM/TM\)\*BN threads <= 1024, got 4096"),
+        (
+            "gemm/register-tile-1d",
+            GemmShape(8, 8, 8),
+            {"BM": 128, "BN": 128, "TM": 4},
+            r"\(BM/TM\)\*BN threads <= 1024, got 4096",
+        ),
         ("gemm/shared-tile", GemmShape(8, 8, 8), {"BK": 8}, r"BM\*BK % threads == 0, got 32\*8 % 1024"),
-        ("gemm/vectorized", GemmShape(8, 8, 8), {"BK": 8, "TM": 4, "TN": 4},
-         r"BM\*BK/4 % threads == 0, got 128\*8/4 % 1024"),
+        (
+            "gemm/vectorized",
+            GemmShape(8, 8, 8),
+            {"BK": 8, "TM": 4, "TN": 4},
+            r"BM\*BK/4 % threads == 0, got 128\*8/4 % 1024",
+        ),
         ("gemm/warp-tile", GemmShape(8, 8, 8), {"WM": 32}, r"WM\*WN == 32\*TM\*TN \(32 lanes per warp\)"),
         ("gemm/warp-tile", GemmShape(8, 8, 8), {"BM": 32}, "BM % WM == 0, got 32 % 64"),
-        ("gemm/warp-tile", GemmShape(8, 8, 8), {"BM": 256, "BK": 32, "STAGES": 4},
-         r"4\*STAGES\*BK\*\(BM \+ 4 \+ BN\) bytes of shared memory <= 232448, got 264192"),
+        (
+            "gemm/warp-tile",
+            GemmShape(8, 8, 8),
+            {"BM": 256, "BK": 32, "STAGES": 4},
+            r"4\*STAGES\*BK\*\(BM \+ 4 \+ BN\) bytes of shared memory <= 232448, got 264192",
+        ),
     ],
-)  # fmt: skip
+)
 def test_rules_are_named_with_their_values(name, shape, tiles, message):
     rung = rung_of(name)
     assert any(re.search(message, rule) for rule in rung.rules(shape, rung.default_tiles | tiles))
@@ -198,16 +206,9 @@ def test_rules_are_named_with_their_values(name, shape, tiles, message):
 
 
 def test_registers_are_a_rule():
-    tiles = dict(gemm_ladder.LADDER.rung("gemm/warp-tile").default_tiles) | {
-        "TM": 16,
-        "TN": 16,
-        "WM": 128,
-        "WN": 64,
-    }
+    tiles = dict(gemm_ladder.LADDER.rung("gemm/warp-tile").default_tiles) | {"TM": 16, "TN": 16, "WM": 128, "WN": 64}
     rules = list(gemm_ladder.warp_tile_rules(GemmShape(8, 8, 8), tiles))
-    assert any(
-        re.search(r"TM\*TN \+ TM \+ TN \+ 32 registers <= 255 \(\d+ threads\), got 320", s) for s in rules
-    )
+    assert any(re.search(r"TM\*TN \+ TM \+ TN \+ 32 registers <= 255 \(\d+ threads\), got 320", s) for s in rules)
 
 
 # -- the reference ----------------------------------------------------------------------------------
@@ -229,9 +230,7 @@ def test_int8_reference_is_exact():
     A, B = (rng.integers(-128, 128, n).astype(np.int8) for n in ((3, 10_000), (10_000, 4)))
     C0 = rng.integers(-(2**20), 2**20, (3, 4)).astype(np.int32)
     ref, _ = gemm_reference.gemm(shape, A, B, C0)
-    np.testing.assert_array_equal(
-        ref, 2 * (A.astype(np.int64) @ B.astype(np.int64)) - 3 * C0.astype(np.int64)
-    )
+    np.testing.assert_array_equal(ref, 2 * (A.astype(np.int64) @ B.astype(np.int64)) - 3 * C0.astype(np.int64))
 
 
 # -- the ladder --------------------------------------------------------------------------------------
@@ -242,8 +241,12 @@ def _code(source: str) -> list[str]:
 
 
 def test_neighbouring_kernels_share_at_least_half_of_their_lines():
-    sources = [step.source for r in gemm_ladder.FP32_RUNGS
-               for step in r.build(GemmShape(8, 8, 8), r.default_tiles).steps if isinstance(step, Launch)]  # fmt: skip
+    sources = [
+        step.source
+        for r in gemm_ladder.FP32_RUNGS
+        for step in r.build(GemmShape(8, 8, 8), r.default_tiles).steps
+        if isinstance(step, Launch)
+    ]
     assert sources == sorted(sources) and len(sources) == 11
     for code, next_code in itertools.pairwise(map(_code, sources)):
         matcher = difflib.SequenceMatcher(None, code, next_code, autojunk=False)
@@ -277,6 +280,8 @@ def test_each_step_of_the_ladder_saves_what_it_says():
         warp_tile["wavefronts_ld"] * 3 == of("double-buffer", "wavefronts_ld") * 2
     )  # As as before, half as many for Bs
     # With the default's twice as many sums per thread, at a shape without partial tiles.
-    warp_tile_wavefronts, double_buffer_wavefronts = (run(f"gemm/{name}", GemmShape(128, 256, 16), engine="emulator").counters.total["wavefronts_ld"]
-                for name in ("warp-tile", "double-buffer"))  # fmt: skip
+    warp_tile_wavefronts, double_buffer_wavefronts = (
+        run(f"gemm/{name}", GemmShape(128, 256, 16), engine="emulator").counters.total["wavefronts_ld"]
+        for name in ("warp-tile", "double-buffer")
+    )
     assert warp_tile_wavefronts * 2 == double_buffer_wavefronts

@@ -64,14 +64,7 @@ class EmulatedRun:
 
 
 def emulated(
-    name: str,
-    s: GemmShape,
-    tiles=None,
-    inputs=None,
-    change=lambda text: text,
-    count=False,
-    legal=True,
-    **options,
+    name: str, s: GemmShape, tiles=None, inputs=None, change=lambda text: text, count=False, legal=True, **options
 ) -> EmulatedRun:
     """Run the only launch of a rung, with its source changed by `change`. Inputs not given are seeded."""
     rung = RUNGS[name]
@@ -288,7 +281,7 @@ RULES = [
     ("mma-sync", {}, {"BK": 64, "STAGES": 5}, "STAGES*2*(BM+BN)*BK bytes of shared memory <= 232448, got 245760"),
     ("wmma", {}, {"BN": 64, "BK": 16, "WM": 32}, "BK*BN/8 % threads == 0, got 128 % 256"),
     ("dp4a", {"dtype": "int8"}, {"BK": 16}, "BK*BN/16 % threads == 0, got 128 % 256"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("name, shape, tiles, rule", RULES)
@@ -309,9 +302,7 @@ def test_copy_pass_larger_than_its_part_does_not_compile(tiles, error_text):
         return re.sub(r"static_assert\(.*\);", "", text)
 
     try:
-        reported = "".join(
-            emulated("mma-sync", s, tiles, change=unguarded, legal=False, races=True).run_info.races
-        )
+        reported = "".join(emulated("mma-sync", s, tiles, change=unguarded, legal=False, races=True).run_info.races)
     except EmulatorError as e:
         reported = str(e)
     assert error_text in reported
@@ -320,11 +311,7 @@ def test_copy_pass_larger_than_its_part_does_not_compile(tiles, error_text):
 @pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=6)
-@given(
-    data=st.data(),
-    name=st.sampled_from(list(DTYPES)),
-    extents=st.sampled_from([(72, 136, 200), (70, 131, 75)]),
-)
+@given(data=st.data(), name=st.sampled_from(list(DTYPES)), extents=st.sampled_from([(72, 136, 200), (70, 131, 75)]))
 def test_legal_tile_sizes_stay_inside_their_tiles(data, name, extents):
     """Checks bounds, races and sums for any set of choices, not only for one choice changed from the default."""
     s = GemmShape(*extents, dtype=DTYPES[name][0])
@@ -338,9 +325,7 @@ def test_precompiled_sets_are_legal_and_one_is_small(name, dtype):
     s = GemmShape(64, 64, 64, dtype=dtype)
     rung, sets = RUNGS[name], list(RUNGS[name].tile_sets(s))
     assert sets == [rung.default_tiles, *(rung.default_tiles | dict(tiles) for tiles in rung.sets)]
-    assert any(
-        tiles["BM"] == min(rung.tiles["BM"]) and tiles["BN"] == min(rung.tiles["BN"]) for tiles in sets
-    )
+    assert any(tiles["BM"] == min(rung.tiles["BM"]) and tiles["BN"] == min(rung.tiles["BN"]) for tiles in sets)
 
 
 def test_committed_kernels_are_small_and_match_the_rungs():
@@ -372,14 +357,11 @@ def test_legal_tile_sizes_are_valid_cuda_launches(name, dtype):
 # -- CPU and libraries --------------------------------------------------------------------------------------
 def test_tf32_has_ten_bits_of_fraction():
     x = np.float32([1, 1 + 2**-10, 1 + 2**-11 + 2**-20, 1 + 2**-12, -(1 + 2**-11 + 2**-20), 0])
-    np.testing.assert_array_equal(
-        tensor_cores.tf32(x), np.float32([1, 1 + 2**-10, 1 + 2**-10, 1, -(1 + 2**-10), 0])
-    )
+    np.testing.assert_array_equal(tensor_cores.tf32(x), np.float32([1, 1 + 2**-10, 1 + 2**-10, 1, -(1 + 2**-10), 0]))
 
 
 @pytest.mark.parametrize(
-    "name, dtype",
-    [*KERNELS, ("cublas-tf32", "fp32"), ("cublas-fp16", "fp16"), ("cublas-fp16", "bf16")],
+    "name, dtype", [*KERNELS, ("cublas-tf32", "fp32"), ("cublas-fp16", "fp16"), ("cublas-fp16", "bf16")]
 )
 @pytest.mark.parametrize("beta", [0, 2])
 def test_cpu_implementations_agree_with_the_reference(name, dtype, beta):

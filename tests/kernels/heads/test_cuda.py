@@ -22,8 +22,13 @@ pytestmark = pytest.mark.gpu
 LIBRARIES = tuple(rung for ladder in heads.LADDERS for rung in ladder.rungs if rung.library)
 MAX_ELEMENTS = 2**24  # in a preset here: its float64 reference takes a second
 shapes = st.builds(
-    HeadsShape, st.integers(1, 20), st.integers(1, 200), st.integers(1, 16), st.integers(1, 130), st.sampled_from([1, 3])
-)  # fmt: skip
+    HeadsShape,
+    st.integers(1, 20),
+    st.integers(1, 200),
+    st.integers(1, 16),
+    st.integers(1, 130),
+    st.sampled_from([1, 3]),
+)
 
 
 def assert_right(rung, shape, tiles=None) -> None:
@@ -31,13 +36,9 @@ def assert_right(rung, shape, tiles=None) -> None:
     inputs = inputs_of(ladder_of(rung.name), shape, program)
     session = cuda.open(program, inputs)
     session.verify_run()
-    expected = by_output(
-        ladder_of(rung.name).reference(shape, **inputs), tuple(b.name for b in program.outputs)
-    )
+    expected = by_output(ladder_of(rung.name).reference(shape, **inputs), tuple(b.name for b in program.outputs))
     for name, (ref, _) in expected.items():
-        np.testing.assert_array_equal(
-            np.array(session.fetch(name)), ref, err_msg=f"{name} {rung.name} {shape}"
-        )
+        np.testing.assert_array_equal(np.array(session.fetch(name)), ref, err_msg=f"{name} {rung.name} {shape}")
     session.close()
 
 

@@ -23,9 +23,7 @@ RUNGS = {rung.name: rung for rung in OURS}
 ENGINES = (emulator, cpu)
 SMALL = {"BLOCK": 32, "PER": 1}
 extents = st.integers(1, 9)
-shapes = st.builds(
-    HeadsShape, st.integers(1, 3), extents, extents, st.integers(1, 13), st.sampled_from([1, 3])
-)
+shapes = st.builds(HeadsShape, st.integers(1, 3), extents, extents, st.integers(1, 13), st.sampled_from([1, 3]))
 names = pytest.mark.parametrize("name", RUNGS)
 
 
@@ -100,23 +98,25 @@ def test_order_of_warps_changes_nothing_and_no_races(name):
     shape = HeadsShape(2, 5, 3, 7, 3)
 
     def run(options: Options) -> np.ndarray:
-        outputs = rung_runs.verified_outputs(
-            emulator, RUNGS[name], shape, own(name, SMALL), options=options
-        ).values()
+        outputs = rung_runs.verified_outputs(emulator, RUNGS[name], shape, own(name, SMALL), options=options).values()
         return np.concatenate([out.ravel() for out in outputs])
 
     rung_runs.same_in_any_order(run)
 
 
 FAULTS = {  # what is wrong: (rung, original code, faulty code)
-    "heads and tokens exchanged": ("split-heads/elements", "(size_t)sequence * shape.h + head) * shape.T + t", "(size_t)sequence * shape.T + t) * shape.h + head"),
+    "heads and tokens exchanged": (
+        "split-heads/elements",
+        "(size_t)sequence * shape.h + head) * shape.T + t",
+        "(size_t)sequence * shape.T + t) * shape.h + head",
+    ),
     "keys and values exchanged": ("split-heads/elements", "place.part == 1 ? K : V", "place.part == 1 ? V : K"),
     "the last number left out": ("split-heads/elements", "if (i >= count) return", "if (i >= count - 1) return"),
     "the unit of another turn": ("split-heads/float4", "y[place.offset] = v[k]", "y[place.offset] = v[0]"),
     "one turn left out": ("split-heads/float4", "k < PER; ++k)\n    if", "k < PER - 1; ++k)\n    if"),
     "stored in the order of heads": ("merge-heads/elements", "y[i] = x[place.offset]", "y[place.offset] = x[i]"),
     "the first sequence only": ("merge-heads/float4", "(size_t)sequence * shape.h", "(size_t)0 * shape.h"),
-}  # fmt: skip
+}
 
 
 @needs_nvrtc

@@ -60,9 +60,7 @@ def test_digest_does_not_depend_on_the_order_of_tiles(name):
     rung, presets = find(name), ladder_of(name).presets
     shape = next(p.shape for p in presets.values() if availability.runs(rung, p.shape, rung.default_tiles))
     reversed_tiles = dict(reversed(rung.default_tiles.items()))
-    assert kernel_digest(rung.build(shape, reversed_tiles)) == kernel_digest(
-        rung.build(shape, rung.default_tiles)
-    )
+    assert kernel_digest(rung.build(shape, reversed_tiles)) == kernel_digest(rung.build(shape, rung.default_tiles))
 
 
 def test_counts_of_a_rung_with_many_tile_sizes(counts):

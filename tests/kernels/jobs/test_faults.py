@@ -113,9 +113,7 @@ def test_rows_that_cannot_be_pickled_are_an_error_and_the_child_lives(worker):
 def test_child_that_cannot_start_is_an_error_and_is_not_restarted_in_a_loop(capfd):
     worker = Worker(module="tests.children.broken")
     for n in (1, 2):
-        with pytest.raises(
-            JobError, match=r"does not start \(exit status 1\); the terminal of the app or the log"
-        ):
+        with pytest.raises(JobError, match=r"does not start \(exit status 1\); the terminal of the app or the log"):
             worker.submit(act("sleep 0")).result(20)
         time.sleep(0.3)  # time enough for a loop to show
         assert capfd.readouterr().err.count("ImportError: no such library here") == 1, n
@@ -241,9 +239,7 @@ def test_long_compiler_message_is_cut():
 def test_lack_of_memory_and_bugs_are_errors_and_the_child_lives(worker):
     pid = worker.submit(act("sleep 0"), fresh=True).result(20)[0]["pid"]
     text = error_text(worker, "raise host", "conv/b")
-    assert text.startswith(
-        "the shape does not fit in this machine's memory, while verifying conv/b; take a smaller"
-    )
+    assert text.startswith("the shape does not fit in this machine's memory, while verifying conv/b; take a smaller")
     assert error_text(worker, "raise bug no", "conv/b") == "ZeroDivisionError while verifying conv/b: no"
     assert "memory" in error_text(worker, f"allocate {10**15}")
     assert worker._child.pid == pid

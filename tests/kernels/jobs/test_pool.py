@@ -70,14 +70,13 @@ def test_a_machine_that_ends_loses_no_request(machines, pool, tmp_path):
     for name in "bca":
         (tmp_path / name).touch()
     assert [job.result(PATIENCE_S)[0]["rung"] for job in (*jobs, *queued)] == [
-        *acts, *(f"sleep 0.{n}" for n in range(3)),
-    ]  # fmt: skip
+        *acts,
+        *(f"sleep 0.{n}" for n in range(3)),
+    ]
     replace(machines, pool)
 
 
-def test_a_run_begins_again_within_two_seconds_after_its_machine_ended(
-    machines, pool, tmp_path, record_property
-):
+def test_a_run_begins_again_within_two_seconds_after_its_machine_ended(machines, pool, tmp_path, record_property):
     jobs = running(pool, *[f"await {tmp_path / name}" for name in "abc"])
     for name in "abc":  # each machine has a child from now on
         (tmp_path / name).touch()
@@ -111,9 +110,7 @@ def replace(machines, pool) -> None:
 
 def listens(process: subprocess.Popen, address: str) -> bool:
     port = int(address.rpartition(":")[2])
-    return any(
-        c.laddr.port == port for c in psutil.Process(process.pid).net_connections() if c.status == "LISTEN"
-    )
+    return any(c.laddr.port == port for c in psutil.Process(process.pid).net_connections() if c.status == "LISTEN")
 
 
 def test_a_run_that_dies_is_an_error_of_that_run(pool):
@@ -209,7 +206,5 @@ def test_a_scheduler_that_ends_ends_its_runs_in_words_and_an_empty_pool_is_told(
         until(lambda: pool.machines())
         (job,) = running(pool, "hang")
         alone.scheduler.kill()
-        with pytest.raises(
-            JobError, match=r"scheduler .*(of the pool ended|ended while this ran|does not answer)"
-        ):
+        with pytest.raises(JobError, match=r"scheduler .*(of the pool ended|ended while this ran|does not answer)"):
             job.result(PATIENCE_S)

@@ -74,9 +74,7 @@ def test_rules_are_those_of_the_chosen_card(pool, monkeypatch):
         assert engines.load("cuda").status().ready
         return engines.refusal("cuda", find(name), SHAPE, find(name).default_tiles)
 
-    assert (
-        refusal(H200, "gemm/mma-sync") == refusal(A100, "gemm/mma-sync") == refusal(H200, "gemm/wgmma") == ""
-    )
+    assert refusal(H200, "gemm/mma-sync") == refusal(A100, "gemm/mma-sync") == refusal(H200, "gemm/wgmma") == ""
     assert "NVIDIA A100 has 8.0" in refusal(A100, "gemm/wgmma")
 
 

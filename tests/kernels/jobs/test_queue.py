@@ -194,10 +194,7 @@ def test_submit_cancel_and_position_from_many_threads(worker):
     for thread in threads:
         thread.join()
     assert len(outcomes) == 200
-    assert {end for end in outcomes if not end.startswith("sleep")} <= {
-        "cancelled",
-        "replaced by a newer request",
-    }
+    assert {end for end in outcomes if not end.startswith("sleep")} <= {"cancelled", "replaced by a newer request"}
     assert worker.submit(act("sleep 0"), fresh=True).result(20)
     until(lambda: worker._running is None)
     assert not worker._unfinished and not worker._waiting

@@ -91,16 +91,10 @@ def test_apps_that_run_never_run_at_the_same_time_and_have_turns(apps):
     second, third = (greedy.submit(act(f"sleep 0.0{n}"), owner=f"ann/{n}") for n in (1, 2))
     late = other.submit(act("sleep 0.03"), owner="bob")
     until(lambda: third._run.ahead == 3)
-    assert [queue.position(job) for queue, job in ((other, late), (greedy, second), (greedy, third))] == [
-        1,
-        2,
-        3,
-    ]
+    assert [queue.position(job) for queue, job in ((other, late), (greedy, second), (greedy, third))] == [1, 2, 3]
     greedy.cancel(running)
     assert running.done
-    assert {job.result(20)[0]["rung"] for job in (second, third, late)} == {
-        f"sleep 0.0{n}" for n in (1, 2, 3)
-    }
+    assert {job.result(20)[0]["rung"] for job in (second, third, late)} == {f"sleep 0.0{n}" for n in (1, 2, 3)}
 
 
 def test_progress_reaches_the_app_and_a_newer_request_replaces_the_waiting_one(apps):
@@ -287,9 +281,7 @@ def test_the_service_stores_in_the_database_that_machines_share(apps, postgres, 
     assert not list(apps.place.folder.glob("*.sqlite*"))
     assert "a%20secret" not in apps.place.file("json").read_text()
     monkeypatch.setenv(folder.STORE, postgres.url("another"))
-    with pytest.raises(
-        JobError, match=r"with KERNEL_THEATRE_STORE=127.*/service, this app has 127.*/another:"
-    ):
+    with pytest.raises(JobError, match=r"with KERNEL_THEATRE_STORE=127.*/service, this app has 127.*/another:"):
         apps.runs().submit(act("sleep 0"))
 
 
@@ -306,9 +298,7 @@ def test_counts_of_one_app_are_known_to_the_others(apps):
     from kernels.conv.shape import ConvShape
 
     shape, rung = ConvShape(1, 1, 4, 4, 1, 2, 2), BASIC_RUNGS[0]
-    first, second, late = (
-        Counts(queue=apps.app(counts="kernels.jobs.counter").queues["counts"]) for _ in range(3)
-    )
+    first, second, late = (Counts(queue=apps.app(counts="kernels.jobs.counter").queues["counts"]) for _ in range(3))
     second.request([rung], ConvShape(1, 1, 3, 3, 1, 2, 2), {}).result(30)  # it is connected
     first.request([rung], shape, {}).result(30)
     until(lambda: second.get(rung, shape, {}))
@@ -319,7 +309,5 @@ def test_counts_of_one_app_are_known_to_the_others(apps):
 
 def test_the_service_of_a_shell_ends_with_its_status_if_one_runs(apps):
     apps.runs().submit(act("sleep 0")).result(20)
-    process = subprocess.run(
-        [sys.executable, "-m", "kernels.jobs.service", str(apps.place.folder)], timeout=60
-    )
+    process = subprocess.run([sys.executable, "-m", "kernels.jobs.service", str(apps.place.folder)], timeout=60)
     assert process.returncode == 3

@@ -160,10 +160,7 @@ def test_every_name_in_the_table_is_one_of_cupys():
     """CuPy gives the runtime's names without a GPU."""
     runtime = pytest.importorskip("cupy_backends.cuda.api.runtime")
     try:
-        messages = {
-            code: str(runtime.CUDARuntimeError(code))
-            for code in (2, 9, 35, 209, 700, 701, 702, 715, 716, 719)
-        }
+        messages = {code: str(runtime.CUDARuntimeError(code)) for code in (2, 9, 35, 209, 700, 701, 702, 715, 716, 719)}
     except RuntimeError:
         pytest.skip("this CuPy has no runtime here")
     for code, text in messages.items():

@@ -63,18 +63,14 @@ def test_a_stride_may_make_unequal_padding_equal():
     assert same.y_shape == same.with_(extra_h=0, extra_w=0).y_shape
     assert not any(conv_library.rules(same, {}))
     more = same.with_(extra_h=1)
-    assert list(conv_library.rules(more, {})) == [
-        "cuDNN pads both ends equally: extra_h must leave P = 4, got P = 5"
-    ]
+    assert list(conv_library.rules(more, {})) == ["cuDNN pads both ends equally: extra_h must leave P = 4, got P = 5"]
 
 
 # -- a library that refuses ---------------------------------------------------------------------------
 class Library:
     """A fake of a ctypes library: functions by name, each returning a status. `statuses`: those other than 0, success."""
 
-    def __init__(
-        self, number: int = 92800, statuses: dict[str, int] | None = None, missing: str = "", last_error=b""
-    ):
+    def __init__(self, number: int = 92800, statuses: dict[str, int] | None = None, missing: str = "", last_error=b""):
         self.calls: Counter[str] = Counter()
         self.cudnnGetVersion = lambda: number
         self.cudnnGetErrorString = lambda status: b"CUDNN_STATUS_%d" % status
@@ -115,9 +111,7 @@ def test_missing_interface_is_reported():
 def test_unsupported_is_reported_with_cudnns_status_for_workspace_and_run(status):
     message = rf"^cuDNN 9\.28\.0 does not support WINOGRAD for this shape \(CUDNN_STATUS_{status}\)$"
     with pytest.raises(UnsupportedError, match=message):
-        convolution(Library(statuses={"cudnnGetConvolutionForwardWorkspaceSize": status})).workspace_bytes(
-            "WINOGRAD"
-        )
+        convolution(Library(statuses={"cudnnGetConvolutionForwardWorkspaceSize": status})).workspace_bytes("WINOGRAD")
     with pytest.raises(UnsupportedError, match=message):
         convolution(Library(statuses={"cudnnConvolutionForward": status})).run("WINOGRAD", 1, 2, 3, 0, 0, 0)
 
@@ -134,9 +128,7 @@ def test_other_failures_are_runtime_errors(status):
 
 def test_library_that_does_not_start_is_a_refused_error():
     """If memory is full, say: CUDNN_STATUS_ALLOC_FAILED."""
-    with pytest.raises(
-        RefusedError, match=r"^cuDNN does not start on this GPU: cudnnCreate .* CUDNN_STATUS_1003"
-    ):
+    with pytest.raises(RefusedError, match=r"^cuDNN does not start on this GPU: cudnnCreate .* CUDNN_STATUS_1003"):
         convolution(Library(statuses={"cudnnCreate": 1003})).workspace_bytes("FFT")
 
 
@@ -157,9 +149,7 @@ def test_descriptors_are_destroyed():
 
 def test_descriptors_have_every_field_of_a_shape():
     """Every field at its position: groups, flip, dilation, FMA math."""
-    s = ConvShape(
-        2, 8, 13, 11, 4, 3, 2, stride=(2, 3), pad=(1, 2), dilation=(2, 1), groups=2, mode="convolution"
-    )
+    s = ConvShape(2, 8, 13, 11, 4, 3, 2, stride=(2, 3), pad=(1, 2), dilation=(2, 1), groups=2, mode="convolution")
     calls, library = {}, Library()
     for name in [n for n in cudnn._ARGUMENTS if n.startswith("cudnnSet")]:
         setattr(library, name, lambda d, *args, name=name: calls.setdefault(name, []).append(args) or 0)
@@ -220,9 +210,7 @@ def test_missing_library_is_reported(monkeypatch):
         assert cudnn.version() is None
         for rung in conv_library.RUNGS:
             (message,) = availability.reasons(rung, SHAPE, {})
-            assert message.startswith(
-                "cuDNN was not called here: cuDNN was not found on this machine; pip install"
-            )
+            assert message.startswith("cuDNN was not called here: cuDNN was not found on this machine; pip install")
             assert "libcudnn.so.9: cannot open" in message
     finally:
         cudnn._search.cache_clear()
@@ -250,19 +238,11 @@ def test_without_a_gpu_nothing_is_searched(monkeypatch):
 def test_rule_quotes_the_recording_first(monkeypatch):
     set_status(monkeypatch, NO_GPU)
     message = "a library does not support this"
-    entry = {
-        "rung": WINOGRAD,
-        "shape": SHAPE.params(),
-        "device": "NVIDIA H200",
-        "said": message,
-        "date": "2026-11-21",
-    }
+    entry = {"rung": WINOGRAD, "shape": SHAPE.params(), "device": "NVIDIA H200", "said": message, "date": "2026-11-21"}
     of_card = {(WINOGRAD, canonical(SHAPE.params())): entry}
     monkeypatch.setattr(unsupported, "_recorded", lambda: {Card("NVIDIA H200"): of_card})
     rung = next(r for r in conv_library.RUNGS if r.name == WINOGRAD)
-    assert (
-        next(iter(availability.reasons(rung, SHAPE, {}))) == f"{message} (tried on NVIDIA H200, 2026-11-21)"
-    )
+    assert next(iter(availability.reasons(rung, SHAPE, {}))) == f"{message} (tried on NVIDIA H200, 2026-11-21)"
     assert len(list(availability.reasons(rung, SHAPE.with_(K=3), {}))) == 1
 
 
@@ -293,9 +273,7 @@ def test_error_for_a_workspace_that_is_not_free_names_its_bytes(monkeypatch):
     device = types.SimpleNamespace(mem_info=(1_000_000, 2_000_000))
     fake = types.SimpleNamespace(cuda=types.SimpleNamespace(Device=lambda: device, memory=memory))
     monkeypatch.setitem(sys.modules, "cupy", fake)
-    with pytest.raises(
-        RuleError, match="cuDNN FFT asks for a workspace of 1,000,001 bytes, 1,000,000 bytes are free"
-    ):
+    with pytest.raises(RuleError, match="cuDNN FFT asks for a workspace of 1,000,001 bytes, 1,000,000 bytes are free"):
         workspace.lazy_workspace(1_000_001, "cuDNN FFT")()
     assert workspace.lazy_workspace(0, "cuDNN FFT")() == 0
 
@@ -312,9 +290,7 @@ def unsupported_rung(attempts: list) -> Rung:
         raise UnsupportedError(REASON)
 
     def build(s, tiles):
-        return Program(
-            conv_common.buffers(s), (LibraryCall("cublas_sgemm", ("x", "w", "y"), cpu_call, None),)
-        )
+        return Program(conv_common.buffers(s), (LibraryCall("cublas_sgemm", ("x", "w", "y"), cpu_call, None),))
 
     return Rung("conv/refused", "refused", "none", build, conv_common.cost, lambda s, t: (), 1e-5)
 

@@ -31,13 +31,9 @@ def assert_right(rung, shape, tiles=None) -> None:
     session.verify_run()
     outputs = {b.name: session.fetch(b.name) for b in program.outputs}
     session.close()
-    for name, (ref, scale) in by_output(
-        ladder_of(rung.name).reference(shape, **inputs), tuple(outputs)
-    ).items():
+    for name, (ref, scale) in by_output(ladder_of(rung.name).reference(shape, **inputs), tuple(outputs)).items():
         error = relative_error(outputs[name], ref)
-        assert agrees(outputs[name], ref, scale, rung.tolerance), (
-            f"{name} {rung.name} {shape} {tiles} {error}"
-        )
+        assert agrees(outputs[name], ref, scale, rung.tolerance), f"{name} {rung.name} {shape} {tiles} {error}"
 
 
 @settings(max_examples=60)
@@ -92,9 +88,7 @@ def test_pytorch_agrees(size, rung):
 
 
 @pytest.mark.parametrize("mode", ["cold", "hot"])
-@pytest.mark.parametrize(
-    "rung", [*CUBLAS, *[pytest.param(r, marks=needs_torch) for r in TORCH]], ids=lambda r: r.name
-)
+@pytest.mark.parametrize("rung", [*CUBLAS, *[pytest.param(r, marks=needs_torch) for r in TORCH]], ids=lambda r: r.name)
 def test_libraries_are_timed_in_both_modes(rung, mode):
     """Hot samples are captured graphs."""
     shape = ladder_of(rung.name).shape(256, 84, 120)

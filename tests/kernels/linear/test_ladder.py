@@ -112,18 +112,28 @@ FAULTS = {  # what is wrong: (rung, which launch, original code, faulty code)
     "the bias of another column": ("linear/naive", 0, "sum + b[n]", "sum + b[0]"),
     "the bias left out": ("linear/tile", 0, "if (SPLITS == 1) bias", "if (SPLITS == 2) bias"),
     "the barrier left out": ("linear/tile", 0, "    __syncthreads();\n", ""),
-    "the oldest tile not awaited": ("linear/tile", 0, "read_stage = 0, fill_stage = STAGES - 1", "read_stage = 1, fill_stage = 0"),
+    "the oldest tile not awaited": (
+        "linear/tile",
+        0,
+        "read_stage = 0, fill_stage = STAGES - 1",
+        "read_stage = 1, fill_stage = 0",
+    ),
     "a pair of lanes exchanged": ("linear/tile", 0, "lane / 2 % ACROSS * 4", "lane % ACROSS * 4"),
     "zeros not written beyond k": ("linear/split", 0, "k < k_left", "true"),
     "a part twice": ("linear/split", 0, "int k_end = min(K, k_first + length)", "int k_end = K"),
     "a part left out": ("linear/split", 1, "split < SPLITS", "split < SPLITS - 1"),
     "rows of W beyond the end": ("linear-dinput/tile", 0, "k + offset < k_left ?", "true ?"),
-    "columns beyond the end stored": ("linear-dinput/tile", 0, "row >= rows || col >= cols) return;\n  out", "row >= rows) return;\n  out"),
+    "columns beyond the end stored": (
+        "linear-dinput/tile",
+        0,
+        "row >= rows || col >= cols) return;\n  out",
+        "row >= rows) return;\n  out",
+    ),
     "the column sums of every block": ("linear-dweight/tile", 0, "m += BK) {", "m += 2 * BK) {"),
     "db without its last tile": ("linear-dweight/tile", 0, "i < BK; ++i", "i < BK - 1; ++i"),
     "parts of db exchanged": ("linear-dweight/split", 0, "db[(size_t)blockIdx.z * N + n]", "db[n]"),
     "a row of dy left out": ("linear-dweight/naive", 1, "int m = 0; m < M", "int m = 1; m < M"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

@@ -62,9 +62,7 @@ def test_closed_form_equals_the_kernels_loop(rounds, a, b, start):
     chains = np.arange(ceilings.FMA_CHAINS)[:, None] + start.astype(np.float64)
     for _ in range(rounds):
         chains = float(np.float32(a)) * chains + float(np.float32(b))
-    np.testing.assert_allclose(
-        ceilings.fma_sum(start, a, b, rounds), chains.sum(axis=0), rtol=1e-9, atol=1e-9
-    )
+    np.testing.assert_allclose(ceilings.fma_sum(start, a, b, rounds), chains.sum(axis=0), rtol=1e-9, atol=1e-9)
 
 
 def set_probe_time(monkeypatch, ms):
@@ -159,9 +157,7 @@ class Event:
 @pytest.fixture
 def queue(monkeypatch):
     queue = FakeGpu()
-    events = SimpleNamespace(
-        Event=lambda: Event(queue), get_elapsed_time=lambda start, end: end.at - start.at
-    )
+    events = SimpleNamespace(Event=lambda: Event(queue), get_elapsed_time=lambda start, end: end.at - start.at)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=events))
     monkeypatch.setattr(cuda_timing, "time", SimpleNamespace(perf_counter=lambda: queue.now / 1e3))
     return queue
@@ -237,10 +233,7 @@ def test_stages_list_allocated_bytes_and_the_peak_is_their_maximum(shape):
         program = rung.build(shape, rung.default_tiles)
         session = verified_session(program)
         before = [ALLOCATED[role] for role in (INPUT, OUTPUT, WORKSPACE) if program.of_role(role)]
-        assert [s["at"] for s in session.memory.timeline] == [
-            *before,
-            *(step.name_on_cpu for step in program.steps),
-        ]
+        assert [s["at"] for s in session.memory.timeline] == [*before, *(step.name_on_cpu for step in program.steps)]
         for i, stage in enumerate(session.memory.timeline):
             assert stage["input"] == program.nbytes(INPUT)
             assert stage["output"] == (program.nbytes(OUTPUT) if i >= 1 else 0)
@@ -253,9 +246,7 @@ def test_stages_list_allocated_bytes_and_the_peak_is_their_maximum(shape):
 def program_of_steps(*functions):
     """Returns a program from x [1000] to y [1000] with one step for each function."""
     buffers = (Buffer("x", INPUT, (1000,)), Buffer("y", OUTPUT, (1000,)))
-    steps = tuple(
-        LibraryCall(f"step {n}", ("x", "y"), function, None) for n, function in enumerate(functions, 1)
-    )
+    steps = tuple(LibraryCall(f"step {n}", ("x", "y"), function, None) for n, function in enumerate(functions, 1))
     return Program(buffers, steps)
 
 
@@ -268,17 +259,12 @@ def copy_with_scratch(count):
 
 
 def test_memory_allocated_by_a_step_is_its_workspace():
-    session = verified_session(
-        program_of_steps(copy_with_scratch(1), copy_with_scratch(10**6), copy_with_scratch(1))
-    )
+    session = verified_session(program_of_steps(copy_with_scratch(1), copy_with_scratch(10**6), copy_with_scratch(1)))
     workspaces = {stage["at"]: stage["workspace"] for stage in session.memory.timeline}
     # Too small to be counted beside Python's own objects.
     assert workspaces["step 1"] == workspaces["step 3"] == 0
     assert 10**6 <= workspaces["step 2"] < 1.02 * 10**6
-    assert (
-        session.memory.peak == 8000 + workspaces["step 2"]
-        and session.memory.workspace == workspaces["step 2"]
-    )
+    assert session.memory.peak == 8000 + workspaces["step 2"] and session.memory.workspace == workspaces["step 2"]
 
 
 def test_second_run_gives_the_same_timeline():

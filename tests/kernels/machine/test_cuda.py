@@ -67,9 +67,7 @@ def test_conditions_have_the_clocks_of_this_gpu():
 def test_hidden_gpu_is_reported():
     for value in ("", "-1"):
         why, which, bus = status_of_new_process(value)
-        assert why.startswith(
-            f'CUDA_VISIBLE_DEVICES is "{value}", which names no GPU of this machine. Unset it'
-        )
+        assert why.startswith(f'CUDA_VISIBLE_DEVICES is "{value}", which names no GPU of this machine. Unset it')
         assert not which and not bus
 
 

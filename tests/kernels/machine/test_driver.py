@@ -69,7 +69,7 @@ def test_a_library_that_is_not_the_drivers(machine):
         (999, "the NVIDIA driver does not start (CUDA_ERROR_UNKNOWN). Restart the computer"),
         (805, "the NVIDIA driver does not start: cuInit gives error 805. Run nvidia-smi"),
     ],
-)  # fmt: skip
+)
 def test_message_explains_why_the_driver_does_not_start(machine, code, message):
     assert why(machine, Driver(init=code)).startswith(message)
 
@@ -85,11 +85,7 @@ def test_errors_have_the_names_of_cuda_h():
     squeezed = text.replace(" ", "")
     for code, (name, _, _) in driver_module.ERRORS.items():
         assert f"CUDA_ERROR_{name}={code}" in squeezed
-    for number, name in (
-        (20, "COMPUTE_MODE"),
-        (75, "COMPUTE_CAPABILITY_MAJOR"),
-        (76, "COMPUTE_CAPABILITY_MINOR"),
-    ):
+    for number, name in ((20, "COMPUTE_MODE"), (75, "COMPUTE_CAPABILITY_MAJOR"), (76, "COMPUTE_CAPABILITY_MINOR")):
         assert f"CU_DEVICE_ATTRIBUTE_{name}={number}" in squeezed
     assert "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN=97" in squeezed
 
@@ -121,7 +117,7 @@ def test_any_driver_of_cuda_13_or_later_runs_every_minor_version(machine, versio
     assert cuda.status().ready
 
 
-@pytest.mark.parametrize(("capability", "ready"), [((6, 1), False), ((7, 0), False), ((7, 5), True), ((12, 0), True)])  # fmt: skip
+@pytest.mark.parametrize(("capability", "ready"), [((6, 1), False), ((7, 0), False), ((7, 5), True), ((12, 0), True)])
 def test_a_gpu_that_cuda_13_does_not_compile_for(machine, capability, ready):
     attributes = H200 | dict(zip((75, 76), capability, strict=True))
     machine(Driver(name=b"NVIDIA GeForce GTX 1080", attributes=attributes))
@@ -150,9 +146,7 @@ def without(monkeypatch, *missing):
     import importlib.util
 
     find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *a: None if name in missing else find_spec(name, *a)
-    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name in missing else find_spec(name, *a))
 
 
 def test_without_cupy(machine, monkeypatch):
@@ -172,9 +166,7 @@ def test_without_nvrtc(machine, monkeypatch):
     assert why(machine, Driver()) == (
         "NVRTC, CUDA's compiler, was not found on this machine. pip install nvidia-cuda-nvrtc installs it"
     )
-    assert wheels.missing("cublas") == (
-        "cuBLAS was not found on this machine; pip install nvidia-cublas installs it"
-    )
+    assert wheels.missing("cublas") == ("cuBLAS was not found on this machine; pip install nvidia-cublas installs it")
     monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", lambda name: pytest.fail("loaded twice"))
     assert wheels.missing("cublas")
 
@@ -200,9 +192,7 @@ def test_a_library_of_a_wheel_is_found_without_loading_it(monkeypatch, tmp_path)
     library.touch()
     monkeypatch.setattr(wheels.sys, "platform", "linux")
     monkeypatch.setattr(
-        wheels.importlib.util,
-        "find_spec",
-        lambda name: SimpleNamespace(submodule_search_locations=[tmp_path]),
+        wheels.importlib.util, "find_spec", lambda name: SimpleNamespace(submodule_search_locations=[tmp_path])
     )
     monkeypatch.setattr(wheels, "load", lambda name: pytest.fail("loaded"))
     assert wheels._in_wheel("cublas") and not wheels._in_wheel("cufft")

@@ -125,9 +125,7 @@ def busy_core():
         process.stdout.close()
 
 
-@pytest.mark.skipif(
-    others.waiting_s() is None, reason="this system does not count the time that threads wait"
-)
+@pytest.mark.skipif(others.waiting_s() is None, reason="this system does not count the time that threads wait")
 def test_a_busy_loop_beside_a_run_marks_it(busy_core):
     shape = GemmShape(M=512, N=512, K=512)
     (found,) = rows_of([run("gemm/shared-tile", shape, engine="cpu", mode="hot", budget=QUICK)])
@@ -152,9 +150,12 @@ def nvml(*pids_and_use, error=None):
         return [SimpleNamespace(pid=pid, smUtil=use) for pid, use in pids_and_use]
 
     return SimpleNamespace(
-        NVMLError=NVMLError, NVMLError_NotFound=NVMLError_NotFound, nvmlInit=lambda: None, nvmlDeviceGetHandleByPciBusId=lambda bus: bus,
+        NVMLError=NVMLError,
+        NVMLError_NotFound=NVMLError_NotFound,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByPciBusId=lambda bus: bus,
         nvmlDeviceGetProcessUtilization=utilization,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

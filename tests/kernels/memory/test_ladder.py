@@ -33,17 +33,13 @@ ENGINES = st.sampled_from([emulator, cpu])
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(
-    shape=SHAPES,
-    engine=ENGINES,
-    block=st.sampled_from(memory_ladder.BLOCKS),
-    tile=st.sampled_from(memory_ladder.TILES),
+    shape=SHAPES, engine=ENGINES, block=st.sampled_from(memory_ladder.BLOCKS), tile=st.sampled_from(memory_ladder.TILES)
 )
 def test_every_rung_agrees_at_any_shape(shape, engine, block, tile):
     ladder = LADDER_OF[type(shape)]
     tiles = {"BLOCK": block} | ({"TILE": tile} if ladder.name == "add" else {})
     outputs = [
-        verified_output(engine, r, shape, {n: v for n, v in tiles.items() if n in r.tiles})
-        for r in ladder.rungs
+        verified_output(engine, r, shape, {n: v for n, v in tiles.items() if n in r.tiles}) for r in ladder.rungs
     ]
     assert all(output.shape == outputs[0].shape for output in outputs)
 
@@ -54,8 +50,7 @@ def test_every_rung_agrees_at_any_shape(shape, engine, block, tile):
 def test_warp_order_changes_nothing_and_no_races(shape, seed):
     for rung in LADDER_OF[type(shape)].rungs:
         same_in_any_order(
-            lambda options, rung=rung: verified_output(emulator, rung, shape, options=options),
-            ("forward", seed),
+            lambda options, rung=rung: verified_output(emulator, rung, shape, options=options), ("forward", seed)
         )
 
 

@@ -16,9 +16,7 @@ NUMBERS = st.integers(0, MAX_NUMBER)
 DIVISORS = st.one_of(
     st.integers(1, 1000),
     st.builds(
-        lambda bits, offset: min(max((1 << bits) + offset, 1), MAX_NUMBER),
-        st.integers(0, BITS),
-        st.integers(-2, 2),
+        lambda bits, offset: min(max((1 << bits) + offset, 1), MAX_NUMBER), st.integers(0, BITS), st.integers(-2, 2)
     ),
     st.integers(1, MAX_NUMBER),
 )
@@ -81,11 +79,7 @@ def test_kernels_divide_the_same_way():
 
     rng = np.random.default_rng(0)
     d = np.concatenate(
-        [
-            [1, 2, 3, 7, MAX_NUMBER, 1 << 30, (1 << 30) + 1],
-            rng.integers(1, MAX_NUMBER, 500),
-            rng.integers(1, 99, 500),
-        ]
+        [[1, 2, 3, 7, MAX_NUMBER, 1 << 30, (1 << 30) + 1], rng.integers(1, MAX_NUMBER, 500), rng.integers(1, 99, 500)]
     )
     n = rng.integers(0, 1 << BITS, len(d))
     n[::3] = n[::3] // d[::3] * d[::3]

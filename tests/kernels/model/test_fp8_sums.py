@@ -32,9 +32,7 @@ def test_the_sums_are_those_of_an_h200(kind):
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_sum_loses_less_than_one_unit_for_each_number(seed):
     a, b, total = factors(seed, DEPTH), factors(seed + 1, DEPTH), np.array(factors(seed + 2, 1)[0])
-    largest = max(
-        4 * np.abs(a * b).max(), abs(total)
-    )  # the factors' exponents add up to at most that of 4 times
+    largest = max(4 * np.abs(a * b).max(), abs(total))  # the factors' exponents add up to at most that of 4 times
     unit = 2.0 ** (np.floor(np.log2(max(largest, 2.0**-12))) - FRACTION)
     result = added(total, a, b)
     assert abs(result - (total + (a * b).sum())) <= (DEPTH + 1) * unit + abs(result) * 2.0 ** (1 - FRACTION)

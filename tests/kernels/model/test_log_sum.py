@@ -12,9 +12,7 @@ from kernels.attention.lse.shape import LseShape
 from kernels.cross_entropy import cpu, reference
 from kernels.cross_entropy.shape import CrossEntropyShape
 
-ROWS = np.array(
-    [[1, 2, 3], [1, np.inf, 3], [np.inf, np.inf, 0], [1, np.nan, 2], [np.nan, np.inf, 1]], np.float32
-)
+ROWS = np.array([[1, 2, 3], [1, np.inf, 3], [np.inf, np.inf, 0], [1, np.nan, 2], [np.nan, np.inf, 1]], np.float32)
 EXPECTED = [np.log(np.exp([1.0, 2.0, 3.0]).sum()), np.inf, np.inf, np.nan, np.nan]  # torch.logsumexp
 
 

@@ -47,9 +47,15 @@ def reference(s, x, w):
 
 def ladder(change=take_largest, **facts) -> Ladder:
     rung = Rung(
-        "toy/take", "take", "", lambda s, tiles: program(change), lambda s, p: Cost(1, 1, 0), lambda s, tiles: (), 1e-6,
+        "toy/take",
+        "take",
+        "",
+        lambda s, tiles: program(change),
+        lambda s, p: Cost(1, 1, 0),
+        lambda s, tiles: (),
+        1e-6,
         engines=("cpu",),
-    )  # fmt: skip
+    )
     facts = {"reference": reference} | facts
     return Ladder("toy", AddShape, lambda text: S, rungs=(rung,), presets={}, engines=("cpu",), **facts)
 
@@ -106,9 +112,7 @@ def test_an_input_in_place_is_set_anew_for_each_check():
 
 def test_the_emulator_sets_an_input_in_place_anew():
     buffer = Buffer("w", INPUT, (300,), in_place=True)
-    session = emulator.Session(
-        Program((buffer,), (zero("w", 299),)), {"w": np.ones(300, np.float32)}, Options()
-    )
+    session = emulator.Session(Program((buffer,), (zero("w", 299),)), {"w": np.ones(300, np.float32)}, Options())
     for _ in range(2):
         out = session.verify_run()
         assert not out[:299].any() and out[299] == 1

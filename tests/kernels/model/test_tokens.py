@@ -91,14 +91,10 @@ def test_edited_comments_leave_the_projects_tokens_unchanged(source):
     declarations = list(re.finditer(r"\bint (\w+) =", sources.code(source)))
     if declarations:
         position = rng.choice(declarations).start(1)
-        assert tokens(
-            sources.code(source)[:position] + "z" + sources.code(source)[position:]
-        ) != sources.code(source)
+        assert tokens(sources.code(source)[:position] + "z" + sources.code(source)[position:]) != sources.code(source)
     assert tokens(sources.code(source)) == sources.code(source)
     assert (
-        "//" not in sources.code(source)
-        and "#line" not in sources.code(source)
-        and ".cu" not in sources.code(source)
+        "//" not in sources.code(source) and "#line" not in sources.code(source) and ".cu" not in sources.code(source)
     )
 
 

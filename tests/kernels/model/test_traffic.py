@@ -72,9 +72,7 @@ def test_rows_used_of_a_huge_vocabulary_are_bounded_without_a_list() -> None:
     assert rows_used(EmbeddingShape(2**22, MAX_COUNTED + 1, 4)) == MAX_COUNTED + 1
 
 
-@pytest.mark.parametrize(
-    "rung", [f"softmax/{name}" for name in ("unsafe", "three-pass", "online", "registers")]
-)
+@pytest.mark.parametrize("rung", [f"softmax/{name}" for name in ("unsafe", "three-pass", "online", "registers")])
 def test_kernels_that_read_a_row_again_must_move_the_same_bytes(rung: str) -> None:
     s = ladder_of(rung).shape(M=32768, N=1024)
     built = find(rung).build(s, find(rung).default_tiles)

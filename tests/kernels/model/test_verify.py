@@ -39,16 +39,8 @@ def test_without_a_scale_the_error_at_a_zero_is_absolute():
 
 
 CANCELS = {
-    "a sum": (
-        "residual/scalar",
-        ResidualShape(1, 1, 1, 8),
-        {"a": np.ones((1, 1, 1, 8)), "b": -np.ones((1, 1, 1, 8))},
-    ),
-    "a product": (
-        "gemm/naive",
-        GemmShape(4, 4, 2),
-        {"A": np.tile([1.0, -1.0], (4, 1)), "B": np.full((2, 4), 0.1)},
-    ),
+    "a sum": ("residual/scalar", ResidualShape(1, 1, 1, 8), {"a": np.ones((1, 1, 1, 8)), "b": -np.ones((1, 1, 1, 8))}),
+    "a product": ("gemm/naive", GemmShape(4, 4, 2), {"A": np.tile([1.0, -1.0], (4, 1)), "B": np.full((2, 4), 0.1)}),
     "a convolution by FFT": (
         "conv/fft",
         ConvShape(1, 1, 8, 8, 1, 3, 3),

@@ -52,12 +52,7 @@ def medium(name: str):
 def some_tiles(name: str) -> dict[str, int]:
     """Returns tile sizes with several warps, several parts of a channel, and several rows of a block."""
     block = 32 if "split" in name else 128
-    wanted = {
-        "BLOCK": block,
-        "WARPS": 4,
-        "BLOCKS": 12 if of_maps(name) else 3,
-        "PER": 32 if "warp" in name else 4,
-    }
+    wanted = {"BLOCK": block, "WARPS": 4, "BLOCKS": 12 if of_maps(name) else 3, "PER": 32 if "warp" in name else 4}
     return {tile: wanted[tile] for tile in RUNGS[name].tiles}
 
 
@@ -71,9 +66,7 @@ def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name,
     shape, rung = shape_of(name, *data.draw(maps if of_maps(name) else rows)), RUNGS[name]
     legal = rung_runs.legal(rung, shape)
     if not legal:
-        assert any(
-            "layout must be" in rule or "N (a row" in rule for rule in rung.rules(shape, rung.default_tiles)
-        )
+        assert any("layout must be" in rule or "N (a row" in rule for rule in rung.rules(shape, rung.default_tiles))
         return
     tiles = data.draw(st.sampled_from(legal))
     for engine in ENGINES:
@@ -202,9 +195,7 @@ def test_a_variance_below_zero_is_clamped():
 @pytest.mark.parametrize("name", [name for name in RUNGS if name not in ATOMIC])
 def test_warp_order_changes_nothing_and_no_races(name):
     def outputs(options):
-        out = rung_runs.verified_outputs(
-            emulator, RUNGS[name], medium(name), some_tiles(name), options=options
-        )
+        out = rung_runs.verified_outputs(emulator, RUNGS[name], medium(name), some_tiles(name), options=options)
         return np.concatenate([values.ravel() for values in out.values()])
 
     rung_runs.same_in_any_order(outputs)
@@ -338,10 +329,15 @@ RULES = [
     ("layer-norm/welford", (1, 2**24 + 1), {}, "N <= 16777216, got 16777217"),
     ("rms-norm/two-reads", (1, HUGE), {}, r"N must stay below 2\^31 - 256, got 2147483647"),
     ("rms-norm/warp", (HUGE, 1), {}, r"M must stay below 2\^31 - 8"),
-    ("layer-norm-backward/registers", (1, 8), {"BLOCK": 1024, "PER": 32}, r"BLOCK\*\(4\*PER \+ 32\) registers <= 65536"),
+    (
+        "layer-norm-backward/registers",
+        (1, 8),
+        {"BLOCK": 1024, "PER": 32},
+        r"BLOCK\*\(4\*PER \+ 32\) registers <= 65536",
+    ),
     ("rms-norm-backward/registers", (HUGE, 1), {}, r"M must stay below 2\^31 - BLOCKS"),
     ("layer-norm/three-reads", (1, 1), {"BLOCK": 5}, "BLOCK must be one of 4, 8, 32"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "extents", "tiles", "message"), RULES)
@@ -366,29 +362,33 @@ def test_text_is_parsed_or_refused(ladder):
 
 # Reads of vectors by every row: gamma and beta come from a cache, the emulator counts what threads request.
 VECTORS = {
-    "layer-norm/three-reads": 2, "layer-norm/welford": 2, "layer-norm/warp": 2, "layer-norm/registers": 2,
-    "rms-norm/two-reads": 1, "rms-norm/warp": 1, "rms-norm/registers": 1,
-    "layer-norm-backward/atomics": 2, "layer-norm-backward/columns": 4, "layer-norm-backward/registers": 1,
-    "rms-norm-backward/atomics": 2, "rms-norm-backward/registers": 1, "batch-norm-inference/formula": 4,
+    "layer-norm/three-reads": 2,
+    "layer-norm/welford": 2,
+    "layer-norm/warp": 2,
+    "layer-norm/registers": 2,
+    "rms-norm/two-reads": 1,
+    "rms-norm/warp": 1,
+    "rms-norm/registers": 1,
+    "layer-norm-backward/atomics": 2,
+    "layer-norm-backward/columns": 4,
+    "layer-norm-backward/registers": 1,
+    "rms-norm-backward/atomics": 2,
+    "rms-norm-backward/registers": 1,
+    "batch-norm-inference/formula": 4,
     "batch-norm-inference/folded": 0.5,
-}  # fmt: skip
+}
 
 
 def read_by_every_thread(step: Launch) -> int:
     """Returns how many floats of vectors each thread of a launch reads: factors of its channel, sums of all parts."""
-    of_parts = {
-        "bn_apply": (9, 2),
-        "bn_backward_apply": (12, 3),
-    }  # the number of parts is this argument; other floats
+    of_parts = {"bn_apply": (9, 2), "bn_backward_apply": (12, 3)}  # the number of parts is this argument; other floats
     if step.entry in of_parts:
         argument, others = of_parts[step.entry]
         return 2 * int(step.args[argument]) + others
     if step.entry == "bn_backward_partial":
         return 2
     width = dict(step.defines).get("WIDTH", 1)
-    return {"bn_apply_nhwc": 4, "bn_backward_partial_nhwc": 2, "bn_backward_apply_nhwc": 5}.get(
-        step.entry, 0
-    ) * width
+    return {"bn_apply_nhwc": 4, "bn_backward_partial_nhwc": 2, "bn_backward_apply_nhwc": 5}.get(step.entry, 0) * width
 
 
 @pytest.mark.parametrize("name", RUNGS)
@@ -411,8 +411,7 @@ def test_predicted_bytes_are_those_that_are_counted(name):
 def test_the_minimum_traffic_is_reached_by_rows_in_registers():
     for ladder in LADDERS:
         costs = {
-            rung.name: rung.cost(preset.shape, rung.build(preset.shape, rung.default_tiles)).bytes
-            / preset.shape.bytes
+            rung.name: rung.cost(preset.shape, rung.build(preset.shape, rung.default_tiles)).bytes / preset.shape.bytes
             for preset in ladder.presets.values()
             for rung in ladder.rungs
             if not rung.library and not any(rung.rules(preset.shape, rung.default_tiles))

@@ -86,9 +86,7 @@ def native_batch_norm_backward(dy, x, gamma, running_mean, running_var, mean, in
 
 def native_layer_norm(x, shape, gamma, beta, eps):
     assert shape == [x.shape[1]] and eps == pytest.approx(EPS)
-    y, mean, invstd = results(
-        reference.layer_norm(LayerNormShape(*x.shape), x.array, gamma.array, beta.array)
-    )
+    y, mean, invstd = results(reference.layer_norm(LayerNormShape(*x.shape), x.array, gamma.array, beta.array))
     return y, mean.reshape(-1, 1), invstd.reshape(-1, 1)  # as PyTorch returns them
 
 
@@ -113,9 +111,14 @@ def _fused_rms_norm_backward(dy, x, shape, invrms, gamma, mask):
 
 
 OPERATORS = (
-    native_batch_norm, cudnn_batch_norm, native_batch_norm_backward, native_layer_norm, native_layer_norm_backward,
-    _fused_rms_norm, _fused_rms_norm_backward,
-)  # fmt: skip
+    native_batch_norm,
+    cudnn_batch_norm,
+    native_batch_norm_backward,
+    native_layer_norm,
+    native_layer_norm_backward,
+    _fused_rms_norm,
+    _fused_rms_norm_backward,
+)
 
 
 @pytest.fixture
@@ -129,9 +132,12 @@ def torch(monkeypatch):
         memory_allocated=lambda: 400,
     )
     fake = types.SimpleNamespace(
-        __version__="2.fake", cuda=cuda, from_dlpack=Tensor, inference_mode=lambda: Context("inference"),
+        __version__="2.fake",
+        cuda=cuda,
+        from_dlpack=Tensor,
+        inference_mode=lambda: Context("inference"),
         ops=types.SimpleNamespace(aten=types.SimpleNamespace(**{f.__name__: f for f in OPERATORS})),
-    )  # fmt: skip
+    )
     stream = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=7))
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=stream))
     monkeypatch.setattr(torch_library, "load", lambda: fake)

@@ -58,9 +58,7 @@ def test_batch_norm_and_its_gradients_equal_autograd(extents, seed):
         return anp.sum(normalized(anp, x, axes_of(s.layout), gamma, beta) * dy)
 
     forward = reference.batch_norm(s, x, gamma, beta)
-    np.testing.assert_allclose(
-        forward["y"][0], normalized(np, x, axes_of(s.layout), *wide), rtol=1e-9, atol=1e-9
-    )
+    np.testing.assert_allclose(forward["y"][0], normalized(np, x, axes_of(s.layout), *wide), rtol=1e-9, atol=1e-9)
     mean, invstd = forward["mean"][0], forward["invstd"][0]
     backward = reference.batch_norm_backward(BatchNormBackwardShape(*extents), dy, x, gamma, mean, invstd)
     expected = [grad(loss, n)(x, *wide) for n in range(3)]
@@ -240,9 +238,7 @@ def test_derived_inputs_of_rows():
     forward = reference.layer_norm(LayerNormShape(5, 9), x, ones, ones)
     np.testing.assert_allclose(layer["mean"], forward["mean"][0], rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(layer["invstd"], forward["invstd"][0], rtol=1e-6)
-    np.testing.assert_allclose(
-        rms["invrms"], reference.rms_norm(RmsNormShape(5, 9), x, ones)["invrms"][0], rtol=1e-6
-    )
+    np.testing.assert_allclose(rms["invrms"], reference.rms_norm(RmsNormShape(5, 9), x, ones)["invrms"][0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

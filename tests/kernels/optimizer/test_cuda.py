@@ -33,9 +33,7 @@ def run_and_verify(name: str, shape, tiles=None) -> None:
     expected = by_output(ladder.reference(shape, **inputs), tuple(b.name for b in program.outputs))
     expected = rung_reference(rung, shape, tiles or {}, inputs, expected)
     for output, (ref, scale) in expected.items():
-        assert agrees(session.fetch(output), ref, scale, rung.tolerance), (
-            f"{output} of {name} {shape} {tiles}"
-        )
+        assert agrees(session.fetch(output), ref, scale, rung.tolerance), f"{output} of {name} {shape} {tiles}"
     session.close()
 
 
@@ -107,16 +105,12 @@ def test_ten_steps_are_those_of_pytorch_in_float64(ladder, weight_decay):
         shapes = [SgdShape("64", weight_decay=weight_decay)] * 10
         expected = torch_steps(
             torch, lambda w: torch.optim.SGD(w, lr=0.01, momentum=0.9, weight_decay=weight_decay), first, gradients
-        )  # fmt: skip
+        )
     else:
         shapes = [AdamShape("64", step=t, weight_decay=weight_decay) for t in range(1, 11)]
-        expected = torch_steps(
-            torch, lambda w: torch.optim.Adam(w, weight_decay=weight_decay), first, gradients
-        )
+        expected = torch_steps(torch, lambda w: torch.optim.Adam(w, weight_decay=weight_decay), first, gradients)
     for rung in ladder.rungs[:3]:
-        arrays = {
-            b.name: np.zeros(64, np.float32) for b in rung.build(shapes[0], rung.default_tiles).in_place
-        }
+        arrays = {b.name: np.zeros(64, np.float32) for b in rung.build(shapes[0], rung.default_tiles).in_place}
         arrays["w"] = first
         for shape, g in zip(shapes, gradients, strict=True):
             program = rung.build(shape, rung.default_tiles)

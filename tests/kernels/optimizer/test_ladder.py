@@ -25,16 +25,10 @@ from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.fake_torch import fake_cuda, no_context
 
-RUNGS = {
-    rung.name: (ladder, rung) for ladder in optimizer.LADDERS for rung in ladder.rungs if not rung.library
-}
-LIBRARIES = {
-    rung.name: (ladder, rung) for ladder in optimizer.LADDERS for rung in ladder.rungs if rung.library
-}
+RUNGS = {rung.name: (ladder, rung) for ladder in optimizer.LADDERS for rung in ladder.rungs if not rung.library}
+LIBRARIES = {rung.name: (ladder, rung) for ladder in optimizer.LADDERS for rung in ladder.rungs if rung.library}
 ENGINES = (emulator, cpu)
-sizes = st.lists(
-    st.one_of(st.integers(1, 9), st.integers(1, 300), st.integers(4090, 4100)), min_size=1, max_size=6
-)
+sizes = st.lists(st.one_of(st.integers(1, 9), st.integers(1, 300), st.integers(4090, 4100)), min_size=1, max_size=6)
 factors = st.floats(0, 2).map(lambda f: round(f, 3))
 decays = st.sampled_from([0.5, 0.9, 0.99, 0.999])
 sgd_shapes = st.builds(
@@ -42,8 +36,13 @@ sgd_shapes = st.builds(
 )
 adam_shapes = st.builds(
     lambda n, step, lr, b1, b2, wd: AdamShape(sizes_text(tuple(n)), step, lr, b1, b2, 1e-8, wd),
-    sizes, st.integers(1, 1000), factors, st.sampled_from([0.0, 0.5, 0.9]), decays, factors,
-)  # fmt: skip
+    sizes,
+    st.integers(1, 1000),
+    factors,
+    st.sampled_from([0.0, 0.5, 0.9]),
+    decays,
+    factors,
+)
 SHAPES = {"sgd": sgd_shapes, "adam": adam_shapes}
 
 
@@ -97,9 +96,7 @@ def test_any_order_of_the_warps_gives_the_same_bits_without_a_race(name):
     ladder, rung = RUNGS[name]
 
     def all_outputs(options):
-        out = rung_runs.verified_outputs(
-            emulator, rung, ladder.shape("9 70 3"), dict(rung.sets[0]), options=options
-        )
+        out = rung_runs.verified_outputs(emulator, rung, ladder.shape("9 70 3"), dict(rung.sets[0]), options=options)
         return np.concatenate([array.ravel() for array in out.values()])
 
     rung_runs.same_in_any_order(all_outputs)
@@ -266,7 +263,7 @@ def test_the_lists_of_networks():
         (lambda: optimizer.ADAM.parse("lr=1"), "missing sizes"),
         (lambda: optimizer.ADAM.parse("sizes=5,momentum=0.5"), "expected NAME=VALUE"),
     ],
-)  # fmt: skip
+)
 def test_malformed_shapes_are_refused(make, message):
     with pytest.raises(ShapeError, match=message):
         make()
@@ -343,9 +340,7 @@ class Torch:
     def _fused_sgd_(self, w, g, v, **by):
         assert by["dampening"] == 0 and not by["nesterov"] and not by["is_first_step"] and not by["maximize"]
         for tensors in zip(w, g, v, strict=True):
-            cpu_update(
-                tensors, optimizer.SGD_KIND, SgdShape("1", by["lr"], by["momentum"], by["weight_decay"])
-            )
+            cpu_update(tensors, optimizer.SGD_KIND, SgdShape("1", by["lr"], by["momentum"], by["weight_decay"]))
 
     def functional_adam(self, w, g, m, v, max_v, steps, *, foreach, **by):
         assert foreach

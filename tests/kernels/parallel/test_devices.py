@@ -10,15 +10,7 @@ import pytest
 from kernels.engines.cuda import devices as cuda_devices
 from kernels.model.program import RuleError
 from kernels.parallel import data
-from kernels.parallel.devices import (
-    DifferentError,
-    Replicas,
-    Team,
-    check_equal,
-    check_exact,
-    check_near,
-    segments,
-)
+from kernels.parallel.devices import DifferentError, Replicas, Team, check_equal, check_exact, check_near, segments
 from kernels.parallel.plan import DATA, GPIPE, ONE_F_ONE_B, TENSOR, ZERO_1, Plan
 from kernels.parallel.split_devices import open_step
 from kernels.training import digits, step
@@ -56,9 +48,7 @@ def alone(network: str) -> np.ndarray:
 @pytest.mark.parametrize("network", ["lenet5", "transformer"])
 @pytest.mark.parametrize("computes_first", [True, False])
 @pytest.mark.parametrize(("gpus", "overlap"), [(2, True), (2, False), (3, True)])
-def test_several_gpus_learn_what_one_learns_in_any_order_of_their_streams(
-    network, computes_first, gpus, overlap
-):
+def test_several_gpus_learn_what_one_learns_in_any_order_of_their_streams(network, computes_first, gpus, overlap):
     graph, weights = trained(network, FakeTeam(gpus, computes_first), overlap)
     check_equal(graph, weights)
     assert check_near(graph, weights[0], alone(network)) <= 1e-5
@@ -122,9 +112,7 @@ def split(network: str, way: str, team, micro: int = 1):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("computes_first", [True, False])
-@pytest.mark.parametrize(
-    ("network", "gpus"), [("lenet5", 2), ("lenet5", 3), ("transformer", 2), ("transformer", 4)]
-)
+@pytest.mark.parametrize(("network", "gpus"), [("lenet5", 2), ("lenet5", 3), ("transformer", 2), ("transformer", 4)])
 def test_parts_of_layers_learn_what_whole_layers_learn(network, gpus, computes_first):
     graph, weights = split(network, TENSOR, FakeTeam(gpus, computes_first))
     assert check_near(graph, weights, alone(network)) <= 1e-5
@@ -139,8 +127,13 @@ def in_parts(network: str, micro: int) -> np.ndarray:
 @pytest.mark.parametrize("computes_first", [True, False])
 @pytest.mark.parametrize(
     ("network", "way", "gpus", "micro"),
-    [("lenet5", GPIPE, 2, 4), ("lenet5", ONE_F_ONE_B, 3, 2), ("transformer", ONE_F_ONE_B, 2, 3), ("residual", GPIPE, 4, 2)],
-)  # fmt: skip
+    [
+        ("lenet5", GPIPE, 2, 4),
+        ("lenet5", ONE_F_ONE_B, 3, 2),
+        ("transformer", ONE_F_ONE_B, 2, 3),
+        ("residual", GPIPE, 4, 2),
+    ],
+)
 def test_stages_learn_bit_by_bit_what_one_gpu_learns_in_parts(network, way, gpus, micro, computes_first):
     graph, weights = split(network, way, FakeTeam(gpus, computes_first), micro)
     check_exact(graph, weights, in_parts(network, micro))
@@ -184,7 +177,7 @@ def test_sharded_state_runs_on_a_processor_only():
 @pytest.mark.parametrize(
     ("network", "way", "micro"),
     [("lenet5", TENSOR, 1), ("transformer", TENSOR, 1), ("lenet5", GPIPE, 4), ("transformer", ONE_F_ONE_B, 2)],
-)  # fmt: skip
+)
 def test_two_gpus_share_a_network(network, way, micro):
     if cuda_devices.count() < 2:
         pytest.skip("two GPUs are needed")

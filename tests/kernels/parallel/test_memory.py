@@ -35,9 +35,7 @@ def test_one_gpu_holds_what_train_says(way):
 @settings(max_examples=12, deadline=None)
 @given(st.sampled_from(list(NETWORKS)), st.sampled_from([2, 3, 4, 6]), st.integers(1, 60_000))
 def test_each_stage_of_zero_shards_one_more_role(network, gpus, bucket_bytes):
-    found = [
-        holdings(network, way, gpus, bucket_bytes=bucket_bytes)[0] for way in (DATA, ZERO_1, ZERO_2, ZERO_3)
-    ]
+    found = [holdings(network, way, gpus, bucket_bytes=bucket_bytes)[0] for way in (DATA, ZERO_1, ZERO_2, ZERO_3)]
     for role, first in ((STATE, 1), (GRADIENT, 2), (WEIGHT, 3)):
         sizes = [each.largest(role) for each in found]
         assert len(set(sizes[:first])) == 1 and len(set(sizes[first:])) == 1, role

@@ -69,9 +69,7 @@ def assert_is_reference(outcome: data.Outcome, network: str) -> None:
 # -- data parallel and sharding ------------------------------------------------------------------------
 @pytest.mark.slow
 @settings(max_examples=8, deadline=None)
-@given(
-    st.sampled_from(["lenet5", "transformer"]), st.sampled_from(list(ZERO)), RANKS, st.integers(1, 300_000)
-)
+@given(st.sampled_from(["lenet5", "transformer"]), st.sampled_from(list(ZERO)), RANKS, st.integers(1, 300_000))
 def test_data_parallel_and_sharded_steps_are_one_gpu_s_step(network, way, gpus, bucket_bytes):
     plan = Plan(network, way, gpus, BATCH, bucket_bytes=bucket_bytes)
     outcome = data.train(plan, *images(network), lr=RATE)
@@ -94,7 +92,10 @@ def test_batch_norm_sees_the_images_of_its_gpu_alone():
     plan = Plan("residual", DATA, 2, BATCH)
     outcome = data.train(plan, *images("residual"), lr=RATE)
     graph, right = reference("residual")
-    whole = [np.abs(a - b).max() for a, b in zip(weights(graph, outcome.weights[0]), weights(graph, right[WEIGHTS]), strict=True)]  # fmt: skip
+    whole = [
+        np.abs(a - b).max()
+        for a, b in zip(weights(graph, outcome.weights[0]), weights(graph, right[WEIGHTS]), strict=True)
+    ]
     assert max(whole) > 1e-3, "it should differ from the step with all images"
     parts, flat, losses = accumulated("residual", 2)
     for mine, theirs in zip(weights(graph, outcome.weights[0]), weights(parts, flat), strict=True):
@@ -138,16 +139,16 @@ def test_buckets_hold_every_gradient_once_and_shards_cover_them(network, nbytes,
 
 
 # -- tensor parallel -----------------------------------------------------------------------------------
-@pytest.mark.parametrize(("network", "gpus"), [("lenet5", 1), ("lenet5", 3), ("lenet5", 8), ("transformer", 2), ("transformer", 4)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("network", "gpus"), [("lenet5", 1), ("lenet5", 3), ("lenet5", 8), ("transformer", 2), ("transformer", 4)]
+)
 def test_tensor_parallel_is_one_gpu_s_step(network, gpus):
     plan = Plan(network, TENSOR, gpus, BATCH)
     assert_is_reference(tensor.train(plan, *images(network), lr=RATE), network)
 
 
 @settings(max_examples=20, deadline=None)
-@given(
-    st.sampled_from([("lenet5", 3), ("lenet5", 8), ("transformer", 2), ("transformer", 4)]), st.integers(0, 9)
-)
+@given(st.sampled_from([("lenet5", 3), ("lenet5", 8), ("transformer", 2), ("transformer", 4)]), st.integers(0, 9))
 def test_a_weight_is_the_join_of_its_parts(case, seed):
     network, gpus = case
     plan = Plan(network, TENSOR, gpus, BATCH)
@@ -178,7 +179,12 @@ def test_without_the_all_reduce_of_the_way_back_the_weights_are_wrong(monkeypatc
 # -- pipelines -----------------------------------------------------------------------------------------
 @pytest.mark.slow
 @settings(max_examples=6, deadline=None)
-@given(st.sampled_from(list(NETWORKS)), st.sampled_from([GPIPE, ONE_F_ONE_B]), st.integers(1, 6), st.sampled_from([1, 2, 3, 4]))  # fmt: skip
+@given(
+    st.sampled_from(list(NETWORKS)),
+    st.sampled_from([GPIPE, ONE_F_ONE_B]),
+    st.integers(1, 6),
+    st.sampled_from([1, 2, 3, 4]),
+)
 def test_a_pipeline_is_gradient_accumulation_bit_by_bit(network, way, gpus, micro):
     plan = Plan(network, way, gpus, BATCH, micro=micro)
     costs = {layer.name: 1.0 for layer in plan.layers.layers}
@@ -194,7 +200,7 @@ def test_a_pipeline_is_gradient_accumulation_bit_by_bit(network, way, gpus, micr
 def test_a_stage_runs_each_micro_batch_once_each_way_and_holds_few(way, stages, micros):
     for stage in range(stages):
         found = pipeline.turns(way, stages, stage, micros)
-        assert sorted(found) == sorted(pipeline.Turn(p, k) for p in ("forward", "backward") for k in range(micros))  # fmt: skip
+        assert sorted(found) == sorted(pipeline.Turn(p, k) for p in ("forward", "backward") for k in range(micros))
         assert all(found.index(("forward", k)) < found.index(("backward", k)) for k in range(micros))
         held = pipeline.in_flight(way, stages, stage, micros)
         assert held == (micros if way == GPIPE else min(micros, stages - stage))
@@ -217,9 +223,7 @@ def test_stages_are_as_equal_as_neighbours_can_be(costs, stages):
 
 def test_a_received_tensor_that_is_lost_shows(monkeypatch):
     real = pipeline.Stages.received
-    monkeypatch.setattr(
-        pipeline.Stages, "received", lambda self, *a: [t for t in real(self, *a) if t != "relu1.y"]
-    )
+    monkeypatch.setattr(pipeline.Stages, "received", lambda self, *a: [t for t in real(self, *a) if t != "relu1.y"])
     plan = Plan("lenet5", GPIPE, 4, BATCH, micro=1)
     outcome = pipeline.train(plan, dict.fromkeys(("conv1", "relu1"), 9.0), *images("lenet5"), lr=RATE)
     assert not np.isfinite(outcome.losses).all()
@@ -239,7 +243,7 @@ def test_a_received_tensor_that_is_lost_shows(monkeypatch):
         ({"network": "lenet5", "way": "model"}, "way must be one of"),
         ({"network": "lenet5", "gpus": 0}, "gpus must be 1 or more"),
     ],
-)  # fmt: skip
+)
 def test_a_broken_rule_is_named(values, words):
     with pytest.raises(RuleError, match=words):
         Plan(**values)

@@ -12,18 +12,7 @@ from hypothesis import strategies as st
 from kernels.collectives.shape import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from kernels.parallel import data, links, pipeline, tensor, times
 from kernels.parallel import timeline as lines
-from kernels.parallel.plan import (
-    DATA,
-    GPIPE,
-    ONE_F_ONE_B,
-    PIPELINES,
-    TENSOR,
-    WAYS,
-    ZERO_1,
-    ZERO_2,
-    ZERO_3,
-    Plan,
-)
+from kernels.parallel.plan import DATA, GPIPE, ONE_F_ONE_B, PIPELINES, TENSOR, WAYS, ZERO_1, ZERO_2, ZERO_3, Plan
 from kernels.parallel.timeline import COMPUTE, LINK, SEND, Task, Timeline, simulate
 from kernels.training.graph import BACKWARD, FORWARD, UPDATE
 from kernels.training.networks import NETWORKS
@@ -35,9 +24,13 @@ def plans():
     """Yields plans that keep the rules."""
     return st.builds(
         lambda network, way, gpus, batch, micro, bucket: Plan(network, way, gpus, 24 * batch, micro, bucket),
-        NETWORK, st.sampled_from([w for w in WAYS if w != TENSOR]), st.integers(1, 4), st.integers(1, 90),
-        st.sampled_from([1, 2, 3, 4, 8]), st.integers(1, 300_000),
-    )  # fmt: skip
+        NETWORK,
+        st.sampled_from([w for w in WAYS if w != TENSOR]),
+        st.integers(1, 4),
+        st.integers(1, 90),
+        st.sampled_from([1, 2, 3, 4, 8]),
+        st.integers(1, 300_000),
+    )
 
 
 def assert_is_possible(found: Timeline) -> None:
@@ -54,9 +47,7 @@ def assert_is_possible(found: Timeline) -> None:
 def test_only_times_of_sgd_are_used(monkeypatch, tmp_path):
     """A row of Adam, recorded later, does not replace that of SGD."""
     plain = {"network": "lenet5", "memory": times.PLAIN, "batch": 32, "date": "2026-01-01"}
-    rows = [
-        plain | {"optimizer": name, "node_us": {"update": us}} for name, us in (("sgd", 2.0), ("adam", 3.0))
-    ]
+    rows = [plain | {"optimizer": name, "node_us": {"update": us}} for name, us in (("sgd", 2.0), ("adam", 3.0))]
     monkeypatch.setattr(times, "FILE", tmp_path / "training.json")
     times.FILE.write_text(json.dumps(rows), encoding="utf-8")
     assert [row["node_us"]["update"] for row in times.rows.__wrapped__("lenet5")] == [2.0]
@@ -64,7 +55,7 @@ def test_only_times_of_sgd_are_used(monkeypatch, tmp_path):
 
 # -- the simulator -------------------------------------------------------------------------------------
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.floats(0, 9), st.sets(st.integers(0, 30))), max_size=20))  # fmt: skip
+@given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.floats(0, 9), st.sets(st.integers(0, 30))), max_size=20))
 def test_a_task_waits_for_its_streams_and_for_what_it_needs_and_for_nothing_else(rows):
     tasks = [
         Task(str(n), FORWARD, ((gpu, COMPUTE if own else LINK),), us, tuple(k for k in needs if k < n))
@@ -80,9 +71,7 @@ def test_a_task_waits_for_its_streams_and_for_what_it_needs_and_for_nothing_else
 
 def test_a_task_before_what_it_needs_is_refused():
     with pytest.raises(ValueError, match="comes before"):
-        simulate(
-            [Task("a", FORWARD, ((0, COMPUTE),), 1.0, (1,)), Task("b", FORWARD, ((0, COMPUTE),), 1.0)], 1
-        )
+        simulate([Task("a", FORWARD, ((0, COMPUTE),), 1.0, (1,)), Task("b", FORWARD, ((0, COMPUTE),), 1.0)], 1)
 
 
 @pytest.mark.slow
@@ -193,9 +182,7 @@ def test_messages_of_a_pipeline_are_the_tensors_between_its_stages():
     back = [t for t in found.tasks if t.kind == SEND and t.name == "1 → 0"]
     assert len(forward) == len(back) == 4
     crossing = stages.received(1, pipeline.Turn(FORWARD, 0))
-    assert {t.nbytes for t in forward} == {
-        sum(stages.graph.tensors[n].buffer(False).nbytes for n in crossing)
-    }
+    assert {t.nbytes for t in forward} == {sum(stages.graph.tensors[n].buffer(False).nbytes for n in crossing)}
 
 
 # -- constants -----------------------------------------------------------------------------------------

@@ -70,8 +70,10 @@ def test_every_tile_set_of_a_patch_agrees(name):
 
 
 @pytest.mark.parametrize(
-    ("ladder", "key"), [(ladder, key) for ladder in POOLING for key in ladder.presets], ids=lambda of: getattr(of, "name", of)
-)  # fmt: skip
+    ("ladder", "key"),
+    [(ladder, key) for ladder in POOLING for key in ladder.presets],
+    ids=lambda of: getattr(of, "name", of),
+)
 def test_every_preset(ladder, key):
     """The reference is computed once: `compare` verifies every rung against it."""
     shape = ladder.presets[key].shape

@@ -29,7 +29,7 @@ WINDOWS = [
     {"R": 2, "u": 3, "pad_h": 0, "dilation_h": 1, "S": 3, "v": 1, "pad_w": 1, "dilation_w": 1, "ceil": 1},
     {"R": 1, "u": 1, "pad_h": 0, "dilation_h": 1, "S": 5, "v": 4, "pad_w": 2, "dilation_w": 1, "ceil": 1},
     {"R": 2, "u": 1, "pad_h": 1, "dilation_h": 2, "S": 3, "v": 2, "pad_w": 1, "dilation_w": 3, "ceil": 0},
-]  # fmt: skip
+]
 
 
 def shapes_of(name: str, chosen: st.SearchStrategy | None = None) -> st.SearchStrategy:
@@ -156,12 +156,11 @@ def test_a_gap_between_windows_gets_no_gradient(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in RUNGS if not n.endswith("scatter")])
 def test_the_order_of_warps_changes_nothing(name):
-    shape = {"max": MaxPoolShape(2, 3, 9, 8, 3, 3, stride=2, pad=1), "avg": AvgPoolShape(2, 3, 9, 8, 3, 3, stride=2, pad=1)}.get(
-        name[:3], GlobalShape(3, 37, 3, 5)
-    )  # fmt: skip
-    rung_runs.same_in_any_order(
-        lambda options: rung_runs.computed(emulator, RUNGS[name], shape, options=options)[0]
-    )
+    shape = {
+        "max": MaxPoolShape(2, 3, 9, 8, 3, 3, stride=2, pad=1),
+        "avg": AvgPoolShape(2, 3, 9, 8, 3, 3, stride=2, pad=1),
+    }.get(name[:3], GlobalShape(3, 37, 3, 5))
+    rung_runs.same_in_any_order(lambda options: rung_runs.computed(emulator, RUNGS[name], shape, options=options)[0])
 
 
 @pytest.mark.parametrize("name", ["max-pool-backward/scatter", "avg-pool-backward/scatter"])
@@ -223,9 +222,7 @@ def test_a_fault_in_a_kernel_is_detected(name, right, wrong):
         AvgPoolShape(1, 2, 6, 8, 3, 3, stride=2, pad=1, ceil=1),
         AvgPoolShape(1, 2, 5, 7, 3, 2, stride=1, pad=1),
     )
-    cases = {"max": max_cases, "avg": avg_cases}.get(
-        name[:3], (GlobalShape(2, 3, 3, 5), GlobalShape(2, 3, 9, 9))
-    )
+    cases = {"max": max_cases, "avg": avg_cases}.get(name[:3], (GlobalShape(2, 3, 3, 5), GlobalShape(2, 3, 9, 9)))
     assert any(fault_shows(RUNGS[name], shape, right, wrong) for shape in cases), "the fault changed nothing"
 
 
@@ -256,14 +253,24 @@ RULES = [
     ("max-pool/window", HUGE, {}, r"N\*C\*P\*Q must stay below 2\^31 - BLOCK, got 2147483648"),
     ("max-pool/patch", HUGE, {}, r"N\*C\*\(patches of a plane\) must stay below 2\^31 - BLOCK"),
     ("max-pool-backward/gather", MaxPoolShape(2**16, 2**13, 2, 2, 2, 2), {}, r"N\*C\*H\*W must stay below"),
-    ("max-pool/patch", MaxPoolShape(1, 1, 20, 20, 13, 13, stride=1), {}, r"with its windows <= 128 \(registers\), got 16\*16"),
-    ("avg-pool-backward/gather-patch", AvgPoolShape(1, 1, 90, 90, 1, 1, stride=30), {}, r"pixels of a patch <= 128 \(registers\), got 30\*30"),
+    (
+        "max-pool/patch",
+        MaxPoolShape(1, 1, 20, 20, 13, 13, stride=1),
+        {},
+        r"with its windows <= 128 \(registers\), got 16\*16",
+    ),
+    (
+        "avg-pool-backward/gather-patch",
+        AvgPoolShape(1, 1, 90, 90, 1, 1, stride=30),
+        {},
+        r"pixels of a patch <= 128 \(registers\), got 30\*30",
+    ),
     ("avg-pool/window", AvgPoolShape(1, 1, 4, 4, 2, 2), {"BLOCK": 5}, "BLOCK must be one of 64, 128, 256, 512"),
     ("avg-pool/window", AvgPoolShape(1, 1, 4, 4, 2, 2), {"WARPS": 4}, "no tile size 'WARPS'"),
     ("global-avg-pool/warp", GlobalShape(1, 1, 1, INT_MAX), {}, r"H\*W must stay below 2\^31 - 128"),
     ("global-avg-pool/plane", GlobalShape(1, INT_MAX, 1, 1), {}, r"N\*C must stay below 2\^31 - 256"),
     ("global-avg-pool-backward/pixel", GlobalShape(1, INT_MAX, 1, 1), {}, r"N\*C\*H\*W must stay below"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)
@@ -276,10 +283,7 @@ def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
 def test_every_preset_runs_on_every_rung(ladder):
     for preset in ladder.presets.values():
         for rung in ladder.rungs:
-            if (
-                rung.name in ("global-avg-pool/tile", "global-avg-pool/bulk")
-                and preset.shape.H * preset.shape.W > 1000
-            ):
+            if rung.name in ("global-avg-pool/tile", "global-avg-pool/bulk") and preset.shape.H * preset.shape.W > 1000:
                 with pytest.raises(RuleError, match="bytes of shared memory"):
                     rung.check(preset.shape, {})
             else:
@@ -289,13 +293,7 @@ def test_every_preset_runs_on_every_rung(ladder):
 def test_an_index_outside_of_the_plane_is_refused():
     shape = MaxPoolShape(1, 1, 4, 4, 2, 2)
     with pytest.raises(RuleError, match=r"index must hold whole numbers in 0 .. 15"):
-        run(
-            "max-pool-backward/scatter",
-            shape,
-            {"index": np.full(shape.y_shape, 16)},
-            engine="cpu",
-            measure=False,
-        )
+        run("max-pool-backward/scatter", shape, {"index": np.full(shape.y_shape, 16)}, engine="cpu", measure=False)
 
 
 @pytest.mark.parametrize("name", RUNGS)

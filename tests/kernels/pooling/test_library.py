@@ -120,9 +120,7 @@ def test_pytorch_computes_the_same_with_the_same_settings(ladder, torch):
     call()
     getattr(call, "copy_result", lambda: None)()
     inputs = {b.name: arrays[b.name] for b in program.of_role("input")}
-    for name, (ref, scale) in by_output(
-        ladder.reference(shape, **inputs), [b.name for b in program.outputs]
-    ).items():
+    for name, (ref, scale) in by_output(ladder.reference(shape, **inputs), [b.name for b in program.outputs]).items():
         assert agrees(arrays[name], ref, scale, rung.tolerance or 1e-12), name
     own = {"max-pool": 8 * 2 * 3 * shape.P * shape.Q if ladder.name == "max-pool" else 0}.get(ladder.name)
     assert own is None or call.workspace_bytes == own

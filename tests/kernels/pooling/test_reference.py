@@ -20,14 +20,18 @@ def distinct(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 def windowed(s, padded, m=np):
     """Returns the taps of all windows, [R*S, N, C, P, Q], of a padded x, with the functions of a module `m`: NumPy, or autograd's."""
-    return m.stack([
-        padded[
-            :, :,
-            r * s.dilation_h : r * s.dilation_h + (s.P - 1) * s.u + 1 : s.u,
-            c * s.dilation_w : c * s.dilation_w + (s.Q - 1) * s.v + 1 : s.v,
+    return m.stack(
+        [
+            padded[
+                :,
+                :,
+                r * s.dilation_h : r * s.dilation_h + (s.P - 1) * s.u + 1 : s.u,
+                c * s.dilation_w : c * s.dilation_w + (s.Q - 1) * s.v + 1 : s.v,
+            ]
+            for r in range(s.R)
+            for c in range(s.S)
         ]
-        for r in range(s.R) for c in range(s.S)
-    ])  # fmt: skip
+    )
 
 
 def pad_widths(s) -> list[tuple[int, int]]:
@@ -49,9 +53,7 @@ def avg_definition(s: AvgPoolShape, x, m):
         inside[..., s.pad_h : s.pad_h + s.H, s.pad_w : s.pad_w + s.W] = 1
     (_, _, (_, below), (_, right)) = pad_widths(s)
     grown = np.pad(inside, [(0, 0), (0, 0), (0, max(0, below - s.pad_h)), (0, max(0, right - s.pad_w))])
-    return m.sum(windowed(s, m.pad(x, pad_widths(s), mode="constant"), m), axis=0) / np.sum(
-        windowed(s, grown), axis=0
-    )
+    return m.sum(windowed(s, m.pad(x, pad_widths(s), mode="constant"), m), axis=0) / np.sum(windowed(s, grown), axis=0)
 
 
 def global_definition(s: GlobalShape, x, m):
@@ -69,9 +71,9 @@ def forward_and_backward(s, x: np.ndarray, dy: np.ndarray):
 
 
 def definition(s, x, m=np):
-    return {MaxPoolShape: max_definition, AvgPoolShape: avg_definition, GlobalShape: global_definition}[
-        type(s)
-    ](s, x, m)
+    return {MaxPoolShape: max_definition, AvgPoolShape: avg_definition, GlobalShape: global_definition}[type(s)](
+        s, x, m
+    )
 
 
 any_shape = st.one_of(max_shapes(), avg_shapes(), global_shapes)
@@ -158,13 +160,7 @@ def test_references_equal_pytorch(s):
     F, ceil = torch.nn.functional, bool(getattr(s, "ceil", 0))
     if isinstance(s, MaxPoolShape):
         y, index = F.max_pool2d(
-            leaf,
-            (s.R, s.S),
-            (s.u, s.v),
-            (s.pad_h, s.pad_w),
-            (s.dilation_h, s.dilation_w),
-            ceil,
-            return_indices=True,
+            leaf, (s.R, s.S), (s.u, s.v), (s.pad_h, s.pad_w), (s.dilation_h, s.dilation_w), ceil, return_indices=True
         )
         np.testing.assert_array_equal(reference.maxima(s, x)[1], index.numpy())
     elif isinstance(s, AvgPoolShape):
@@ -185,9 +181,14 @@ def test_ties_infinities_and_nan_equal_pytorch(kind, s):
     torch = pytest.importorskip("torch")
     x = hard(kind, s.x_shape)
     y, index = torch.nn.functional.max_pool2d(
-        torch.tensor(x), (s.R, s.S), (s.u, s.v), (s.pad_h, s.pad_w), (s.dilation_h, s.dilation_w), bool(s.ceil),
+        torch.tensor(x),
+        (s.R, s.S),
+        (s.u, s.v),
+        (s.pad_h, s.pad_w),
+        (s.dilation_h, s.dilation_w),
+        bool(s.ceil),
         return_indices=True,
-    )  # fmt: skip
+    )
     expected_y, expected_index = reference.maxima(s, x)
     np.testing.assert_array_equal(expected_y, y.numpy())
     np.testing.assert_array_equal(expected_index, index.numpy())

@@ -28,10 +28,7 @@ def test_the_stride_is_the_window_by_default():
     s = MaxPoolShape(**PLAIN)
     assert (s.u, s.v, s.P, s.Q) == (3, 3, 2, 2)
     assert MaxPoolShape(**PLAIN, stride=2, pad=1) == MaxPoolShape(**PLAIN, u=2, v=2, pad_h=1, pad_w=1)
-    assert (
-        str(MaxPoolShape(**PLAIN, stride=(2, 1), pad=1, ceil=1))
-        == "N1 C3 8x8 window 3x3 stride 2,1 pad 1 ceil"
-    )
+    assert str(MaxPoolShape(**PLAIN, stride=(2, 1), pad=1, ceil=1)) == "N1 C3 8x8 window 3x3 stride 2,1 pad 1 ceil"
 
 
 @pytest.mark.parametrize(
@@ -85,10 +82,7 @@ def test_every_window_holds_a_pixel(s):
     [
         ({"pad": 2}, r"pad_h <= R // 2, got 2 > 1"),
         ({"pad_w": 2}, r"pad_w <= S // 2, got 2 > 1"),
-        (
-            {"R": 9},
-            r"the window must fit the padded input: dilation_h\*\(R - 1\) \+ 1 <= H \+ 2\*pad_h, but 9 > 8",
-        ),
+        ({"R": 9}, r"the window must fit the padded input: dilation_h\*\(R - 1\) \+ 1 <= H \+ 2\*pad_h, but 9 > 8"),
         ({"S": 9, "ceil": 1, "stride": 1}, r"\+ v - 1, but 9 > 8"),
         ({"dilation": 4}, r"but 9 > 8"),
         ({"H": 1, "R": 2, "pad": 1, "dilation": 2}, r"with padding, dilation_h <= H, got 2 > 1"),
@@ -107,8 +101,7 @@ def test_broken_rule_is_named(change, rule):
 
 
 @pytest.mark.parametrize(
-    ("change", "rule"),
-    [({"pad": 2}, "pad_h <= R // 2"), ({"include_pad": -1}, "include_pad must be 0 or 1, got -1")],
+    ("change", "rule"), [({"pad": 2}, "pad_h <= R // 2"), ({"include_pad": -1}, "include_pad must be 0 or 1, got -1")]
 )
 def test_broken_rule_of_an_average_is_named(change, rule):
     with pytest.raises(ShapeError, match=rule):
@@ -159,7 +152,13 @@ def test_presets_have_the_stated_sizes():
     stem = MAX_PRESETS["maxpool-resnet50"].shape
     assert (stem.P, stem.Q) == (56, 56)
     assert (AVG_PRESETS["avgpool-densenet"].shape.P, AVG_PRESETS["avgpool-inception"].shape.P) == (28, 35)
-    sizes = [presets[key].shape.bytes for presets, key in (
-        (MAX_PRESETS, "maxpool-large"), (AVG_PRESETS, "avgpool-large"), (GLOBAL_PRESETS, "gap-large"), (GLOBAL_PRESETS, "gap-small-planes"),
-    )]  # fmt: skip
+    sizes = [
+        presets[key].shape.bytes
+        for presets, key in (
+            (MAX_PRESETS, "maxpool-large"),
+            (AVG_PRESETS, "avgpool-large"),
+            (GLOBAL_PRESETS, "gap-large"),
+            (GLOBAL_PRESETS, "gap-small-planes"),
+        )
+    ]
     assert [round(n / 1e6) for n in sizes] == [308, 257, 206, 210]

@@ -50,8 +50,5 @@ def test_every_preset_is_exact(rung, key):
 def test_more_multiply_adds_of_an_instruction_are_faster():
     """Both kernels of tensor cores beat FP32 multiply-adds at the full shape, as 64 times the products must."""
     names = ("instruction-rate/ffma", "instruction-rate/mma-fp16", "instruction-rate/mma-int8")
-    rows = {
-        r.rung: r.measurement.median_ms
-        for r in compare(names, RATE_PRESETS["rate-full"].shape, engine="cuda")
-    }
+    rows = {r.rung: r.measurement.median_ms for r in compare(names, RATE_PRESETS["rate-full"].shape, engine="cuda")}
     assert max(rows[name] for name in names[1:]) < rows[names[0]]

@@ -70,9 +70,7 @@ def test_tf32_keeps_ten_bits_of_the_mantissa(x):
 
 @pytest.mark.parametrize("f", FORMATS.values(), ids=lambda f: f.name)
 def test_a_saturated_value_is_the_largest(f):
-    np.testing.assert_array_equal(
-        formats.rounded([4 * f.max, -np.inf, 1.0], f, saturate=True), [f.max, -f.max, 1.0]
-    )
+    np.testing.assert_array_equal(formats.rounded([4 * f.max, -np.inf, 1.0], f, saturate=True), [f.max, -f.max, 1.0])
 
 
 def test_losses_are_shares_of_the_values_that_are_not_zero():

@@ -37,13 +37,7 @@ def test_the_left_factors_are_kept_for_calibration():
     inputs = Inputs()
     forward(record.net(), TEST.images[:2], inputs)
     sizes = {layer: a.shape for layer, a in inputs.by_layer.items()}
-    assert sizes == {
-        "conv1": (1568, 25),
-        "conv2": (200, 150),
-        "fc1": (2, 400),
-        "fc2": (2, 120),
-        "fc3": (2, 84),
-    }
+    assert sizes == {"conv1": (1568, 25), "conv2": (200, 150), "fc1": (2, 400), "fc2": (2, 120), "fc3": (2, 84)}
 
 
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
@@ -54,9 +48,7 @@ def test_a_layer_in_int8_is_near_its_product(calibration):
     for layer in LAYERS:
         a, b = inputs.by_layer[layer], matrix(weights_of(record.net()), layer)
         expected = a @ b
-        errors = [
-            np.linalg.norm(Quantized(quantizers, per)(layer, a, b) - expected) for per in (TENSOR, CHANNEL)
-        ]
+        errors = [np.linalg.norm(Quantized(quantizers, per)(layer, a, b) - expected) for per in (TENSOR, CHANNEL)]
         assert max(errors) < 0.05 * np.linalg.norm(expected)
 
 

@@ -22,9 +22,12 @@ from kernels.runner import seeded_inputs
 every_rung = pytest.mark.parametrize("rung", LADDER.rungs, ids=lambda rung: rung.name)
 shapes = st.builds(RateShape, st.integers(1, 9), st.integers(1, 40))
 OPCODES = {
-    "ffma": r"fma\.rn\.f32", "hfma2": r"fma\.rn\.f16x2", "dp4a": r"dp4a\.s32\.s32", "mma-fp16": r"mma\.sync\S*m16n8k16",
+    "ffma": r"fma\.rn\.f32",
+    "hfma2": r"fma\.rn\.f16x2",
+    "dp4a": r"dp4a\.s32\.s32",
+    "mma-fp16": r"mma\.sync\S*m16n8k16",
     "mma-int8": r"mma\.sync\S*m16n8k32",
-}  # fmt: skip
+}
 COUNTER = {
     "ffma": "flops_fp",
     "hfma2": "flops_fp",
@@ -80,9 +83,7 @@ def test_the_ptx_has_the_instructions_of_one_turn(rung):
     name = short(rung)
     step = rung.build(RateShape(1, 1), rung.default_tiles).steps[0]
     found = len(re.findall(OPCODES[name], precompiled.ptx(step.source, step.defines)))
-    turns = (
-        {1} if "mma" not in name else {UNROLLED, UNROLLED + 1}
-    )  # unrolled, with or without a loop for the rest
+    turns = {1} if "mma" not in name else {UNROLLED, UNROLLED + 1}  # unrolled, with or without a loop for the rest
     assert found in {n * INSTRUCTIONS[name] for n in turns}
     assert macs_of(rung.name) * INSTRUCTIONS[name] == M * N * K
 
@@ -97,8 +98,12 @@ def test_the_emulator_counts_the_operations_of_the_definition(rung):
 
 @pytest.mark.parametrize(
     ("text", "rule"),
-    [("warps=0,turns=1", "warps"), (f"warps=1,turns={MAX_TURNS + 1}", f"turns must be at most {MAX_TURNS}"), ("warps=1", "turns")],
-)  # fmt: skip
+    [
+        ("warps=0,turns=1", "warps"),
+        (f"warps=1,turns={MAX_TURNS + 1}", f"turns must be at most {MAX_TURNS}"),
+        ("warps=1", "turns"),
+    ],
+)
 def test_a_malformed_shape_names_the_rule(text, rule):
     with pytest.raises(ShapeError, match=rule):
         parse_rate(text)
@@ -111,10 +116,4 @@ def test_too_many_warps_are_refused():
 
 def test_numbers_beyond_two_are_refused():
     with pytest.raises(RuleError, match=r"0 \.\. 2"):
-        run(
-            LADDER.rungs[0].name,
-            RateShape(1, 1),
-            {"A": np.full((M, K), 3, np.int8)},
-            engine="cpu",
-            measure=False,
-        )
+        run(LADDER.rungs[0].name, RateShape(1, 1), {"A": np.full((M, K), 3, np.int8)}, engine="cpu", measure=False)

@@ -96,9 +96,7 @@ def test_recorded_gradients_are_those_of_a_training_step():
     for name in record.GRADIENTS:
         values = training.tensor(name).ravel()
         sampled = values[:: max(1, -(-values.size // record.SAMPLE))]
-        np.testing.assert_allclose(
-            record.gradient(name, 1), sampled, rtol=1e-3, atol=1e-6 * np.abs(sampled).max()
-        )
+        np.testing.assert_allclose(record.gradient(name, 1), sampled, rtol=1e-3, atol=1e-6 * np.abs(sampled).max())
         assert record.gradient(name, 150).size == sampled.size
 
 

@@ -23,9 +23,7 @@ def test_values_in_the_range_are_wrong_by_half_a_step_at_most(seed, symmetric, o
     x = values(seed, offset=offset)
     q = by_extremes(x, symmetric)
     # The rounded zero point costs a clamped end up to half a step more.
-    assert np.abs(q.dequantize(q.quantize(x)) - x).max() <= q.scale.max() * (0.5 if symmetric else 1.0) * (
-        1 + 1e-9
-    )
+    assert np.abs(q.dequantize(q.quantize(x)) - x).max() <= q.scale.max() * (0.5 if symmetric else 1.0) * (1 + 1e-9)
 
 
 @given(seed=seeds, symmetric=st.booleans())
@@ -57,9 +55,7 @@ def test_the_product_of_whole_numbers_is_that_of_the_dequantised(seed, symmetric
     a, b = values(seed, (4, 9), 1.0), values(seed + 1, (9, 3))
     qa, qb = by_extremes(a, symmetric), by_channel(b, axis=1)
     expected = qa.dequantize(qa.quantize(a)) @ qb.dequantize(qb.quantize(b))
-    np.testing.assert_allclose(
-        quantize.product(a, b, qa, qb), expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max()
-    )
+    np.testing.assert_allclose(quantize.product(a, b, qa, qb), expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
 
 
 def test_equal_values_have_a_scale():

@@ -43,9 +43,7 @@ def test_the_default_card_covers_most_and_a_tie_goes_to_the_first():
     assert cards.default({OWN_H200: 3, H100: 3}) == H100
 
 
-@given(
-    st.dictionaries(st.builds(Card, st.sampled_from("abcd"), st.booleans()), st.integers(0, 3), min_size=1)
-)
+@given(st.dictionaries(st.builds(Card, st.sampled_from("abcd"), st.booleans()), st.integers(0, 3), min_size=1))
 def test_the_default_card_does_not_depend_on_the_order(coverage):
     first = cards.default(coverage)
     assert coverage[first] == max(coverage.values())
@@ -194,9 +192,7 @@ def test_missing_names_the_command_for_each_card(tmp_path, capsys):
     assert f"): {lacks.total()} of " in lines[0]
     listed = [line.split() for line in lines[1 : 1 + len(lacks)]]
     assert {rung: int(rows) for rung, rows in listed} == lacks
-    assert lines[1 + len(lacks)].endswith(
-        f"python -m kernels record --ladders softmax --out {folder / 'other.jsonl'}"
-    )
+    assert lines[1 + len(lacks)].endswith(f"python -m kernels record --ladders softmax --out {folder / 'other.jsonl'}")
 
 
 def test_without_a_file_a_gpu_is_recorded_where_the_pages_look(tmp_path, monkeypatch, capsys):
@@ -210,8 +206,7 @@ def test_without_a_file_a_gpu_is_recorded_where_the_pages_look(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [(["--engine", "cpu"], "name a file by --out"), (["--ladders", "gem"], "no ladder 'gem'")],
+    ("arguments", "message"), [(["--engine", "cpu"], "name a file by --out"), (["--ladders", "gem"], "no ladder 'gem'")]
 )
 def test_what_cannot_be_recorded_is_named(arguments, message, capsys):
     assert main(["record", *arguments]) == 2 and message in capsys.readouterr().err

@@ -38,9 +38,7 @@ def test_rows_with_and_without_optional_fields_are_accepted():
 
 
 def test_row_of_a_run_is_accepted_and_unchanged_by_export():
-    names = [
-        r.name for r in availability.supported_rungs(conv_ladder.LADDER, "cpu", CONV_PRESETS["toy"].shape)
-    ]
+    names = [r.name for r in availability.supported_rungs(conv_ladder.LADDER, "cpu", CONV_PRESETS["toy"].shape)]
     for result in compare(names, CONV_PRESETS["toy"].shape, engine="cpu", budget=QUICK):
         program = conv_ladder.LADDER.rung(result.rung).build(result.shape, result.tiles)
         row = records_row.row(result, program, "unknown")

@@ -28,9 +28,26 @@ from visuals import units
 ROWS = tuple(row for name in LADDERS for row in records.recordings(name))
 MAX_ERROR_16_BIT = {"fp16": 5e-4, "bf16": 4e-3}  # half a last place of each output, on average less
 FIELDS = {
-    "device", "driver", "cuda", "cupy", "date", "commit", "rung", "shape", "tiles", "mode", "median_ms",
-    "p20_ms", "p80_ms", "n", "peak_bytes", "workspace_bytes", "flops", "error", "clock_sm_mhz",
-}  # fmt: skip
+    "device",
+    "driver",
+    "cuda",
+    "cupy",
+    "date",
+    "commit",
+    "rung",
+    "shape",
+    "tiles",
+    "mode",
+    "median_ms",
+    "p20_ms",
+    "p80_ms",
+    "n",
+    "peak_bytes",
+    "workspace_bytes",
+    "flops",
+    "error",
+    "clock_sm_mhz",
+}
 # Rungs that have no rows of this card yet.
 NOT_YET_RUNGS: set[str] = set()
 WITH_FASTER = [r.name for ladder in LADDERS.values() for r in ladder.rungs if r.faster]
@@ -54,9 +71,7 @@ def test_recordings_cover_every_rung_at_every_preset(name):
                 assert (*setting, "hot") in recorded_keys, setting
 
 
-@pytest.mark.parametrize(
-    "presets, modes", [((), MODES), (tuple(GROUPS), ("cold",))], ids=["all presets", "groups"]
-)
+@pytest.mark.parametrize("presets, modes", [((), MODES), (tuple(GROUPS), ("cold",))], ids=["all presets", "groups"])
 def test_recordings_cover_a_whole_sweep(presets, modes):
     """Every set of tile sizes, and the shapes of the map and the networks."""
     recorded_keys = {
@@ -109,9 +124,7 @@ def test_rows_are_complete_and_were_measured_with_these_kernels(name):
         assert row["error"] < max_error(rung, row), setting
         # Only a library's own memory may exceed the prediction by more than the pool's granularity.
         excess = row["workspace_bytes"] - program.nbytes("workspace")
-        own_memory = (
-            rung.library in ("cuDNN", "cuFFT", "PyTorch") or rung.name == "conv/fft"
-        )  # which calls cuFFT
+        own_memory = rung.library in ("cuDNN", "cuFFT", "PyTorch") or rung.name == "conv/fft"  # which calls cuFFT
         assert 0 <= excess < 512 * (1 + len(program.of_role("workspace"))) or own_memory, setting
 
 
@@ -167,7 +180,9 @@ def test_nearest_compares_work_first_and_extents_second():
     match = find_nearest("conv/direct", query, {"BLOCK": 256}, "cold", recordings)
     assert match.row is recordings[0]
     assert match.caption.endswith("this shape has 0.996 times the multiply-adds")
-    assert find_nearest("conv/direct", s.with_(N=9), {"BLOCK": 256}, "cold", recordings[2:]).caption.endswith("4.5 times the multiply-adds")  # fmt: skip
+    assert find_nearest("conv/direct", s.with_(N=9), {"BLOCK": 256}, "cold", recordings[2:]).caption.endswith(
+        "4.5 times the multiply-adds"
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,13 +236,26 @@ def test_nearest_names_bias_and_relu_and_requires_equal_groups():
 @pytest.fixture
 def three_rungs(monkeypatch):
     """The ladder with its first three rungs only."""
-    monkeypatch.setitem(
-        LADDERS, "conv", conv_ladder.LADDER.only(*(rung.name for rung in conv_ladder.BASIC_RUNGS))
-    )
+    monkeypatch.setitem(LADDERS, "conv", conv_ladder.LADDER.only(*(rung.name for rung in conv_ladder.BASIC_RUNGS)))
 
 
 def recording(out, *arguments, presets="toy", modes="hot"):
-    return main(["record", "--out", str(out), "--engine", "cpu", "--presets", presets, "--modes", modes, "--seconds", "0.01", *arguments])  # fmt: skip
+    return main(
+        [
+            "record",
+            "--out",
+            str(out),
+            "--engine",
+            "cpu",
+            "--presets",
+            presets,
+            "--modes",
+            modes,
+            "--seconds",
+            "0.01",
+            *arguments,
+        ]
+    )
 
 
 @pytest.mark.slow
@@ -236,9 +264,7 @@ def test_record_writes_rows_that_read_back(tmp_path, capsys):
     assert recording(out) == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     toy = CONV_PRESETS["toy"].shape
-    assert [r["rung"] for r in rows] == [
-        r.name for r in availability.supported_rungs(LADDERS["conv"], "cpu", toy)
-    ]
+    assert [r["rung"] for r in rows] == [r.name for r in availability.supported_rungs(LADDERS["conv"], "cpu", toy)]
     assert all(r["engine"] == "cpu" and r["n"] >= 5 and r["shape"] == toy.params() for r in rows)
     assert "conv/direct" in capsys.readouterr().out
 
@@ -275,9 +301,7 @@ def test_record_sweeps_tiles_and_batches_and_prints_progress(tmp_path, capsys):
     assert len(set(computed)) == len(computed)
     assert {name for name, _, _ in measured} == {name for name, _, _ in expected}
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"[1 of {len(rows)}, about ") and lines[-1].startswith(
-        f"[{len(rows)} of {len(rows)}, "
-    )
+    assert lines[0].startswith(f"[1 of {len(rows)}, about ") and lines[-1].startswith(f"[{len(rows)} of {len(rows)}, ")
 
 
 def test_interrupted_comparison_is_measured_again_whole(three_rungs, tmp_path, capsys):
@@ -332,9 +356,7 @@ def test_file_that_is_not_a_recording_is_not_overwritten(tmp_path, capsys):
     out = tmp_path / "notes.txt"
     out.write_text("my notes\nof today\n")
     assert recording(out) == 2
-    assert (
-        "notes.txt, line 1: not JSON" in capsys.readouterr().err and out.read_text() == "my notes\nof today\n"
-    )
+    assert "notes.txt, line 1: not JSON" in capsys.readouterr().err and out.read_text() == "my notes\nof today\n"
 
 
 @pytest.mark.parametrize(

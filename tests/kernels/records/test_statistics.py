@@ -16,11 +16,7 @@ def around(ms, n=100, spread=0.02, seed=0):
 
 def test_clear_difference_has_a_ratio_and_an_interval():
     difference = statistics.compare(around(1.31, seed=1), around(1.0, seed=2))
-    assert (
-        difference.certain
-        and difference.low < 1.31 < difference.high
-        and difference.high - difference.low < 0.05
-    )
+    assert difference.certain and difference.low < 1.31 < difference.high and difference.high - difference.low < 0.05
     assert (
         difference.sentence
         == f"B is {difference.ratio:.2f} times as fast as A ({difference.low:.2f} to {difference.high:.2f})."
@@ -36,9 +32,7 @@ def test_swapped_runs_give_the_inverse_ratio():
 
 def test_no_difference_is_reported_as_none():
     difference = statistics.compare(around(1.0, seed=1), around(1.0, seed=3))
-    assert not difference.certain and difference.sentence.startswith(
-        "No difference beyond noise: A takes 0.99"
-    )
+    assert not difference.certain and difference.sentence.startswith("No difference beyond noise: A takes 0.99")
 
 
 def test_same_run_twice_has_ratio_one():
@@ -140,11 +134,7 @@ SAME, UNDECIDED, DIFFERENT = "same", "undecided", "different"
         (timed(1.0), timed(1.05), SAME),
         (timed(1.0), timed(1.06), DIFFERENT),
         (timed(1.0, 0.9, 1.2), timed(1.3, 1.1, 1.4), SAME),  # spreads overlap
-        (
-            timed(1.37, 1.3, 1.4, n=9),
-            timed(19.4, 1.2, 30.0, n=3),
-            DIFFERENT,
-        ),  # the spread of 3 disturbed runs
+        (timed(1.37, 1.3, 1.4, n=9), timed(19.4, 1.2, 30.0, n=3), DIFFERENT),  # the spread of 3 disturbed runs
         (timed(1.37, 1.3, 1.4), timed(19.4, 1.2, 30.0), DIFFERENT),
         (timed(1.0, 0.9, 1.2, n=3), timed(1.3, 1.1, 1.4), UNDECIDED),
         (timed(1.0, 0.9, 1.2, n=5), timed(1.3, 1.1, 1.4, n=5), SAME),
@@ -163,6 +153,8 @@ def test_recordings_that_can_be_compared_have_one_shape_mode_and_device():
     for row in records.recordings("conv")[::100]:
         found = records.comparable(row)
         assert row in found
-        assert {(r["mode"], r["device"], tuple(r["shape"].values())) for r in found if r["shape"].keys() == row["shape"].keys()} == {
-            (row["mode"], row["device"], tuple(row["shape"].values()))
-        }  # fmt: skip
+        assert {
+            (r["mode"], r["device"], tuple(r["shape"].values()))
+            for r in found
+            if r["shape"].keys() == row["shape"].keys()
+        } == {(row["mode"], row["device"], tuple(row["shape"].values()))}

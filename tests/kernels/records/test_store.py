@@ -104,23 +104,7 @@ OTHER_SHAPES = [{"C": 1.5, "chain": "relu C=7"}, {"Ä": "1e16", "c": 7, "C": 7},
 TIMES = ["2026-01-02T03:00:01Z", "2026-01-02", "2026-01-02 a", "2026-01-02-B", "2026-01-02 Ä", "2026-01-02_b"]
 NAMES = ["a GPU", "A GPU", "a-GPU", "größer 🚀", "%", "_", "' OR 1=1 --", "\\", "a", "ß"]
 HOSTILE = ["\0", "\ud800", "conv", "conv/", "CONV", "x" * 3000, "null", "{}", "[]", '"', "?", ":name", "%s"]
-WORDS = [
-    "C=7",
-    "c=7",
-    "c=1.5",
-    "h=8",
-    "8x8",
-    "k2",
-    "relu",
-    "c=7,",
-    "ä=1e16",
-    "=",
-    "a=b=1e16",
-    "%",
-    "_=",
-    " ",
-    ",",
-]
+WORDS = ["C=7", "c=7", "c=1.5", "h=8", "8x8", "k2", "relu", "c=7,", "ä=1e16", "=", "a=b=1e16", "%", "_=", " ", ","]
 
 
 @st.composite
@@ -130,9 +114,7 @@ def any_row(draw):
         draw(st.integers(0, 99)),
         rung=rung,
         shape=draw(
-            st.sampled_from(
-                OTHER_SHAPES if rung.startswith("later") else SHAPES[:1] if "-d" in rung else SHAPES
-            )
+            st.sampled_from(OTHER_SHAPES if rung.startswith("later") else SHAPES[:1] if "-d" in rung else SHAPES)
         ),
         engine=draw(st.sampled_from(["cpu", "cuda"])),
         device=draw(st.sampled_from(NAMES)),
@@ -167,9 +149,7 @@ def store_of_all(request, tmp_path_factory):
 
 @pytest.mark.slow
 @given(
-    imports=st.lists(
-        st.tuples(st.sampled_from([HERE, *NAMES]), st.lists(any_row(), max_size=12)), max_size=3
-    ),
+    imports=st.lists(st.tuples(st.sampled_from([HERE, *NAMES]), st.lists(any_row(), max_size=12)), max_size=3),
     waiting=st.lists(any_row(), max_size=4),
     queries=st.lists(any_filter(), min_size=1, max_size=4),
     limit=st.sampled_from([-1, 0, 1, 3, 20]),
@@ -200,9 +180,7 @@ def test_filter_and_page_are_those_of_a_plain_list(store_of_all, imports, waitin
 
 def test_kinds_lists_the_values_to_filter_by(user_store):
     user_store.add([a_row(1), a_row(2), a_row(3, mode="hot")])
-    assert user_store.kinds() == {
-        ("conv/direct", "cpu", "a processor", mode, HERE) for mode in ("cold", "hot")
-    }
+    assert user_store.kinds() == {("conv/direct", "cpu", "a processor", mode, HERE) for mode in ("cold", "hot")}
 
 
 def test_export_can_be_imported_once(user_store, tmp_path):

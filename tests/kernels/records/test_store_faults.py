@@ -48,8 +48,10 @@ def lock_file(user_store):
     def lock(pragma="SELECT 1"):
         process = subprocess.Popen(
             [sys.executable, "-c", LOCK, str(user_store.database.path), pragma],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         processes.append(process)
         assert process.stdout.readline() == "locked\n"
 
@@ -107,9 +109,7 @@ for n in itertools.count(100):
     print(n, flush=True)
 """
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(user_store.database.path), str(ROOT)],
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", code, str(user_store.database.path), str(ROOT)], stdout=subprocess.PIPE, text=True
     )
     for _ in range(5):
         last = int(process.stdout.readline())
@@ -237,8 +237,10 @@ def test_read_only_folder_can_be_read_and_is_reported(user_store, exists, tmp_pa
         folder.chmod(0o555)
         completed = subprocess.run(
             [sys.executable, "-c", READ_ONLY, str(user_store.database.path), str(ROOT), str(tmp_path / "other")],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     finally:
         folder.chmod(0o755)
         for path, mode in above.items():

@@ -47,7 +47,11 @@ WRONG = {
     "shape must name every field": [changed(shape={k: v for k, v in SHAPE.items() if k != "u"})],
     "tiles must be whole numbers": [changed(tiles={"BLOCK": "256"}), changed(tiles=[]), changed(tiles={"B": True})],
     "samples_ms must be a list": [changed(samples_ms=[]), changed(samples_ms=1.0), changed(samples_ms=[1.0] * 10_001)],
-    "samples_ms must be times above 0": [changed(samples_ms=[0.0]), changed(samples_ms=["1"]), changed(samples_ms=[-1])],
+    "samples_ms must be times above 0": [
+        changed(samples_ms=[0.0]),
+        changed(samples_ms=["1"]),
+        changed(samples_ms=[-1]),
+    ],
     "n must be the number": [changed(n=3), changed(n=True), changed(n=20.0)],
     "median_ms is not that of samples_ms": [changed(median_ms=0.0001)],
     "p80_ms is not that of samples_ms": [changed(p80_ms=50.0)],
@@ -59,7 +63,7 @@ WRONG = {
     "nested deeper": [changed(later=json.loads("[" * 12 + "]" * 12))],
     "not Unicode": [changed(later="\ud800")],
     "commit must be a line": [changed(commit="\x00")],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("message", "row"), [(w, r) for w, rows_ in WRONG.items() for r in rows_])

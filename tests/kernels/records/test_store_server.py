@@ -235,9 +235,7 @@ def test_read_only_database_can_be_read_and_is_reported(server, user_store):
     postgres.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     kept = Store(postgres.url(name))
     assert kept.count() == 10
-    with pytest.raises(
-        StoreError, match="cannot be written: cannot execute INSERT in a read-only transaction"
-    ):
+    with pytest.raises(StoreError, match="cannot be written: cannot execute INSERT in a read-only transaction"):
         kept.add([a_row(11)])
     assert "cannot be written" in kept.save([a_row(12)]) and kept.count() == 11
 
@@ -299,9 +297,7 @@ def test_longest_texts_that_a_row_may_have_are_stored(user_store):
     """An entry of an index has at most 2,704 bytes."""
     noise = "".join(chr(0x4E00 + n * 7919 % 20000) for n in range(400))
     shape = {f"{n}{noise[n : n + 70]}": noise[: 400 - n] for n in range(32)}
-    row = a_row(
-        50, rung="later/" + "k" * 40, shape=shape, device=noise[:300], engine="e" * 40, time=noise[:300]
-    )
+    row = a_row(50, rung="later/" + "k" * 40, shape=shape, device=noise[:300], engine="e" * 40, time=noise[:300])
     user_store.import_(store.rows.to_json([row]), noise)
     assert user_store.row(id_of(row)).row == row
     assert [e.row for e in user_store.rows(Filter(device=noise[:300]))] == [row]

@@ -8,11 +8,7 @@ from kernels import records
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.records import unsupported
 
-RECORDED = [
-    entry
-    for file in sorted(records.FOLDER.glob(f"*{unsupported.ENDING}"))
-    for entry in unsupported.read(file)
-]
+RECORDED = [entry for file in sorted(records.FOLDER.glob(f"*{unsupported.ENDING}")) for entry in unsupported.read(file)]
 
 
 def test_recorded_messages_are_plain_clauses():

@@ -85,9 +85,7 @@ FINITE = (
 def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name, data):
     shape, rung = data.draw(shapes), RUNGS[name]
     legal = rung_runs.legal(rung, shape)
-    tiles = data.draw(
-        st.sampled_from([t for t in legal if t.get("BLOCKS", 1) * t.get("BLOCK", 1) <= MAX_THREADS])
-    )
+    tiles = data.draw(st.sampled_from([t for t in legal if t.get("BLOCKS", 1) * t.get("BLOCK", 1) <= MAX_THREADS]))
     for engine in ENGINES:
         rung_runs.verified_output(engine, rung, shape, tiles)
 
@@ -176,10 +174,7 @@ def test_run_verifies_the_unsafe_kernel(engine):
     small = {"x": np.random.default_rng(0).standard_normal((2, 40))}
     assert run("softmax/unsafe", shape, small, engine=engine, measure=False).error < 1e-6
     large = {"x": 60 * small["x"]}
-    with (
-        np.errstate(all="ignore"),
-        pytest.raises(VerificationError, match=r"unsafe .*nothing unverified gets a time"),
-    ):
+    with np.errstate(all="ignore"), pytest.raises(VerificationError, match=r"unsafe .*nothing unverified gets a time"):
         run("softmax/unsafe", shape, large, engine=engine, measure=False)
     for name in (name for name in SAFE if engine in softmax_ladder.LADDER.rung(name).engines):
         assert run(name, shape, large, engine=engine, measure=False).error < 1e-6
@@ -192,9 +187,7 @@ def test_warp_order_changes_nothing_and_no_races(name):
     tiles = {"BLOCK": 128} if "BLOCK" in RUNGS[name].tiles else {"WARPS": 4}
     tiles |= {"BLOCKS": 132, "BLOCK": 32} if "BLOCKS" in RUNGS[name].tiles else {}
     rung_runs.same_in_any_order(
-        lambda options: rung_runs.verified_output(
-            emulator, RUNGS[name], SoftmaxShape(5, 300), tiles, options=options
-        )
+        lambda options: rung_runs.verified_output(emulator, RUNGS[name], SoftmaxShape(5, 300), tiles, options=options)
     )
 
 
@@ -212,7 +205,11 @@ FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
     "the parts' barrier": ("registers", "  __syncthreads();\n", ""),
     "the cluster's barrier": ("cluster", "arrive_at_cluster();\n  wait_for_cluster();\n  all", "all"),
     "the other blocks left out": ("cluster", "warp < ALL_WARPS", "warp < WARPS"),
-    "columns of the next row": ("cluster", "if (col >= 0 && col + 4 <= N) return", "if (col >= 0 && col + 3 <= N) return"),
+    "columns of the next row": (
+        "cluster",
+        "if (col >= 0 && col + 4 <= N) return",
+        "if (col >= 0 && col + 3 <= N) return",
+    ),
     "columns of the row before": ("cluster", "four[j] = col + j >= 0 && ", "four[j] = "),
     "the own maximum not taken off": ("cluster", "__expf(own.m - finite(all.m))", "1.0f"),
     "the barrier before the words": ("one-launch", "  __syncthreads();\n  if (thread < 32) {", "  if (thread < 32) {"),
@@ -220,7 +217,7 @@ FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
     "only 32 words merged": ("one-launch", "i < splits; i += 32", "i < splits && i < 32; i += 32"),
     "words of another row": ("one-launch", "part_ml += (size_t)row * splits;", ""),
     "the sign kept in l": ("one-launch", "(unsigned)(word >> 32) & ~SIGN;", "(unsigned)(word >> 32);"),
-}  # fmt: skip
+}
 SPLIT_FAULTS = {  # what is wrong: (the launch, BLOCKS, original code, faulty code)
     "a part's last turn": (0, 4, "first < part.end;", "first + 4 * BLOCK * LOADS < part.end;"),
     "the next turn's columns": (1, 4, "load_four(x, first + TURN + i", "load_four(x, first + i"),
@@ -229,7 +226,7 @@ SPLIT_FAULTS = {  # what is wrong: (the launch, BLOCKS, original code, faulty co
     "only 32 parts merged": (1, 132, "i < splits; i += 32", "i < splits && i < 32; i += 32"),
     "parts of another row": (1, 132, "part_m += (size_t)row * splits, ", ""),
     "the maximum not taken off": (1, 132, "exp_of(values[i], all.m)", "exp_of(values[i], 0.0f)"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -288,12 +285,7 @@ def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
 
 HUGE = 2**31 - 1
 RULES = [
-    (
-        "softmax/registers",
-        SoftmaxShape(1, 1025),
-        {},
-        r"N \(a row in BLOCK\*PER registers\) <= 1024, got 1025",
-    ),
+    ("softmax/registers", SoftmaxShape(1, 1025), {}, r"N \(a row in BLOCK\*PER registers\) <= 1024, got 1025"),
     ("softmax/online", SoftmaxShape(1, HUGE), {}, r"N must stay below 2\^31 - 256, got 2147483647"),
     ("softmax/warp-shuffle", SoftmaxShape(HUGE, 1), {}, r"M must stay below 2\^31 - 8, got 2147483647"),
     ("softmax/warp-shuffle", SoftmaxShape(1, HUGE), {}, r"N must stay below 2\^31 - 32, got 2147483647"),
@@ -316,12 +308,7 @@ RULES = [
         {"BLOCK": 512},
         r"M\*splits\*BLOCK\*\(PER \+ 32\) \(registers of blocks that run at the same time\) <= 8650752, got 17301504",
     ),
-    (
-        "softmax/cluster",
-        SoftmaxShape(2**30, 8),
-        {},
-        r"M\*CLUSTER \(grid.x\) must stay below 2\^31, got 8589934592",
-    ),
+    ("softmax/cluster", SoftmaxShape(2**30, 8), {}, r"M\*CLUSTER \(grid.x\) must stay below 2\^31, got 8589934592"),
     ("softmax/split", SoftmaxShape(1, HUGE), {}, r"N must stay below 2\^31 - 18432, got 2147483647"),
     ("softmax/three-pass", SoftmaxShape(1, 1), {"BLOCK": 5}, "BLOCK must be one of 4, 8, 32"),
     ("softmax/unsafe", SoftmaxShape(1, 1), {"WARPS": 4}, "no tile size 'WARPS'"),
@@ -402,9 +389,7 @@ def test_cpu_engine_allocates_no_second_matrix(name):
 def test_missing_pytorch_is_explained(monkeypatch):
     rung, shape = softmax_ladder.LIBRARY, SoftmaxShape(2, 40)
     monkeypatch.setattr(cuda, "status", lambda: Status(False, "no NVIDIA GPU in this machine"))
-    assert list(availability.reasons(rung, shape, {})) == [
-        "PyTorch was not called here: no NVIDIA GPU in this machine"
-    ]
+    assert list(availability.reasons(rung, shape, {})) == ["PyTorch was not called here: no NVIDIA GPU in this machine"]
     monkeypatch.setattr(cuda, "status", lambda: Status(True, "a GPU"))
     monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(RuleError, match=r"softmax/library cannot run .*pip install torch installs it"):

@@ -18,11 +18,7 @@ ONLINE = find("softmax/online").build(S, {"BLOCK": 32})
 
 def chain(shape=(2, 2, 6)):
     """Returns softmax of softmax of x, the tensor between them in another shape."""
-    tensors = (
-        Buffer("x", INPUT, (4, 6)),
-        Buffer("between", WORKSPACE, shape),
-        Buffer("y", OUTPUT, (24,)),
-    )
+    tensors = (Buffer("x", INPUT, (4, 6)), Buffer("between", WORKSPACE, shape), Buffer("y", OUTPUT, (24,)))
     first = Part("first", ONLINE, {"x": "x", "y": "between"})
     second = Part("second", ONLINE, {"x": "between", "y": "y"})
     return compose(tensors, (first, second))
@@ -37,9 +33,7 @@ def softmax(x):
 def test_the_second_reads_what_the_first_wrote(engine):
     x = np.random.default_rng(0).standard_normal((4, 6), dtype=np.float32)
     session = engine.Session(chain(), {"x": x}, *([Options()] if engine is emulator else []))
-    np.testing.assert_allclose(
-        session.verify_run().reshape(4, 6), softmax(softmax(x.astype(float))), rtol=1e-5
-    )
+    np.testing.assert_allclose(session.verify_run().reshape(4, 6), softmax(softmax(x.astype(float))), rtol=1e-5)
 
 
 def test_steps_are_named_after_their_part():

@@ -89,9 +89,7 @@ def test_activations_rise_through_forward_and_fall_through_backward(name):
     forward = [n for phase, n in held if phase == FORWARD]
     backward = [n for phase, n in held if phase == BACKWARD]
     assert forward[0] < forward[-1] and max(backward) <= max(forward)
-    assert [n for phase, n in held if phase == UPDATE] == [0] * len(
-        [m for m in moments if m.node.phase == UPDATE]
-    )
+    assert [n for phase, n in held if phase == UPDATE] == [0] * len([m for m in moments if m.node.phase == UPDATE])
     assert all(m.nbytes["weight"] == moments[0].nbytes["weight"] > 0 for m in moments)
 
 

@@ -86,9 +86,7 @@ def forward(network: Network, weights, x):
         elif layer.kind == "batchnorm":
             mean = np.mean(a, axis=(0, 2, 3), keepdims=True)
             variance = np.mean((a - mean) ** 2, axis=(0, 2, 3), keepdims=True)
-            y = (a - mean) / np.sqrt(variance + EPS) * w["gamma"][None, :, None, None] + w["beta"][
-                None, :, None, None
-            ]
+            y = (a - mean) / np.sqrt(variance + EPS) * w["gamma"][None, :, None, None] + w["beta"][None, :, None, None]
         elif layer.kind == "residual":
             y = positive(a + others[0])
         elif layer.kind == "project":
@@ -229,9 +227,7 @@ def test_adam_updates_every_weight():
     clear = np.abs(expected[step.GRADIENTS]) > 1e-4
     moved = session.fetch(step.WEIGHTS) - inputs[step.WEIGHTS]
     np.testing.assert_allclose(np.abs(moved[clear]), 1e-3, rtol=0.02)
-    np.testing.assert_allclose(
-        moved[clear], (expected[step.WEIGHTS] - inputs[step.WEIGHTS])[clear], atol=2e-5
-    )
+    np.testing.assert_allclose(moved[clear], (expected[step.WEIGHTS] - inputs[step.WEIGHTS])[clear], atol=2e-5)
 
 
 @names
@@ -247,10 +243,7 @@ def test_phases_come_in_order_and_every_weight_has_a_gradient(name):
     }
     weights = [v.name for v in graph.views if v.of == step.WEIGHTS]
     assert all(f"d {name}" in written for name in weights)
-    assert {b.name for b in program.in_place} == {
-        step.WEIGHTS,
-        *(t.name for t in graph.of_kind(graphs.STATE)),
-    }
+    assert {b.name for b in program.in_place} == {step.WEIGHTS, *(t.name for t in graph.of_kind(graphs.STATE))}
 
 
 def test_lenet_has_the_weights_of_the_paper():
@@ -258,14 +251,7 @@ def test_lenet_has_the_weights_of_the_paper():
     counts = {v.name: int(np.prod(v.shape)) for v in graph.views if v.of == step.WEIGHTS}
     assert counts["conv1.w"] + counts["conv1.b"] == 156  # LeCun et al. 1998, section II.B
     assert counts["fc2.W"] + counts["fc2.b"] == 10164
-    assert {b.name for b in program.of_role(INPUT)} == {
-        IMAGE,
-        "labels",
-        "factor",
-        "chunks",
-        "weights",
-        "state v",
-    }
+    assert {b.name for b in program.of_role(INPUT)} == {IMAGE, "labels", "factor", "chunks", "weights", "state v"}
 
 
 def test_a_gap_between_weights_is_no_weight():

@@ -69,9 +69,7 @@ def theirs(torch, name: str, device: str, dtype) -> tuple[dict[str, np.ndarray],
 
 def distances(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> dict[str, float]:
     """Returns, of each weight, the norm of the difference over the norm of the second."""
-    return {
-        name: float(np.linalg.norm(np.float64(a[name]) - b[name]) / np.linalg.norm(b[name])) for name in b
-    }
+    return {name: float(np.linalg.norm(np.float64(a[name]) - b[name]) / np.linalg.norm(b[name])) for name in b}
 
 
 @names

@@ -116,8 +116,19 @@ def test_without_notes_nothing_is_noted_but_the_result_is_the_same():
 def test_cupy_has_what_the_backend_calls():
     sys.modules.pop("cupy", None)
     cupy = pytest.importorskip("cupy", exc_type=ImportError)
-    for name in ("Stream", "Event", "MemoryPool", "Memory", "MemoryPointer", "PinnedMemory", "PinnedMemoryPointer", "MemoryHook",
-                 "malloc_managed", "get_elapsed_time", "Device"):  # fmt: skip
+    for name in (
+        "Stream",
+        "Event",
+        "MemoryPool",
+        "Memory",
+        "MemoryPointer",
+        "PinnedMemory",
+        "PinnedMemoryPointer",
+        "MemoryHook",
+        "malloc_managed",
+        "get_elapsed_time",
+        "Device",
+    ):
         assert hasattr(cupy.cuda, name), name
     for name in ("copy_from_host_async", "copy_to_host_async", "memset", "ptr"):
         assert hasattr(cupy.cuda.MemoryPointer, name), name

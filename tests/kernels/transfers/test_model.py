@@ -71,9 +71,7 @@ def test_a_queue_does_one_thing_at_a_time_and_the_total_is_no_less_than_any(key,
 
 
 def test_prefetching_hides_the_shorter_of_copy_and_kernel():
-    waiting, ahead = (
-        model.predict(operations(Settings(key, 2000, 6)), made()) for key in ("waiting", "prefetch")
-    )
+    waiting, ahead = (model.predict(operations(Settings(key, 2000, 6)), made()) for key in ("waiting", "prefetch"))
     assert ahead.busy[IN] == pytest.approx(waiting.busy[IN])
     saved = waiting.total_ms - ahead.total_ms
     assert saved == pytest.approx(5 * min(batch_ms(2000, COPY["h2d_pinned"]), 2.0), rel=0.02)
@@ -105,9 +103,7 @@ def test_a_rate_is_found_in_its_own_points():
     rate = Rate(0.01, 5e10)
     points = [(n, rate.ms(n)) for n in (1000, 4000, 10**6, 10**8, 10**9)]
     found = rates.rate_of(points)
-    assert found.latency_ms == pytest.approx(0.01, rel=0.05) and found.bytes_per_s == pytest.approx(
-        5e10, rel=0.05
-    )
+    assert found.latency_ms == pytest.approx(0.01, rel=0.05) and found.bytes_per_s == pytest.approx(5e10, rel=0.05)
     with pytest.raises(ValueError, match="small and large"):
         rates.rate_of(points[2:])
 
@@ -134,9 +130,7 @@ def test_a_kernel_takes_as_long_as_its_recording():
 
 
 def test_a_small_piece_leaves_sms_without_a_block_so_its_kernel_takes_a_whole_round():
-    times = [
-        rates.product_ms(rates.ladder_of(GEMM).shape(M=m, N=2048, K=2048)) for m in (128, 512, 1024, 2048)
-    ]
+    times = [rates.product_ms(rates.ladder_of(GEMM).shape(M=m, N=2048, K=2048)) for m in (128, 512, 1024, 2048)]
     assert times[0] == times[1] == times[2] < times[3]
 
 
@@ -172,10 +166,13 @@ def test_a_timeline_survives_json():
 def test_a_record_replaces_the_rates_of_rows(monkeypatch):
     point = {"p20_ms": 1, "p80_ms": 1, "n": 7}
     record = {
-        "device": "Some GPU", "date": "2026-01-02",
-        "copies": {way: [{"bytes": 4096, "ms": 0.01, **point}, {"bytes": 10**8, "ms": 2.0, **point}] for way in rates.WAYS},
+        "device": "Some GPU",
+        "date": "2026-01-02",
+        "copies": {
+            way: [{"bytes": 4096, "ms": 0.01, **point}, {"bytes": 10**8, "ms": 2.0, **point}] for way in rates.WAYS
+        },
         "costs": {"call_ms": 0.004, "malloc_ms": 0.2, "free_ms": 0.1},
-    }  # fmt: skip
+    }
     monkeypatch.setattr(recorded, "records", lambda: (record,))
     found = rates.from_record(recorded.newest())
     assert (found.device, found.call_ms, found.malloc_ms, found.pool_ms) == ("Some GPU", 0.004, 0.2, None)
@@ -183,7 +180,4 @@ def test_a_record_replaces_the_rates_of_rows(monkeypatch):
     assert "n = 7" in found.source
     assert found.gap_ms == rates.from_rows(records.recordings()).gap_ms
     del record["copies"]["d2h_pinned"]
-    assert (
-        rates.from_record(record).copies["d2h_pinned"]
-        == rates.from_rows(records.recordings()).copies["d2h_pinned"]
-    )
+    assert rates.from_record(record).copies["d2h_pinned"] == rates.from_rows(records.recordings()).copies["d2h_pinned"]

@@ -109,10 +109,7 @@ def test_a_wait_names_the_record_that_it_waits_for():
     ops = operations(Settings("pieces", 8, 2))
     waits = [op for op in ops if op.kind == WAIT]
     assert waits and all(ops[at].kind == RECORD for op in waits for at in op.waits)
-    assert {(op.stream, ops[op.waits[0]].stream) for op in waits} == {
-        ("compute", "load"),
-        ("store", "compute"),
-    }
+    assert {(op.stream, ops[op.waits[0]].stream) for op in waits} == {("compute", "load"), ("store", "compute")}
 
 
 def test_a_graph_is_one_operation_of_all_its_launches():

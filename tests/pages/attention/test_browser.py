@@ -101,9 +101,7 @@ def test_a_link_from_before_the_last_change_keeps_the_change(new_page, server):
     page.keyboard.press("Escape")
     page.get_by_role("button", name="kernel 4").click()
     link.click()
-    page.evaluate(
-        "() => { const held = window.held; window.held = null; held.forEach((handle) => handle()); }"
-    )
+    page.evaluate("() => { const held = window.held; window.held = null; held.forEach((handle) => handle()); }")
     expect(page).to_have_url(re.compile(r"(?=.*values=large)(?=.*causal=1)(?=.*rung=naive)"))
     expect(stage.root).to_have_attribute("data-scene", re.compile("attention/naive"))
 
@@ -131,9 +129,7 @@ def test_a_run_here_gives_a_row_for_each_rung(page, server):
     for rung in ("naive", "fused", "flash"):
         title = re.escape(find(f"attention/{rung}").title_on("cpu"))
         expect(card.locator("th").filter(has_text=re.compile(f"^{title}$")).first).to_be_visible()
-    expect(card.locator(".kt-why:not(.kt-conclusion)").first).to_contain_text(
-        "flash attention", ignore_case=True
-    )
+    expect(card.locator(".kt-why:not(.kt-conclusion)").first).to_contain_text("flash attention", ignore_case=True)
 
 
 @pytest.mark.slow

@@ -90,9 +90,9 @@ def test_requests_follow_the_rules():
     settings = cpu.CpuSettings(PAPER, 1, 64, 32, 16, "cold")
     first, *each = cpu.requests(settings)
     assert list(first.rungs) == RUNGS and first.tiles == settings.tiles and first.engine == "cpu"
-    assert {(r.tiles["Br"], r.tiles["Bc"]) for r in each} == (
-        {(b, 16) for b in SIDES} | {(32, b) for b in SIDES}
-    ) - {(32, 16)}
+    assert {(r.tiles["Br"], r.tiles["Bc"]) for r in each} == ({(b, 16) for b in SIDES} | {(32, b) for b in SIDES}) - {
+        (32, 16)
+    }
     long = cpu.CpuSettings(PAPER.with_(N=8192), 1, 64, 32, 16, "cold")
     assert cpu.requests(long)[0].rungs == tuple(RUNGS[1:])  # naive would take too long
     library_only = cpu.CpuSettings(PAPER.with_(N=11000), 1, 64, 32, 16, "cold")
@@ -115,10 +115,21 @@ def row(name, ms, shape=PAPER, threads=8, **tiles):
     rung = cpu_ladder.LADDER.rung(f"attention-loops/{name}")
     tiles = rung.default_tiles | tiles | {"THREADS": threads}
     return {
-        "rung": rung.name, "tiles": tiles, "shape": shape.params(), "median_ms": ms, "p20_ms": ms * 0.98, "p80_ms": ms * 1.02,
-        "n": 9, "flops": shape.flops, "device": "here", "engine": "cpu", "mode": "cold", "ceilings": CEILINGS,
-        "output_bytes": shape.bytes // 4, "workspace_bytes": 7,
-    }  # fmt: skip
+        "rung": rung.name,
+        "tiles": tiles,
+        "shape": shape.params(),
+        "median_ms": ms,
+        "p20_ms": ms * 0.98,
+        "p80_ms": ms * 1.02,
+        "n": 9,
+        "flops": shape.flops,
+        "device": "here",
+        "engine": "cpu",
+        "mode": "cold",
+        "ceilings": CEILINGS,
+        "output_bytes": shape.bytes // 4,
+        "workspace_bytes": 7,
+    }
 
 
 def test_gain_names_faster_slower_and_equal_rungs():
@@ -143,25 +154,21 @@ def test_account_has_measured_and_predicted_bytes_per_rung():
 
 def test_why_states_the_cost_of_s_beyond_the_last_cache():
     text = cpu_figures.explain_gain([row("blocked", 50), row("flash", 50)], [L1, L3])
-    moved_bytes = [traffic(name, PAPER, 64, 2**25, of) for name, of in (("blocked", {"BLOCK": 64}), ("flash", {"Br": 32, "Bc": 32}))]  # fmt: skip
+    moved_bytes = [
+        traffic(name, PAPER, 64, 2**25, of)
+        for name, of in (("blocked", {"BLOCK": 64}), ("flash", {"Br": 32, "Bc": 32}))
+    ]
     ms = (moved_bytes[0] - moved_bytes[1]) / 20e9 * 1e3
-    assert (
-        "S of a head, 4.19 MB, fits in the L3 cache of 33.6 MB" in text and f"takes {1e3 * ms:.3g} µs" in text
-    )
+    assert "S of a head, 4.19 MB, fits in the L3 cache of 33.6 MB" in text and f"takes {1e3 * ms:.3g} µs" in text
     assert "explains little of the time" in text
-    long = cpu_figures.explain_gain(
-        [row(name, 50, PAPER.with_(N=4096)) for name in ("blocked", "flash")], [L1, L3]
-    )
+    long = cpu_figures.explain_gain([row(name, 50, PAPER.with_(N=4096)) for name in ("blocked", "flash")], [L1, L3])
     assert "67.1 MB, does not fit in" in long and "explains part of the time" in long
     assert cpu_figures.explain_gain([row("flash", 50)], [L1, L3]) == ""
     assert cpu_figures.explain_gain([row("blocked", 50), row("flash", 50)], []) == ""
 
 
 def test_gpu_is_memory_bound_and_this_processor_compute_bound():
-    gpu_row = {
-        "device": "a GPU",
-        "ceilings": {"copy_bytes_per_s": 4e12, "fp32_flops_per_s": 60e12, "cache_bytes": 6e7},
-    }
+    gpu_row = {"device": "a GPU", "ceilings": {"copy_bytes_per_s": 4e12, "fp32_flops_per_s": 60e12, "cache_bytes": 6e7}}
     text = cpu_figures.on_gpu(row("flash", 1), gpu_row)
     s = ATTENTION_PRESETS["attention-8192"].shape
     moved_bytes = s.bytes + 4 * 4 * s.heads * s.N**2  # S and P, each written and read
@@ -176,16 +183,13 @@ def test_gpu_recording_is_described_if_there_is_one(monkeypatch):
     def at(shape, rungs):
         if shape.N != 2048 or shape.dtype != "fp32":
             return {}
-        return {
-            name: {"rung": name, "median_ms": ms} for name, ms in zip(rungs, (9.0, 6.0, 3.0), strict=True)
-        }
+        return {name: {"rung": name, "median_ms": ms} for name, ms in zip(rungs, (9.0, 6.0, 3.0), strict=True)}
 
     monkeypatch.setattr(cpu_figures, "recorded_at", at)
     preset, text, flash = cpu_figures.longest_recording()
     assert preset.shape.N == 2048 and flash["rung"] == "attention/flash-registers"
     assert (
-        "naive attention takes 9 ms. The kernel “flash attention, register tiles” takes 3 ms: it is 3× as fast."
-        in text
+        "naive attention takes 9 ms. The kernel “flash attention, register tiles” takes 3 ms: it is 3× as fast." in text
     )
     monkeypatch.setattr(cpu_figures, "recorded_at", lambda shape, rungs: {})
     assert cpu_figures.longest_recording() is None

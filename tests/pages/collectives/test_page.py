@@ -90,9 +90,7 @@ class Done:
 def ran(monkeypatch, rows):
     """Returns the page after a run that gave these rows or this error."""
     monkeypatch.setattr(live, "refusal", lambda ranks: "")
-    monkeypatch.setattr(
-        OneRun, "start", lambda self, request: vars(self).update(request=request, job=Done(rows))
-    )
+    monkeypatch.setattr(OneRun, "start", lambda self, request: vars(self).update(request=request, job=Done(rows)))
     at = open_at()
     assert strip(at)["run"]["can"]
     press(at, "run", size="real")
@@ -101,11 +99,17 @@ def ran(monkeypatch, rows):
 
 
 def test_a_run_shows_its_times_and_what_failed(monkeypatch):
-    row = {"kind": "all-reduce", "ranks": 4, "median_ms": 0.4, "p20_ms": 0.4, "p80_ms": 0.41, "n": 15, "device": "NVIDIA X", "date": "2026-01-01"}  # fmt: skip
-    rows = [
-        row | {"algorithm": "ring"},
-        {"kind": "all-reduce", "algorithm": "nccl", "refused": "NCCL was not found"},
-    ]
+    row = {
+        "kind": "all-reduce",
+        "ranks": 4,
+        "median_ms": 0.4,
+        "p20_ms": 0.4,
+        "p80_ms": 0.41,
+        "n": 15,
+        "device": "NVIDIA X",
+        "date": "2026-01-01",
+    }
+    rows = [row | {"algorithm": "ring"}, {"kind": "all-reduce", "algorithm": "nccl", "refused": "NCCL was not found"}]
     at = ran(monkeypatch, rows)
     _, real = strip(at)["sizes"]
     assert real["time"]["value"] == "400 µs" and real["time"]["badge"]["kind"] == "measured"

@@ -31,9 +31,7 @@ def shown(path: str, n: int) -> str:
     """Returns all that a chapter says, the answer to its question too."""
     panel = opened(path, n)[1]
     question = panel["question"]
-    return " ".join(
-        [*panel["text"], *([question["text"], question["reveal"]] if question else []), panel["nudge"]]
-    )
+    return " ".join([*panel["text"], *([question["text"], question["reveal"]] if question else []), panel["nudge"]])
 
 
 def ms(rung: str, s: ConvShape) -> float:

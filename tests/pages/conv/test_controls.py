@@ -132,9 +132,7 @@ def test_a_broken_rule_on_the_padding_is_named(params, rule):
     assert rule in text
 
 
-@pytest.mark.parametrize(
-    ("extra", "label"), [((0, 0), []), ((0, -4), ["after +0/−4"]), ((1, 2), ["after +1/+2"])]
-)
+@pytest.mark.parametrize(("extra", "label"), [((0, 0), []), ((0, -4), ["after +0/−4"]), ((1, 2), ["after +1/+2"])])
 def test_the_popover_names_the_padding_after(extra, label):
     assert controls.padding_after(ConvShape(1, 1, 8, 8, 1, 3, 3, pad=4, extra=extra)) == label
 
@@ -183,9 +181,7 @@ def test_outputs_are_the_convolution(shape, filter_):
                     if 0 <= h < shape.H and 0 <= c < shape.W:
                         y[0, :, p, q] += w[:, :, r, s] @ x[0, :, h, c]
     assert outputs(inputs, shape.K, shape.P, shape.Q) == pytest.approx(y[0], rel=1e-6, abs=1e-5)
-    assert outputs(inputs, 1, 2, 1, shape.P - 2, shape.Q - 1) == pytest.approx(
-        y[0, :1, -2:, -1:], rel=1e-6, abs=1e-5
-    )
+    assert outputs(inputs, 1, 2, 1, shape.P - 2, shape.Q - 1) == pytest.approx(y[0, :1, -2:, -1:], rel=1e-6, abs=1e-5)
 
 
 HALF = ConvShape(2, 5, 9, 7, 3, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(2, 1))
@@ -203,9 +199,7 @@ def test_work_of_direct_convolution_equals_the_count_of_its_threads(shape):
     index = gather_index(shape, Part(shape.C, shape.K, shape.P, shape.Q, shape.H, shape.W))
     loads = np.bincount(index[index >= 0]).max() * shape.K
     work = controls.direct_work(shape)
-    assert (
-        f"<b>{index.size * shape.K * shape.N:,}</b> multiply-adds" in work and f"up to <b>{loads}</b>" in work
-    )
+    assert f"<b>{index.size * shape.K * shape.N:,}</b> multiply-adds" in work and f"up to <b>{loads}</b>" in work
 
 
 @pytest.mark.parametrize(("lesson", "says"), [("direct", "loads per pixel"), ("im2col", "copies per pixel")])

@@ -92,12 +92,7 @@ def test_field_bounds_are_enforced(server, page):
 def test_invalid_parameters_are_named_and_escaped(server, page):
     page.goto(server + "/im2col?N=abc&H=inf&W=nan&C=1e400&R=99&K=5&mode=%3Cscript%3Ealert(1)%3C/script%3E")
     note = page.locator(".kt-note")
-    for message in (
-        "N must be a whole number",
-        "H must be 1 to 512",
-        "R must be 1 to 11",
-        "<script>",
-    ):
+    for message in ("N must be a whole number", "H must be 1 to 512", "R must be 1 to 11", "<script>"):
         expect(note).to_contain_text(message)
     expect(field(page, "K")).to_have_value("5")
     expect(page).to_have_url(re.compile(r"/im2col\?K=5$"))

@@ -56,9 +56,7 @@ def test_option_is_kept_when_server_messages_arrive_late(new_page, server):
     def route(socket):
         upstream = socket.connect_to_server()
         socket.on_message(lambda m: (sent.append(m), upstream.send(m)))
-        upstream.on_message(
-            lambda m: late.append(partial(socket.send, m)) if delay["held"] else socket.send(m)
-        )
+        upstream.on_message(lambda m: late.append(partial(socket.send, m)) if delay["held"] else socket.send(m))
 
     page.route_web_socket(lambda url: "_stcore/stream" in url, route)
     page.goto(f"{server}/fusion?N=2")

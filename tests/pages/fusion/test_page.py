@@ -22,9 +22,23 @@ from visuals import units
 
 open_at = partial(open_page, "fusion/page.py")
 ANYTHING = st.one_of(
-    st.text(max_size=60), st.text("convbiasrelu:=KR0123456789 -+.<>&\n\0", max_size=80), st.integers(), st.floats(), st.none(),
-    st.sampled_from(["<script>alert(1)</script>", "conv:K=9999999999:R=3", "relu " * 500, "conv", "maxpool:900", "bn:eps=nan", "conv:K=2:R=3:K=2"]),
-)  # fmt: skip
+    st.text(max_size=60),
+    st.text("convbiasrelu:=KR0123456789 -+.<>&\n\0", max_size=80),
+    st.integers(),
+    st.floats(),
+    st.none(),
+    st.sampled_from(
+        [
+            "<script>alert(1)</script>",
+            "conv:K=9999999999:R=3",
+            "relu " * 500,
+            "conv",
+            "maxpool:900",
+            "bn:eps=nan",
+            "conv:K=2:R=3:K=2",
+        ]
+    ),
+)
 
 
 def chain(s: ChainShape, *blocks: str) -> ChainShape:
@@ -177,7 +191,7 @@ def test_a_preset_shows_every_part(key):
     at = open_at(**ADDRESS.at_shape(first, shape))
     html = texts(at)
     assert "kt-note" not in html
-    for part in ("Time", "Memory", "Roofline", "Why", "Launch by launch", "What fusion saves", "Kernel"):  # fmt: skip
+    for part in ("Time", "Memory", "Roofline", "Why", "Launch by launch", "What fusion saves", "Kernel"):
         assert f'<h2 class="kt-card">{part}' in html, part
     assert at.code and strip(at)["run"]["label"] == "Run here"
     (scene,) = stages(at)
@@ -208,10 +222,7 @@ def test_generated_kernel_comes_first():
     def first_source(**params):
         return address.first_source(ADDRESS.read(params)[0])
 
-    assert (
-        first_source() == "fusion/fused_conv_bias_bn_relu.cu"
-        and first_source(rung="unfused") == "fusion/01_conv.cu"
-    )
+    assert first_source() == "fusion/fused_conv_bias_bn_relu.cu" and first_source(rung="unfused") == "fusion/01_conv.cu"
     assert first_source(rung="folded") == "fusion/fused_conv_bias_relu.cu"
     assert first_source(chain="gap") == "fusion/08_gap.cu"
 
@@ -245,14 +256,29 @@ def test_run_draws_launch_bars_and_the_copy_time():
 
 def test_gpu_recordings_are_compared_with_the_library():
     shape, found = FUSION_PRESETS["resnet50-res2-3x3-bn-relu-n32"].shape, []
-    times = {"unfused": {"conv": 0.5, "bn": 0.02, "relu": 0.02}, "fused": {}, "folded": {"fold": 0.003, "conv_bias_relu": 0.4}, "torch": {}}  # fmt: skip
+    times = {
+        "unfused": {"conv": 0.5, "bn": 0.02, "relu": 0.02},
+        "fused": {},
+        "folded": {"fold": 0.003, "conv_bias_relu": 0.4},
+        "torch": {},
+    }
     for n, (name, parts) in enumerate(times.items()):
         rung = LADDERS["fusion"].rung(f"fusion/{name}")
         ms = sum(parts.values()) or 0.45
-        found.append(a_full_row(
-            n, samples=[ms, ms * 1.01, ms * 1.02], rung=rung.name, shape=shape.params(), tiles=rung.default_tiles, engine="cuda",
-            device="a GPU", parts_ms=parts, flops=shape.flops, predicted_bytes=shape.bytes,
-        ))  # fmt: skip
+        found.append(
+            a_full_row(
+                n,
+                samples=[ms, ms * 1.01, ms * 1.02],
+                rung=rung.name,
+                shape=shape.params(),
+                tiles=rung.default_tiles,
+                engine="cuda",
+                device="a GPU",
+                parts_ms=parts,
+                flops=shape.flops,
+                predicted_bytes=shape.bytes,
+            )
+        )
     with recordings(*found):
         at = open_at(**ADDRESS.at_shape(ADDRESS.read({})[0], shape))
     html = texts(at)

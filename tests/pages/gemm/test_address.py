@@ -44,11 +44,7 @@ def test_corrected_shape_keeps_the_rules_and_notes_each_change(values):
     assert_changed_with_note(got, DEFAULT, values, notes)
 
 
-@given(
-    st.dictionaries(
-        st.sampled_from(["M", "N", "K", "alpha", "beta", "dtype", "rung", "BM", "BK", "TM"]), ANYTHING
-    )
-)
+@given(st.dictionaries(st.sampled_from(["M", "N", "K", "alpha", "beta", "dtype", "rung", "BM", "BK", "TM"]), ANYTHING))
 def test_invalid_values_give_a_valid_state_and_notes(raw):
     assert_valid(*address.read(raw), GemmShape, RUNGS)
 
@@ -61,12 +57,18 @@ def test_invalid_values_give_a_valid_state_and_notes(raw):
         ({"N": "8.5"}, "N must be a whole number, got “8.5”: N=64 is used"),
         ({"alpha": "nan"}, "alpha must be a number, got “nan”: alpha=1.0 is used"),
         ({"dtype": "fp64"}, "dtype must be one of fp32, fp16, bf16, int8; got “fp64”: dtype=fp32 is used"),
-        ({"M": "65536", "N": "65536"}, "C may have at most 268,435,456 elements on this page, M*N is 4,294,967,296: M=64 is used"),
+        (
+            {"M": "65536", "N": "65536"},
+            "C may have at most 268,435,456 elements on this page, M*N is 4,294,967,296: M=64 is used",
+        ),
         ({"BM": "17"}, "BM must be one of 8, 16, 32; got “17”: BM=32 is used"),
         ({"rung": "<b>"}, f"rung must be one of {', '.join(RUNGS)}; got “<b>”: rung=shared-tile is used"),
-        ({"dtype": "int8", "alpha": "0.5", "rung": "naive"}, "alpha must be a whole number if dtype is int8, got 0.5: alpha=1.0 is used"),
+        (
+            {"dtype": "int8", "alpha": "0.5", "rung": "naive"},
+            "alpha must be a whole number if dtype is int8, got 0.5: alpha=1.0 is used",
+        ),
     ],
-)  # fmt: skip
+)
 def test_notes_name_rule_limit_and_value_used(raw, says):
     assert address.read(raw)[1] == [says]
 
@@ -86,10 +88,7 @@ def test_preset_link_leads_to_a_runnable_query(query, key):
         assert target.broken == []
     if target.rung is query.rung and not tile_sizes.broken(query.rung, target.shape, query.tiles):
         default_tiles = tile_sizes.default_tiles_for(query.rung, target.shape)
-        not_chosen = query.tiles in (
-            query.rung.default_tiles,
-            tile_sizes.default_tiles_for(query.rung, query.shape),
-        )
+        not_chosen = query.tiles in (query.rung.default_tiles, tile_sizes.default_tiles_for(query.rung, query.shape))
         assert target.tiles == (
             default_tiles if not_chosen else query.tiles
         )  # chosen tile sizes are kept if they are legal
@@ -127,9 +126,7 @@ def test_default_tiles_are_precompiled_and_give_several_blocks_if_possible(rung)
         if blocks[tuple(rung.default_tiles.values())] != (1, 1):
             assert default_tiles == rung.default_tiles
         elif grids := [grid for grid in blocks.values() if min(grid) >= 2]:
-            assert min(selected_grid) >= 2 and selected_grid[0] * selected_grid[1] == min(
-                x * y for x, y in grids
-            )
+            assert min(selected_grid) >= 2 and selected_grid[0] * selected_grid[1] == min(x * y for x, y in grids)
         else:
             assert selected_grid == (1, 1)
 

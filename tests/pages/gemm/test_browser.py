@@ -48,9 +48,7 @@ def test_tile_size_changes_url_kernel_figures_and_scene(lesson):
     select_tile(page, "BM", 8)
     expect(page).to_have_url(re.compile(r"BM=8"))
     expect(figures).to_contain_text("shared_tile with BM 8 BN 32 BK 32: 256 threads")
-    expect(stage.root).to_have_attribute(
-        "data-scene", re.compile("BM=8,BN=32")
-    )  # the stage shows what Run measures
+    expect(stage.root).to_have_attribute("data-scene", re.compile("BM=8,BN=32"))  # the stage shows what Run measures
     page.reload()
     expect(tile(page, "BM")).to_have_value("8")
     select_tile(page, "BM", RUNG.default_tiles["BM"])
@@ -158,13 +156,7 @@ def test_fields_of_the_same_name_in_two_lessons_are_independent(lesson):
 def test_invalid_parameters_are_named_and_escaped(lesson, page):
     page = lesson("M=abc&N=inf&K=0&rung=%3Cscript%3E&BM=17&alpha=nan&dtype=fp64")
     note = page.locator(".kt-note")
-    for message in (
-        "M must be a whole number",
-        "N must be 1 to 65,536",
-        "<script>",
-        "BM must be one of",
-        "alpha must",
-    ):
+    for message in ("M must be a whole number", "N must be 1 to 65,536", "<script>", "BM must be one of", "alpha must"):
         expect(note).to_contain_text(message)
     expect(page).to_have_url(re.compile(r"/tiling\?view=explore$"))
 
@@ -175,9 +167,7 @@ def test_field_bounds_are_enforced(lesson):
     field(page, "K").fill("5000")
     field(page, "K").press("Enter")
     expect(page.get_by_role("alert").first).to_contain_text("between 1 and 4096")
-    expect(
-        page.get_by_text("K ≤ 4096 here: no matrix may have more than 268,435,456 elements")
-    ).to_be_visible()
+    expect(page.get_by_text("K ≤ 4096 here: no matrix may have more than 268,435,456 elements")).to_be_visible()
 
 
 @pytest.mark.slow

@@ -62,12 +62,7 @@ def test_stop_keeps_the_measured_rows():
     assert keys(at) == ["stop_cpu_curve"]
     at.button(key="stop_cpu_curve").click().run()
     curve = at.session_state["cpu_curve"]
-    assert (
-        not at.exception
-        and not curve.job
-        and not curve.todo
-        and 3 <= len(curve.rows) < 3 + len(cpu_ladder.BLOCKS)
-    )
+    assert not at.exception and not curve.job and not curve.todo and 3 <= len(curve.rows) < 3 + len(cpu_ladder.BLOCKS)
     assert keys(at) == ["measure_cpu_curve"]
 
 
@@ -108,13 +103,9 @@ def test_chart_shows_blocks_spread_best_and_caches():
     assert L1.y[0] < 0.1 < L3.y[0]
     annotations = [a.text for a in figure.layout.annotations]
     assert pytest.approx(naive["flops"] / 300e-3 / 1e9) in [shape.y0 for shape in figure.layout.shapes]
-    assert (
-        "3 tiles fill L1" in annotations and "3 tiles fill L3" not in annotations and "naive" in annotations
-    )
+    assert "3 tiles fill L1" in annotations and "3 tiles fill L3" not in annotations and "naive" in annotations
     assert tile.largest_fitting(2**15) == 52 and 3 * 4 * 52**2 <= 2**15 < 3 * 4 * 53**2
     text = cpu_curve.summary(rows, [("naive", naive)], caches, tile)
     assert "BLOCK 64" in cpu_curve.conclusion(rows, tile)
-    assert (
-        "BLOCK 64" in text and "BLOCK 64 is 30× as fast as naive." in text and "fit in the L3 cache" in text
-    )
+    assert "BLOCK 64" in text and "BLOCK 64 is 30× as fast as naive." in text and "fit in the L3 cache" in text
     assert "does not report" in cpu_curve.caches_sentence([], tile)

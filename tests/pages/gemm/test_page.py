@@ -43,9 +43,7 @@ def illegal():
 
 # -- the page --------------------------------------------------------------------------------------
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "key", ["square-8", "odd", "square-4096", "tall", "deep", "gpt2-qkv", "square-64-int8"]
-)
+@pytest.mark.parametrize("key", ["square-8", "odd", "square-4096", "tall", "deep", "gpt2-qkv", "square-64-int8"])
 def test_a_preset_shows_every_part(key):
     shape = GEMM_PRESETS[key].shape
     at = open_at(**address.at_shape(address.read({})[0], shape))
@@ -89,9 +87,7 @@ def test_invalid_parameters_are_named_and_escaped():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rung", "tiles", "rule"), list(illegal()), ids=lambda value: getattr(value, "name", None)
-)
+@pytest.mark.parametrize(("rung", "tiles", "rule"), list(illegal()), ids=lambda value: getattr(value, "name", None))
 def test_illegal_tiles_are_named_and_kept(rung, tiles, rule):
     at = open_at(M=1024, N=1024, K=1024, rung=address.short(rung), **tiles)
     html = texts(at)
@@ -145,9 +141,7 @@ def test_repeated_steps_are_one_step_until_every_step_is_chosen():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rung", "offered"), [("naive", False), ("shared-tile", True), ("double-buffer", True)]
-)
+@pytest.mark.parametrize(("rung", "offered"), [("naive", False), ("shared-tile", True), ("double-buffer", True)])
 def test_rungs_with_tiles_in_shared_memory_have_a_timeline(rung, offered):
     at = open_at(M=64, N=64, K=64, rung=rung, order="timeline")
     key = stages(at)[0]
@@ -219,16 +213,11 @@ def test_run_uses_page_tiles_for_the_selected_rung_only():
     rows = at.session_state["ran"].rows
     assert list(rows) == ["gemm/naive", "gemm/shared-tile", "gemm/cublas"]
     for name, row in rows.items():
-        assert row["tiles"] == (
-            chosen_tiles if name == watched.name else RUNGS[name.partition("/")[2]].default_tiles
-        )
+        assert row["tiles"] == (chosen_tiles if name == watched.name else RUNGS[name.partition("/")[2]].default_tiles)
     html = texts(at)
     assert "kt-badge-measured" in html and "kt-stale" not in html
     name, other = next(
-        (n, v)
-        for n, c in tile_sizes.choices(watched, shape, chosen_tiles).items()
-        for v in c
-        if v != chosen_tiles[n]
+        (n, v) for n, c in tile_sizes.choices(watched, shape, chosen_tiles).items() for v in c if v != chosen_tiles[n]
     )
     at.selectbox(key=name).select(other).run()
     assert "stale: measured at M32 N32 K32" in texts(at) and not at.exception
@@ -239,9 +228,7 @@ def test_processor_measures_nothing_under_the_name_of_a_gpus_hardware():
     at = open_at(engine="cpu", M=32, N=32, K=32, rung="bank-free")
     assert "no shared-memory banks" in texts(at)
     finish(at, "run", "job")
-    times = next(
-        html.value for html in at.get("html") if "fastest library" in html.value and "<th" in html.value
-    )
+    times = next(html.value for html in at.get("html") if "fastest library" in html.value and "<th" in html.value)
     for rung in RUNGS.values():
         assert (f">{rung.title_on('cpu')}<" in times) == (rung.name in at.session_state["ran"].rows)
         assert f">{rung.title}<" not in times
@@ -316,9 +303,7 @@ def test_autotune_continues_after_a_failure_and_can_be_stopped(monkeypatch):
 
 def test_the_map_of_a_launch_at_a_real_size():
     size = {"M": 4096, "N": 4096, "K": 4096}
-    assert stages(open_at(order="map", rung="shared-tile", **size))[0].startswith(
-        "map gemm/shared-tile M4096"
-    )
+    assert stages(open_at(order="map", rung="shared-tile", **size))[0].startswith("map gemm/shared-tile M4096")
     assert stages(open_at(order="map", rung="naive"))[0].startswith("map gemm/naive")
 
 

@@ -25,9 +25,7 @@ pytestmark = pytest.mark.browser
 
 RECORDED = len(records.everything())
 TOY = CONV_PRESETS["toy"].shape
-DIRECT, LIBRARY = (
-    id_of(records.recorded(r, TOY, {"BLOCK": 256})) for r in ("conv/direct", "conv/im2col-cublas")
-)
+DIRECT, LIBRARY = (id_of(records.recorded(r, TOY, {"BLOCK": 256})) for r in ("conv/direct", "conv/im2col-cublas"))
 MS = {id_of(row): row["median_ms"] for row in records.everything()}
 # The history names shapes by these: block sizes of the toy, and toys with other padding.
 NAMED = {name: TOY.params()[name] for name in ("N", "C", "H", "W")}
@@ -110,7 +108,10 @@ def test_samples_of_both_runs_share_an_axis(history):
     )
     median_x = [page.locator(".kt-median").nth(n).bounding_box()["x"] for n in (0, 1)]
     axis = page.locator(".kt-axis").bounding_box()
-    left, right = (float(t.split()[0]) for t in page.locator(".kt-tick").all_inner_texts()[:: len(page.locator(".kt-tick").all()) - 1])  # fmt: skip
+    left, right = (
+        float(t.split()[0])
+        for t in page.locator(".kt-tick").all_inner_texts()[:: len(page.locator(".kt-tick").all()) - 1]
+    )
     for x, row in zip(median_x, (DIRECT, LIBRARY), strict=True):
         share = (x + 1 - axis["x"]) / axis["width"]
         assert left + share * (right - left) == pytest.approx(1e3 * MS[row], abs=0.1)
@@ -129,8 +130,7 @@ def test_filters_are_in_the_url(history):
     page.get_by_label("shape").press("Enter")
     expect(page).to_have_url(re.compile(r"shape=N"))
     filtered = sum(
-        r["mode"] == "hot" and r["shape"].get("N") == 32 and r["shape"].get("H") == 7
-        for r in records.everything()
+        r["mode"] == "hot" and r["shape"].get("N") == 32 and r["shape"].get("H") == 7 for r in records.everything()
     )
     expect(head).to_have_text(f"{filtered} runs, newest first")
     page.get_by_label("shape").fill("no such shape")

@@ -72,9 +72,7 @@ def test_group_lists_its_runs_with_the_lesson_in_their_names(empty_store):
     at = open_at(group=group["key"])
     data = listed(at)
     of_shape = [
-        r
-        for r in records.everything()
-        if r["rung"].startswith("softmax/") and rows.shape_text(r) == group["shape"]
+        r for r in records.everything() if r["rung"].startswith("softmax/") and rows.shape_text(r) == group["shape"]
     ]
     assert f"{len(of_shape)} runs of softmax {group['shape']}, newest first" in texts(at)
     assert group["about"] == f"{len({r['rung'] for r in of_shape})} kernels · {len(of_shape)} runs"
@@ -126,10 +124,12 @@ def test_runs_measured_here_come_first_and_are_named_measured(empty_store):
         ({"origin": "recorded"}, lambda r: True),
         ({"group": "all"}, lambda r: True),
         ({"shape": "C=64 56x56"}, lambda r: r["shape"].get("C") == 64 and r["shape"]["H"] == 56),
-        ({"rung": "conv/direct", "caches": "hot", "shape": "n=32"},
-         lambda r: (r["rung"], r["mode"], r["shape"].get("N")) == ("conv/direct", "hot", 32)),
+        (
+            {"rung": "conv/direct", "caches": "hot", "shape": "n=32"},
+            lambda r: (r["rung"], r["mode"], r["shape"].get("N")) == ("conv/direct", "hot", 32),
+        ),
     ],
-)  # fmt: skip
+)
 def test_filters_from_the_url(empty_store, params, means):
     at = open_at(**params)
     assert f"{sum(map(means, records.everything())):,} runs, newest first" in texts(at)
@@ -193,9 +193,7 @@ def test_foreign_text_is_escaped(empty_store):
     empty_store.add([row], EVIL)
     at = open_at(group="all", run=id_of(row), against=id_of(row))
     assert "<img" not in texts(at) and "&lt;img" in texts(at)
-    assert any(
-        line["device"] == f"{EVIL}, cold" for line in listed(at)["lines"]
-    )  # set as text by the browser
+    assert any(line["device"] == f"{EVIL}, cold" for line in listed(at)["lines"])  # set as text by the browser
 
 
 @pytest.mark.slow
@@ -250,9 +248,7 @@ def test_history_of_several_machines_is_that_of_their_database(postgres, monkeyp
     row = a_row(8, rung="later/kernel", shape={"Z": 3})
     store.user_store().add([row])
     at = open_at(run=id_of(row))
-    assert f"{TOTAL + 1:,} runs" in texts(at) and "measured on a machine that shares this history" in texts(
-        at
-    )
+    assert f"{TOTAL + 1:,} runs" in texts(at) and "measured on a machine that shares this history" in texts(at)
     assert listed(at)["texts"]["here"] == "Newest runs of all machines"
     assert [line["id"] for line in listed(at)["lines"]] == [id_of(row)]
     postgres.stop()
@@ -267,9 +263,7 @@ def test_history_of_several_machines_is_that_of_their_database(postgres, monkeyp
 def test_import_reports_its_result(empty_store):
     at = open_at()
     new = [a_row(n) for n in range(3)]
-    at.file_uploader(key="upload").set_value(
-        ("anna.json", rows.to_json(new).encode(), "application/json")
-    ).run()
+    at.file_uploader(key="upload").set_value(("anna.json", rows.to_json(new).encode(), "application/json")).run()
     assert "3 rows read, 3 new." in texts(at) and f"{TOTAL + 3:,} runs" in texts(at)
     assert {e.origin for e in empty_store.rows()} == {"anna.json"}
     at.file_uploader(key="upload").set_value(("bad.json", b'[{"rung": 1}]', "application/json")).run()

@@ -88,9 +88,7 @@ def test_both_modes_and_all_warps_are_different_pictures():
     assert len(keys) == len(address.MODES)
     query = address.ADDRESS.read({})[0]
     tiles = tuple(query.tiles.items())
-    of_warps = {
-        address.scene(SMALL, query.rung.name, tiles, "accumulator", warp=int(w))[0].key for w in address.WARPS
-    }
+    of_warps = {address.scene(SMALL, query.rung.name, tiles, "accumulator", warp=int(w))[0].key for w in address.WARPS}
     assert len(of_warps) == len(address.WARPS)
 
 

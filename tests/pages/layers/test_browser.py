@@ -36,9 +36,7 @@ def test_a_cold_link_opens_the_moment_that_it_names_and_plays_to_the_end(stage):
 def test_the_pass_and_the_layer_are_links_that_set_the_url(stage, page):
     at = stage("layer=max-pool&H=7&R=2&pad_h=0")
     page.get_by_role("link", name="backward", exact=True).last.click()  # the first is a lesson
-    expect(at.root).to_have_attribute(
-        "data-scene", re.compile(r"^max-pool-backward/scatter N1 C1 7x5 window 2x3")
-    )
+    expect(at.root).to_have_attribute("data-scene", re.compile(r"^max-pool-backward/scatter N1 C1 7x5 window 2x3"))
     expect(page).to_have_url(re.compile(r"pass=backward"))
     expect(page.get_by_label("H", exact=True)).to_have_value("7")
     page.get_by_role("link", name="forward", exact=True).click()

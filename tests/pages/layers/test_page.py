@@ -18,9 +18,7 @@ from tests.helpers.page_runner import finish, heads, links, open_page, stages, s
 from visuals.pooling.links import windows
 
 open_at = partial(open_page, "layers/page.py")
-PASSES = [
-    pytest.param(layer, side, id=f"{layer}-{side}") for layer, row in LAYERS.items() for side in row.passes
-]
+PASSES = [pytest.param(layer, side, id=f"{layer}-{side}") for layer, row in LAYERS.items() for side in row.passes]
 every_pass = pytest.mark.parametrize(("layer", "side"), PASSES)
 
 
@@ -76,14 +74,20 @@ def test_forward_and_backward_show_the_same_arrays(layer):
     assert any(name.startswith("d") for name in backward)
 
 
-@pytest.mark.parametrize(("layer", "kept", "fields"), [
-    ("relu", "y", {}), ("relu", "mask", {"keep": "bytes"}), ("relu", "mask", {"keep": "bits"}), ("residual", "y", {}),
-    ("max-pool", "index", {}), ("cross-entropy", "lse", {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("layer", "kept", "fields"),
+    [
+        ("relu", "y", {}),
+        ("relu", "mask", {"keep": "bytes"}),
+        ("relu", "mask", {"keep": "bits"}),
+        ("residual", "y", {}),
+        ("max-pool", "index", {}),
+        ("cross-entropy", "lse", {}),
+    ],
+)
 def test_the_backward_pass_gets_what_the_forward_pass_kept(layer, kept, fields):
     scenes = [
-        address.scene(layer, side, address.address(layer, side).read(fields)[0])[0]
-        for side in (FORWARD, BACKWARD)
+        address.scene(layer, side, address.address(layer, side).read(fields)[0])[0] for side in (FORWARD, BACKWARD)
     ]
     forward, backward = (scene.cells(kept) for scene in scenes)
     np.testing.assert_allclose(backward, forward, rtol=1e-5 if kept == "lse" else 0)
@@ -116,8 +120,7 @@ def test_forward_and_backward_are_one_link_apart():
     at = open_at(layer="max-pool", H="7", R="2", S="2", pad_h="0")
     there = links(at)["backward"]
     assert (
-        there.items()
-        >= {"layer": "max-pool", "pass": "backward", "H": "7", "R": "2", "S": "2", "pad_h": "0"}.items()
+        there.items() >= {"layer": "max-pool", "pass": "backward", "H": "7", "R": "2", "S": "2", "pad_h": "0"}.items()
     )
     at = open_at(**there)
     assert stages(at)[0].startswith("max-pool-backward/scatter N1 C1 7x5 window 2x2")
@@ -137,19 +140,25 @@ def test_the_stage_names_the_part_that_it_shows():
 
 
 # -- bad input -------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("params", "words"), [
-    ({"layer": "swish"}, "layer must be one of relu, gelu, bias"),
-    ({"layer": "sgd", "pass": "backward"}, "pass must be one of update; got “backward”"),
-    ({"layer": "relu", "rung": "gather"}, "rung must be one of scalar, float4"),
-    ({"layer": "relu", "keep": "nothing"}, "keep must be one of y, bytes, bits"),
-    ({"layer": "relu", "N": "0"}, "N must be 1 to 1,048,576"),
-    ({"layer": "relu", "N": "1000000", "C": "60000"}, "must stay below 2^31"),
-    ({"layer": "relu", "N": "400000", "C": "5", "P": "20", "Q": "20"}, "a shape may move at most 4.29 GB on this page"),
-    ({"layer": "max-pool", "R": "8"}, "the window must fit the padded input"),
-    ({"layer": "avg-pool", "pad_h": "2"}, "pad_h &lt;= R // 2, got 2 &gt; 1"),
-    ({"layer": "sgd", "sizes": "5 x"}, "sizes are numbers of elements"),
-    ({"layer": "cross-entropy", "BLOCK": "7"}, "BLOCK must be one of 32, 128, 256"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"layer": "swish"}, "layer must be one of relu, gelu, bias"),
+        ({"layer": "sgd", "pass": "backward"}, "pass must be one of update; got “backward”"),
+        ({"layer": "relu", "rung": "gather"}, "rung must be one of scalar, float4"),
+        ({"layer": "relu", "keep": "nothing"}, "keep must be one of y, bytes, bits"),
+        ({"layer": "relu", "N": "0"}, "N must be 1 to 1,048,576"),
+        ({"layer": "relu", "N": "1000000", "C": "60000"}, "must stay below 2^31"),
+        (
+            {"layer": "relu", "N": "400000", "C": "5", "P": "20", "Q": "20"},
+            "a shape may move at most 4.29 GB on this page",
+        ),
+        ({"layer": "max-pool", "R": "8"}, "the window must fit the padded input"),
+        ({"layer": "avg-pool", "pad_h": "2"}, "pad_h &lt;= R // 2, got 2 &gt; 1"),
+        ({"layer": "sgd", "sizes": "5 x"}, "sizes are numbers of elements"),
+        ({"layer": "cross-entropy", "BLOCK": "7"}, "BLOCK must be one of 32, 128, 256"),
+    ],
+)
 def test_bad_input_is_named_and_replaced(params, words):
     at = open_at(**params)
     html = texts(at)
@@ -203,8 +212,7 @@ def test_the_card_of_the_home_page_is_a_moment_of_this_page():
 
 def test_cross_entropy_has_the_same_numbers_in_all_its_passes():
     scenes = [
-        address.scene("cross-entropy", side, start("cross-entropy", side))[0]
-        for side in LAYERS["cross-entropy"].passes
+        address.scene("cross-entropy", side, start("cross-entropy", side))[0] for side in LAYERS["cross-entropy"].passes
     ]
     for name in ("x", "labels"):
         for scene in scenes[1:]:

@@ -41,10 +41,7 @@ def test_url_selects_the_scene():
     at = open_at(topic="banks", stride="8", row="33")
     assert "One unused word after each row" in texts(at)
     html = texts(at)
-    assert (
-        "At stride 8 a read takes 8 passes without padding." in html
-        and "With padding it takes 1 pass." in html
-    )
+    assert "At stride 8 a read takes 8 passes without padding." in html and "With padding it takes 1 pass." in html
 
 
 def test_invalid_value_is_named():

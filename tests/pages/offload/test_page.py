@@ -33,12 +33,7 @@ def without_gpu(monkeypatch, ready=False):
 def test_a_work_shows_both_sides_and_its_cards(work):
     at = open_at(work=work, n=FIRST_SIZE[work], copies="pinned")
     assert stages(at) == [f"{work} {FIRST_SIZE[work]} pinned False"]
-    for card in (
-        "Time over size",
-        "What is left sets the limit",
-        "How many runs pay",
-        "Where the times cross",
-    ):
+    for card in ("Time over size", "What is left sets the limit", "How many runs pay", "Where the times cross"):
         assert f'<h2 class="kt-card">{card}' in texts(at)
     assert not at.exception
 
@@ -64,7 +59,7 @@ def test_the_picture_of_a_program_uses_what_is_left():
         ({"work": "sort"}, "work must be one of gemm, conv, add; got “sort”", "gemm 1024 none"),
         ({"left": 100, "n": 8}, "left must be 0 to 95 on this page, got “100”", "gemm 8 none"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_value_is_named_and_replaced(params, said, shown):
     at = open_at(**params)
     assert said in texts(at)
@@ -120,8 +115,6 @@ def test_a_size_too_large_for_a_run_says_so(monkeypatch):
 def test_a_picture_without_its_time_shows_no_scene(monkeypatch):
     run = run_here("gemm", 1.0)
     run["works"]["cpu"] = run["works"]["cpu"][:2]
-    at = open_at(
-        {"offload_run": OneRun("offload_run", results={SizesRun("gemm").key(): [run]})}, picture=PROGRAM
-    )
+    at = open_at({"offload_run": OneRun("offload_run", results={SizesRun("gemm").key(): [run]})}, picture=PROGRAM)
     assert not heads(at)[0]["meta"] and not at.exception
     assert address.scene(address.evidence(FIELDS.defaults | {"copies": NONE}, run), SIDES)

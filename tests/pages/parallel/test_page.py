@@ -24,10 +24,16 @@ from tests.helpers.page_runner import heads, links, open_page, press, stages, st
 from visuals.parallel.evidence import ParallelEvidence
 
 open_at = partial(open_page, "parallel/page.py")
-CARDS = ("What moves, and when", "The same numbers", "Memory of each GPU", "What the prediction assumes", "Recorded on several GPUs")  # fmt: skip
+CARDS = (
+    "What moves, and when",
+    "The same numbers",
+    "Memory of each GPU",
+    "What the prediction assumes",
+    "Recorded on several GPUs",
+)
 
 
-@pytest.mark.parametrize(("network", "way"), [("lenet5", DATA), ("transformer", TENSOR), ("residual", ONE_F_ONE_B)])  # fmt: skip
+@pytest.mark.parametrize(("network", "way"), [("lenet5", DATA), ("transformer", TENSOR), ("residual", ONE_F_ONE_B)])
 def test_a_way_shows_its_time_axis_and_every_card(network, way):
     at = open_at(network=network, way=way, batch=64)
     assert stages(at) == [f"{network} {way} 4 64 4 64000 sgd"]
@@ -54,7 +60,7 @@ def test_the_other_picture_is_what_each_gpu_holds(way):
         ({"batch": 16_384, "gpus": 1}, "images * heads &lt;= 65535 (grid.y), got 16384 * 4", "transformer data 1 256"),
         ({"batch": 16_384, "gpus": 4}, "At most 16383 images can run", "transformer data 4 256"),
     ],
-)  # fmt: skip
+)
 def test_a_broken_rule_is_said_in_words_and_the_fewest_fields_are_reset(params, rule, key):
     at = open_at(**params)
     assert rule in texts(at)
@@ -63,8 +69,12 @@ def test_a_broken_rule_is_said_in_words_and_the_fewest_fields_are_reset(params, 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from(list(NETWORKS)), st.sampled_from(list(WAYS)), st.integers(1, 8), st.integers(1, 65_536), st.integers(1, 16)
-)  # fmt: skip
+    st.sampled_from(list(NETWORKS)),
+    st.sampled_from(list(WAYS)),
+    st.integers(1, 8),
+    st.integers(1, 65_536),
+    st.integers(1, 16),
+)
 def test_whatever_the_url_says_a_plan_keeps_the_rules(network, way, gpus, batch, micro):
     raw = {"network": network, "way": way, "gpus": str(gpus), "batch": str(batch), "micro": str(micro)}
     values, notes = address.FIELDS.read(raw)

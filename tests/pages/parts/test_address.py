@@ -12,13 +12,17 @@ from pages.parts import query
 from tests.helpers.page_runner import open_part
 
 SHAPES = st.fixed_dictionaries(
-    {name: st.integers(MIN[name], MAX[name]) for name in MAX if name != "seed"}
-    | {"mode": st.sampled_from(MODES)}
+    {name: st.integers(MIN[name], MAX[name]) for name in MAX if name != "seed"} | {"mode": st.sampled_from(MODES)}
 )
 ANYTHING = st.one_of(
-    st.text("0123456789.-+eE_<>'&\n ١x\0", max_size=30), st.integers().map(str), st.floats().map(str), st.floats(), st.integers(), st.none(),
+    st.text("0123456789.-+eE_<>'&\n ١x\0", max_size=30),
+    st.integers().map(str),
+    st.floats().map(str),
+    st.floats(),
+    st.integers(),
+    st.none(),
     st.sampled_from(["abc", "1e9", "nan", "inf", "-inf", "1e400", "<script>", "8.5", "08", " 3 ", "9" * 4000, "١"]),
-)  # fmt: skip
+)
 
 
 @given(SHAPES, st.sampled_from(conv_address.CHOICES["picture"]), st.integers(0, 9999))
@@ -55,7 +59,10 @@ def test_hostile_values_give_a_valid_shape_and_notes(raw):
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
-        ({"extra_w": "-4"}, "The padding after the input must not be negative, extra_w >= -pad_w, but -4 < 0: extra_w=0 is used"),
+        (
+            {"extra_w": "-4"},
+            "The padding after the input must not be negative, extra_w >= -pad_w, but -4 < 0: extra_w=0 is used",
+        ),
         ({"N": "abc"}, "N must be a whole number, got “abc”: N=1 is used"),
         ({"H": "1e9"}, "H must be 1 to 512 on this page, got “1e9”: H=8 is used"),
         ({"H": "inf"}, "H must be 1 to 512 on this page, got “inf”: H=8 is used"),
@@ -63,11 +70,14 @@ def test_hostile_values_give_a_valid_shape_and_notes(raw):
         ({"C": "2.5"}, "C must be a whole number, got “2.5”: C=1 is used"),
         ({"pad_h": "-1"}, "pad_h must be 0 to 8 on this page, got “-1”: pad_h=0 is used"),
         ({"R": "9"}, "The filter must fit the padded input, dilation_h*(R-1)+1 <= H+2*pad_h, but 9 > 8: R=3 is used"),
-        ({"mode": "<b>"}, "mode must be one of cross-correlation, convolution; got “<b>”: mode=cross-correlation is used"),
+        (
+            {"mode": "<b>"},
+            "mode must be one of cross-correlation, convolution; got “<b>”: mode=cross-correlation is used",
+        ),
         ({"seed": "-1"}, "seed must be 0 to 9,999 on this page, got “-1”: seed=0 is used"),
         ({"taps": "9" * 3000}, "taps may have at most 2000 characters, got 3000: it is left out"),
     ],
-)  # fmt: skip
+)
 def test_notes_name_rule_limit_and_value_used(raw, says):
     settings, notes = conv_address.read(raw)
     assert notes == [says]
@@ -75,9 +85,7 @@ def test_notes_name_rule_limit_and_value_used(raw, says):
 
 
 def test_one_bad_value_changes_no_other():
-    settings, _ = conv_address.read(
-        {"H": "32", "W": "32", "R": "99", "S": "5", "picture": "gradient", "u": "x"}
-    )
+    settings, _ = conv_address.read({"H": "32", "W": "32", "R": "99", "S": "5", "picture": "gradient", "u": "x"})
     assert settings == ConvQuery(ConvShape(1, 1, 32, 32, 2, 3, 5), "gradient")
 
 
@@ -107,9 +115,7 @@ def poll(monkeypatch):
 
     def poll(address, fragments):
         at = open_part(poll_page, N="2")
-        monkeypatch.setattr(
-            query, "get_script_run_ctx", lambda: SimpleNamespace(fragment_ids_this_run=fragments)
-        )
+        monkeypatch.setattr(query, "get_script_run_ctx", lambda: SimpleNamespace(fragment_ids_this_run=fragments))
         at.session_state["poll"] = True
         at.query_params.clear()
         for name, value in address.items():
@@ -131,10 +137,15 @@ def chapter_poll_page():
         query.keep_mode("a lesson")
 
 
-@pytest.mark.parametrize(("page", "now", "stale"), [
-    ({"chapter": "3"}, {"chapter": "3", "step": "2"}, False), ({"chapter": "3"}, {"chapter": "2"}, True),
-    ({"chapter": "2"}, {}, True), ({}, {"chapter": "1"}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("page", "now", "stale"),
+    [
+        ({"chapter": "3"}, {"chapter": "3", "step": "2"}, False),
+        ({"chapter": "3"}, {"chapter": "2"}, True),
+        ({"chapter": "2"}, {}, True),
+        ({}, {"chapter": "1"}, False),
+    ],
+)
 def test_poll_of_another_chapter_than_the_page_is_stale(monkeypatch, page, now, stale):
     monkeypatch.setattr(query, "in_browser", lambda: True)
     at = open_part(chapter_poll_page, view="story", **page)
@@ -147,15 +158,20 @@ def test_poll_of_another_chapter_than_the_page_is_stale(monkeypatch, page, now, 
     assert at.session_state["behind"] is stale
 
 
-@pytest.mark.parametrize(("address", "stale"), [
-    ({"N": "2"}, False), ({"N": "2", "step": "7", "other": "x"}, False), ({}, True), ({"N": "3"}, True), ({"N": "nonsense"}, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("address", "stale"),
+    [
+        ({"N": "2"}, False),
+        ({"N": "2", "step": "7", "other": "x"}, False),
+        ({}, True),
+        ({"N": "3"}, True),
+        ({"N": "nonsense"}, True),
+    ],
+)
 def test_poll_with_another_url_than_the_page_is_stale(poll, address, stale):
     assert poll(address, ["one"]) is stale
 
 
-@pytest.mark.parametrize(
-    ("fragments", "stale"), [(["one"], False), (None, False), (["one", "another"], True)]
-)
+@pytest.mark.parametrize(("fragments", "stale"), [(["one"], False), (None, False), (["one", "another"], True)])
 def test_poll_waits_if_another_fragment_is_to_run(poll, fragments, stale):
     assert poll({"N": "2"}, fragments) is stale

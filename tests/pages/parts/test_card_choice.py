@@ -24,9 +24,7 @@ def other_rows(lacking: str):
     slower = {"median_ms", "p20_ms", "p80_ms"}
     for row in records.recordings("softmax"):
         if row["rung"] != lacking:
-            times = {name: 2 * row[name] for name in slower} | {
-                "samples_ms": [2 * ms for ms in row["samples_ms"]]
-            }
+            times = {name: 2 * row[name] for name in slower} | {"samples_ms": [2 * ms for ms in row["samples_ms"]]}
             other = {"device": "NVIDIA Other"}
             yield row | times | other | {"ceilings": row["ceilings"] | other}
 
@@ -82,9 +80,7 @@ def test_a_press_on_a_card_shows_it_and_another_one_goes_back(two_cards):
 
 def test_a_ladder_without_rows_of_the_card_says_so(two_cards):
     text = texts(open_page("conv/im2col.py", view="explore", card=OTHER))
-    assert (
-        "No recording of these kernels exists for the card Other, own recording. These are of H200." in text
-    )
+    assert "No recording of these kernels exists for the card Other, own recording. These are of H200." in text
 
 
 @pytest.mark.parametrize("card", ["nvidia-x", "<b>"])

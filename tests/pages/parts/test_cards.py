@@ -29,11 +29,7 @@ def test_run_shows_shares_ceilings_and_the_other_device():
     finish(at, "run", "job")
     text, rows = texts(at), at.session_state["ran"].rows
     ceilings = rows["conv/direct"]["ceilings"]
-    names = (
-        "speed, relative to the fastest library",
-        "rate, relative to the roof",
-        "rate, relative to the FP32 peak",
-    )
+    names = ("speed, relative to the fastest library", "rate, relative to the roof", "rate, relative to the FP32 peak")
     assert "".join(f'<th scope="col">{name}</th>' for name in (*names, "call overhead")) in text
     library = rows["conv/im2col-cublas"]["median_ms"]
     for name in ("conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"):
@@ -43,7 +39,9 @@ def test_run_shows_shares_ceilings_and_the_other_device():
     assert units.badge("measured", roof.device + ", " + ceilings["date"]) in text
     assert f"Below {units.ratio(roof.ridge)} FLOP/byte bandwidth is the limit" in text
     fastest = min(records.recorded(name, TOY, row["tiles"])["median_ms"] for name, row in rows.items())
-    assert re.search(rf"is fastest on [^<]+× the time of [^<]+ on NVIDIA H200 \({re.escape(units.time_(fastest))}, recorded\)", text)  # fmt: skip
+    assert re.search(
+        rf"is fastest on [^<]+× the time of [^<]+ on NVIDIA H200 \({re.escape(units.time_(fastest))}, recorded\)", text
+    )
     assert "Memory over time: " in text
     assert all(row["timeline"][0]["at"] == "inputs" for row in rows.values())
     assert "Copying" not in text or records.recorded("conv/direct", TOY, {"BLOCK": 256}).get("copies_ms")
@@ -86,8 +84,7 @@ def test_rung_recorded_only_with_other_tiles_names_them():
     assert "not this shape" not in text
     row = records.recorded("conv/im2col-gemm", TOY, {"BLOCK": 256, "TILE": 16}, "hot")
     assert (
-        f"im2col + our GEMM: {units.time_(row['median_ms'])}, recorded at this shape, with BLOCK 256, TILE 16."
-        in text
+        f"im2col + our GEMM: {units.time_(row['median_ms'])}, recorded at this shape, with BLOCK 256, TILE 16." in text
     )
     assert "1 kernel was recorded only with other options" in text
 
@@ -151,13 +148,8 @@ def test_rerun_uses_cached_figures(draw_counts):
     at.run()
     assert draw_counts == counts_before and not at.exception
     at.number_input(key="K").set_value(6.0).run()
-    assert (
-        draw_counts["times"] == counts_before["times"] + 1
-    )  # of the nearest recording; the run's own bars stay
-    assert (
-        draw_counts["memory"] == counts_before["memory"]
-        and draw_counts["roofline"] == counts_before["roofline"] + 1
-    )
+    assert draw_counts["times"] == counts_before["times"] + 1  # of the nearest recording; the run's own bars stay
+    assert draw_counts["memory"] == counts_before["memory"] and draw_counts["roofline"] == counts_before["roofline"] + 1
 
 
 def test_nearest_recordings_have_the_shape_most_rungs_have(monkeypatch):
@@ -169,9 +161,7 @@ def test_nearest_recordings_have_the_shape_most_rungs_have(monkeypatch):
 
     monkeypatch.setattr(run_settings.records, "nearest", nearest)
     ladder = LADDERS["conv"]
-    tiles = tuple(
-        {name: value for rung in ladder.rungs for name, value in rung.default_tiles.items()}.items()
-    )
+    tiles = tuple({name: value for rung in ladder.rungs for name, value in rung.default_tiles.items()}.items())
     settings = RunSettings(ladder, TOY.with_(N=2), "cpu", "cold", tiles)
     rungs = {rung.name for rung in settings.supported_rungs()}
     assert settings.nearest().keys() == rungs - {"conv/direct"} != set()

@@ -90,17 +90,14 @@ def test_no_text_is_cut_off_or_overlaps(lesson, page, width, scheme):  # noqa: F
         page.locator(f".st-key-{chart}").scroll_into_view_if_needed()
         assert spilled(page, chart) == [], chart
         assert (
-            overlapping(page, chart, ".annotation-text, .xtick text, .ytick text, .x2tick text, .x3tick text")
-            == []
+            overlapping(page, chart, ".annotation-text, .xtick text, .ytick text, .x2tick text, .x3tick text") == []
         ), chart
     max_width = page.locator(".st-key-chart_times_measured .annotation-text tspan").last.evaluate(
         WIDTH, "88.8 µs to 8.88 ms"
     )
     assert 60 < max_width <= bar_charts.TEXT_PX - 8, "whatever is measured"  # it begins 8 px from the bars
     for card in ("time", "memory", "roofline"):
-        overflow = page.locator(f".st-key-card_{card}").evaluate(
-            "card => card.scrollWidth - card.clientWidth"
-        )
+        overflow = page.locator(f".st-key-card_{card}").evaluate("card => card.scrollWidth - card.clientWidth")
         assert overflow <= 0, card
 
 
@@ -111,9 +108,7 @@ def test_roof_is_measured_and_dots_fade_when_a_control_changes(lesson, page):  #
     card = page.locator(".st-key-card_roofline")
     expect(card.locator(".kt-badge-measured")).to_be_visible()
     expect(card).to_contain_text(
-        re.compile(
-            r"Peak bandwidth is [\d.]+ [GT]B/s .*Peak FP32 rate is [\d.]+ [GT]FLOP/s .*Below [\d.]+ FLOP/byte"
-        )
+        re.compile(r"Peak bandwidth is [\d.]+ [GT]B/s .*Peak FP32 rate is [\d.]+ [GT]FLOP/s .*Below [\d.]+ FLOP/byte")
     )
     green = colour(page, "output")
     fresh = dots(page, green)
@@ -122,9 +117,7 @@ def test_roof_is_measured_and_dots_fade_when_a_control_changes(lesson, page):  #
     page.get_by_label("K", exact=True).press("ArrowUp")
     expect(card).to_contain_text("faded: other settings")
     expect(card).to_contain_text(
-        re.compile(
-            r"Without a time at these settings: the roof of .* allows at most direct, .* [\d.]+ [GM]FLOP/s"
-        )
+        re.compile(r"Without a time at these settings: the roof of .* allows at most direct, .* [\d.]+ [GM]FLOP/s")
     )
     # The text appears before the chart is drawn.
     expect(page.locator(".st-key-chart_roofline .scatterlayer .js-line[style*=dash]")).to_have_count(3)
@@ -147,15 +140,32 @@ def test_shares_are_under_the_bars_and_memory_is_shown_per_stage(lesson, page): 
         ]
     )
     expect(table.locator("tr").nth(3).locator("td").first).to_have_text("100 %")
-    expect(page.locator(".st-key-card_time")).to_contain_text(re.compile(r"is fastest on .* That is [\d.]+× the time of .* on NVIDIA"))  # fmt: skip
+    expect(page.locator(".st-key-card_time")).to_contain_text(
+        re.compile(r"is fastest on .* That is [\d.]+× the time of .* on NVIDIA")
+    )
 
     details = page.locator(".st-key-card_memory .kt-details")
     details.locator("summary").click()
-    expect(details.locator(".kt-bars dt")).to_have_text([
-        TITLES[0], "inputs", "output", "direct",
-        TITLES[1], "inputs", "output", "workspace", "im2col", "gemm",
-        TITLES[2], "inputs", "output", "workspace", "im2col", "product",
-    ])  # fmt: skip
+    expect(details.locator(".kt-bars dt")).to_have_text(
+        [
+            TITLES[0],
+            "inputs",
+            "output",
+            "direct",
+            TITLES[1],
+            "inputs",
+            "output",
+            "workspace",
+            "im2col",
+            "gemm",
+            TITLES[2],
+            "inputs",
+            "output",
+            "workspace",
+            "im2col",
+            "product",
+        ]
+    )
     expect(details.locator(".kt-bars dd").last).to_have_text("1.91 KB")
     expect(details.locator(".kt-bars .kt-bar").last).to_be_visible()
 
@@ -169,9 +179,7 @@ def test_nearest_recording_names_its_shape_and_is_no_dot(lesson, page):  # noqa:
     expect(time).to_contain_text(f"not this shape, the nearest: {nearest.caption}")
     expect(bars(page, "chart_times_nearest")).to_have_count(3)
     assert float(page.locator(".st-key-stale_nearest").evaluate("e => getComputedStyle(e).opacity")) < 0.6
-    expect(
-        page.locator(".st-key-chart_roofline .main-svg").first
-    ).to_be_visible()  # the recorded roof, no dot under it
+    expect(page.locator(".st-key-chart_roofline .main-svg").first).to_be_visible()  # the recorded roof, no dot under it
     assert dots(page, colour(page, "workspace")) == []
     expect(page.locator(".st-key-card_memory .kt-badge")).to_have_count(0)
 

@@ -45,10 +45,7 @@ def test_a_term_of_training_is_explained(name):
 
 def test_the_first_use_of_each_term_is_marked():
     texts, terms = marked(("Warps of a block. A warp.", "Two SMs, a register."), "tiling")
-    assert texts == [
-        "[Warps](~warp) of a [block](~block). A warp.",
-        "Two [SMs](~sm), a [register](~register).",
-    ]
+    assert texts == ["[Warps](~warp) of a [block](~block). A warp.", "Two [SMs](~sm), a [register](~register)."]
     assert [term.key for term in terms] == ["warp", "block", "sm", "register"]
 
 

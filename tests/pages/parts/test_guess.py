@@ -56,9 +56,7 @@ def test_questions_for_counts_hide_the_counts():
 
 
 def test_a_question_for_memory_hides_the_memory_of_the_strip():
-    numbers = [
-        n for n, question in questions_of(choose_chapters.STORY.chapters) if "memory" in question.hides
-    ]
+    numbers = [n for n, question in questions_of(choose_chapters.STORY.chapters) if "memory" in question.hides]
     (n,) = numbers
     page = open_page("conv/choose/page.py", view="story", chapter=str(n))
     assert all(size["memory"]["secret"] for size in strip(page)["sizes"])

@@ -34,12 +34,15 @@ def page():
 
 def test_what_waits_for_the_stage_is_drawn_in_its_place():
     at = open_part(page).run()  # the first run shows no controls before it
-    assert at.session_state["drawn"] == [
-        "no line", "stage", "control", "other control", "cards", "drawn at once",
-    ]  # fmt: skip
+    assert at.session_state["drawn"] == ["no line", "stage", "control", "other control", "cards", "drawn at once"]
     assert [one.value for one in at.caption] == [
-        "no line", "control", "other control", "stage", "cards", "drawn at once",
-    ]  # fmt: skip
+        "no line",
+        "control",
+        "other control",
+        "stage",
+        "cards",
+        "drawn at once",
+    ]
 
 
 def test_without_controls_in_the_browser_they_are_drawn_at_once():

@@ -27,9 +27,7 @@ def follow(at, link: dict[str, str]) -> dict[str, str]:
     at.query_params.update(link)
     at.run()
     assert not at.exception
-    return {
-        name: value if isinstance(value, str) else value[0] for name, value in dict(at.query_params).items()
-    }
+    return {name: value if isinstance(value, str) else value[0] for name, value in dict(at.query_params).items()}
 
 
 def naive(at) -> dict[str, str]:

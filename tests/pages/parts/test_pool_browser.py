@@ -31,9 +31,7 @@ def test_a_run_is_measured_on_the_chosen_card(url: str, page: Page) -> None:
     page.goto(f"{url}/tiling?view=explore&M=256&N=256&K=256&rung=mma-sync&dtype=fp16&machine=NVIDIA+A100")
     Stage(page).ready()
     page.locator(".st-key-run_options button").first.click()
-    expect(page.get_by_text("cuda runs on NVIDIA A100, a machine of the pool.")).to_be_visible(
-        timeout=SLOW_MS
-    )
+    expect(page.get_by_text("cuda runs on NVIDIA A100, a machine of the pool.")).to_be_visible(timeout=SLOW_MS)
     chosen = page.get_by_role("radio", name="NVIDIA A100")
     expect(chosen).to_be_checked()
     page.keyboard.press("Escape")

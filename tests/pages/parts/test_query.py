@@ -171,9 +171,12 @@ def request_left_after(monkeypatch, *waiting: RerunData, ask=query.rerun) -> Rer
     before."""
     requests = ScriptRequests()
     context = SimpleNamespace(
-        script_requests=requests, query_string="K=3", page_script_hash="here", cached_message_hashes=frozenset(),
+        script_requests=requests,
+        query_string="K=3",
+        page_script_hash="here",
+        cached_message_hashes=frozenset(),
         context_info=None,
-    )  # fmt: skip
+    )
 
     def end():
         raise EndOfRun

@@ -38,8 +38,7 @@ def test_every_preset_shows_every_part(key):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("view", "stages", "runs", "codes"),
-    [("watch", 1, 0, 0), ("run", 0, 1, 0), ("why", 0, 1, 0), ("kernel", 0, 0, 1)],
+    ("view", "stages", "runs", "codes"), [("watch", 1, 0, 0), ("run", 0, 1, 0), ("why", 0, 1, 0), ("kernel", 0, 0, 1)]
 )
 def test_each_view_shows_only_its_part(view, stages, runs, codes):
     at = open_at(view=view, C="3")
@@ -131,9 +130,7 @@ def pills(at, name: str) -> list[list[str]]:
 def test_the_reader_chooses_a_machine_of_the_pool(requested, choice):
     at = open_at(engine="cpu", machine=choice)
     assert pills(at, "machine") == [CHOICES]
-    gpu = choice in ("any", "A100", "H200") or (
-        engines.load("cuda").status().ready and choice == "this machine"
-    )
+    gpu = choice in ("any", "A100", "H200") or (engines.load("cuda").status().ready and choice == "this machine")
     assert pills(at, "engine") == [["cuda", "cpu"] if gpu else ["cpu"]]
     press(at, "run", size="stage")
     ((request, card),) = requested

@@ -126,14 +126,10 @@ def test_run_is_shown_beside_recordings_and_downloaded(lesson, app):
 
     device = re.escape(device_name())
     # Beside other tests the times are marked: "n = 100, disturbed: other programs used the cores".
-    expect(measured(page)).to_have_text(
-        re.compile(rf"^measured {device}, cold, n = \d+(, disturbed: [\w ]+)?$")
-    )
+    expect(measured(page)).to_have_text(re.compile(rf"^measured {device}, cold, n = \d+(, disturbed: [\w ]+)?$"))
     expect(bars(page, "chart_times_measured")).to_have_count(3)
     for title in TITLES:
-        expect(page.locator(".st-key-chart_times_measured")).to_contain_text(
-            title.replace(" + ", " +")
-        )  # two lines
+        expect(page.locator(".st-key-chart_times_measured")).to_contain_text(title.replace(" + ", " +"))  # two lines
     expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("recorded NVIDIA")
     expect(bars(page, "chart_times_recorded")).to_have_count(3)
     memory = page.locator(".st-key-card_memory")
@@ -168,11 +164,7 @@ def test_run_is_shown_beside_recordings_and_downloaded(lesson, app):
     assert len(table) == len(rows)
     for line, row in zip(table, rows, strict=True):
         for name, value in row.items():
-            assert (
-                line[name] == str(value)
-                if not isinstance(value, (dict, list))
-                else json.loads(line[name]) == value
-            )
+            assert line[name] == str(value) if not isinstance(value, (dict, list)) else json.loads(line[name]) == value
 
 
 @pytest.mark.slow
@@ -262,9 +254,7 @@ def test_stop_ends_a_long_run_and_the_next_in_line_runs(lesson, new_page, app):
     expect(page.locator(".strip-run")).to_contain_text("reference")
     (running,) = runners(app)
 
-    other = lesson(
-        "K=6&H=11", of=new_page()
-    )  # not requested before: else the result would be returned at once
+    other = lesson("K=6&H=11", of=new_page())  # not requested before: else the result would be returned at once
     run_button(other).click()
     expect(other.locator(".strip-run")).to_contain_text("1 ahead of you")
 
@@ -287,9 +277,7 @@ def test_preset_can_change_during_a_run(lesson, app):
         preset(page, "LeNet conv1").click()
         expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=32,W=32,K=6"))
     # The run continues, ends, and is marked as a run of the toy.
-    expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text(
-        "measured at N1 C1 8x8 K5", timeout=RUN_MS
-    )
+    expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text("measured at N1 C1 8x8 K5", timeout=RUN_MS)
     expect(run_button(page)).to_be_visible()
     expect(page.locator(".st-key-card_memory .kt-badge")).to_contain_text("recorded")
     expect(page.locator(".st-key-card_why .kt-badge-measured")).to_have_count(0)

@@ -9,13 +9,25 @@ from visuals.palette import DARK, LIGHT
 
 CONFIG = tomllib.loads(Path(__file__).parents[3].joinpath(".streamlit", "config.toml").read_text())
 TOKEN = {
-    "primaryColor": "accent", "backgroundColor": "ground", "secondaryBackgroundColor": "panel",
-    "textColor": "ink", "borderColor": "line", "linkColor": "accent", "codeBackgroundColor": "panel",
-    "blueColor": "input", "blueTextColor": "input", "orangeColor": "filter", "orangeTextColor": "filter",
-    "greenColor": "output", "greenTextColor": "output", "violetColor": "workspace",
-    "violetTextColor": "workspace", "violetBackgroundColor": "workspace-ground",
-    "grayColor": "dim", "grayTextColor": "dim",
-}  # fmt: skip
+    "primaryColor": "accent",
+    "backgroundColor": "ground",
+    "secondaryBackgroundColor": "panel",
+    "textColor": "ink",
+    "borderColor": "line",
+    "linkColor": "accent",
+    "codeBackgroundColor": "panel",
+    "blueColor": "input",
+    "blueTextColor": "input",
+    "orangeColor": "filter",
+    "orangeTextColor": "filter",
+    "greenColor": "output",
+    "greenTextColor": "output",
+    "violetColor": "workspace",
+    "violetTextColor": "workspace",
+    "violetBackgroundColor": "workspace-ground",
+    "grayColor": "dim",
+    "grayTextColor": "dim",
+}
 
 
 @pytest.mark.parametrize(("name", "palette"), [("light", LIGHT), ("dark", DARK)])

@@ -66,11 +66,19 @@ def test_each_view_shows_only_its_part(view):
     assert "<h1" not in texts(at)
 
 
-@pytest.mark.parametrize(("params", "rung"), [
-    ({}, "hfma2"), ({"format": "FP32"}, "ffma"), ({"format": "BF16"}, "mma-fp16"), ({"format": "INT8"}, "dp4a"),
-    ({"topic": "gradients"}, "mma-fp16"), ({"topic": "sums"}, "hfma2"), ({"topic": "int8"}, "dp4a"),
-    ({"topic": "instructions", "rung": "mma-int8"}, "mma-int8"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("params", "rung"),
+    [
+        ({}, "hfma2"),
+        ({"format": "FP32"}, "ffma"),
+        ({"format": "BF16"}, "mma-fp16"),
+        ({"format": "INT8"}, "dp4a"),
+        ({"topic": "gradients"}, "mma-fp16"),
+        ({"topic": "sums"}, "hfma2"),
+        ({"topic": "int8"}, "dp4a"),
+        ({"topic": "instructions", "rung": "mma-int8"}, "mma-int8"),
+    ],
+)
 def test_the_strip_is_about_the_instruction_that_computes_in_the_format(params, rung):
     topic = address.topic(params)
     values, notes = address.fields(topic).read(params)
@@ -91,14 +99,17 @@ def test_eight_bit_products_have_a_ladder_of_their_own(kernel):
     assert address.stage_shape("products", address.fields("products").read(preset)[0]) == shape
 
 
-@pytest.mark.parametrize(("params", "words"), [
-    ({"topic": "bits", "format": "FP12"}, "format must be one of FP16, FP32"),
-    ({"topic": "bits", "x": "1e99"}, "x must be -1,000,000,000 to 1,000,000,000"),
-    ({"topic": "bits", "x": "nan"}, "x must be a number"),
-    ({"topic": "gradients", "at": "2"}, "at must be one of 150, 50, 1"),
-    ({"topic": "int8", "output": "500"}, "output must be 0 to 119"),
-    ({"topic": "instructions", "rung": "fma"}, "rung must be one of ffma, hfma2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"topic": "bits", "format": "FP12"}, "format must be one of FP16, FP32"),
+        ({"topic": "bits", "x": "1e99"}, "x must be -1,000,000,000 to 1,000,000,000"),
+        ({"topic": "bits", "x": "nan"}, "x must be a number"),
+        ({"topic": "gradients", "at": "2"}, "at must be one of 150, 50, 1"),
+        ({"topic": "int8", "output": "500"}, "output must be 0 to 119"),
+        ({"topic": "instructions", "rung": "fma"}, "rung must be one of ffma, hfma2"),
+    ],
+)
 def test_bad_input_is_named_and_replaced(params, words):
     at = open_at(**params)
     assert words in texts(at) and len(stages(at)) == 1
@@ -112,11 +123,17 @@ def test_activations_have_a_calibration_and_weights_a_scale():
     assert "scales" in {box.key for box in open_at(topic="int8", view="explore").selectbox}
 
 
-@pytest.mark.parametrize(("params", "words"), [
-    ({"format": "FP16"}, "are those of hfma2: FP16 in pairs, which computes with such numbers"),
-    ({"format": "BF16"}, "No kernel of this lesson computes in BF16. The figures under the picture are those of mma.sync: FP16."),
-    ({"topic": "sums"}, "are those of hfma2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"format": "FP16"}, "are those of hfma2: FP16 in pairs, which computes with such numbers"),
+        (
+            {"format": "BF16"},
+            "No kernel of this lesson computes in BF16. The figures under the picture are those of mma.sync: FP16.",
+        ),
+        ({"topic": "sums"}, "are those of hfma2"),
+    ],
+)
 def test_the_page_says_what_the_strip_has_to_do_with_the_picture(params, words):
     assert words in texts(open_at(**params, view="explore"))
 
@@ -176,11 +193,7 @@ def test_the_figures_of_the_chapters_are_those_of_the_data():
     assert facts["nonzero"] == f"{100 * (x != 0).mean():.0f} %"  # the shares are of these
     enough = int(facts["enough"].removeprefix("2^"))
     assert losses(x, FP16, 2.0**enough).underflow < 0.1 <= losses(x, FP16, 2.0 ** (enough - 1)).underflow
-    assert (facts["overhead_hfma"], facts["overhead_hdp4a"], facts["overhead_hmma"]) == (
-        "2,000 %",
-        "500 %",
-        "27 %",
-    )
+    assert (facts["overhead_hfma"], facts["overhead_hdp4a"], facts["overhead_hmma"]) == ("2,000 %", "500 %", "27 %")
     assert facts["tie_stored"] == "2048"
 
 

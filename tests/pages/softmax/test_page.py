@@ -48,15 +48,10 @@ def test_every_rung_has_a_scene(rung):
     assert heads(at)[0]["meta"]["source"]["file"] in texts(at) or at.code
 
 
-@pytest.mark.parametrize(
-    "M, blocks, parts", [(4, 8, 2), (3, 8, 2), (1, 4, 4), (2, 8, 4), (9, 4, 1), (4, 512, 4)]
-)
+@pytest.mark.parametrize("M, blocks, parts", [(4, 8, 2), (3, 8, 2), (1, 4, 4), (2, 8, 4), (9, 4, 1), (4, 512, 4)])
 def test_stage_cuts_a_row_as_the_kernel_does(M, blocks, parts):
     """With 512 blocks a row has 128: more than the stage shows."""
-    shape, tiles = (
-        ladder.SoftmaxShape(M, 40),
-        {"BLOCKS": blocks, "BLOCK": 32 if blocks < 512 else 256, "LOADS": 1},
-    )
+    shape, tiles = (ladder.SoftmaxShape(M, 40), {"BLOCKS": blocks, "BLOCK": 32 if blocks < 512 else 256, "LOADS": 1})
     query = Selection(address.LADDER.rung("softmax/split"), tiles, shape)
     scene, reason = address.scene(query, address.row(shape, inputs.SMALL))
     assert not reason and scene.tensor("part_m").cols == parts
@@ -64,9 +59,7 @@ def test_stage_cuts_a_row_as_the_kernel_does(M, blocks, parts):
 
 def test_smallest_grid_cuts_each_row():
     split = address.LADDER.rung("softmax/split")
-    sizes = {
-        M: address.default_tiles_for(split, ladder.SoftmaxShape(M, 40))["BLOCKS"] for M in (1, 2, 4, 100)
-    }
+    sizes = {M: address.default_tiles_for(split, ladder.SoftmaxShape(M, 40))["BLOCKS"] for M in (1, 2, 4, 100)}
     assert sizes == {1: 4, 2: 4, 4: 8, 100: 512}
 
 
@@ -100,11 +93,19 @@ def test_invalid_numbers_are_reported_and_replaced(numbers):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("params", "words"), [
-    ({"M": "0"}, "M must be 1 to 1,048,576"), ({"N": "x"}, "N must be a whole number"),
-    ({"rung": "fast"}, "rung must be one of unsafe, three-pass, online, warp-shuffle, registers, cluster, split"),
-    ({"M": 2**20, "N": 2**20}, "x may have at most 268,435,456 elements on this page, and M*N is 1,099,511,627,776"), ({"BLOCK": 7}, "BLOCK must be one of 4, 8, 32"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"M": "0"}, "M must be 1 to 1,048,576"),
+        ({"N": "x"}, "N must be a whole number"),
+        ({"rung": "fast"}, "rung must be one of unsafe, three-pass, online, warp-shuffle, registers, cluster, split"),
+        (
+            {"M": 2**20, "N": 2**20},
+            "x may have at most 268,435,456 elements on this page, and M*N is 1,099,511,627,776",
+        ),
+        ({"BLOCK": 7}, "BLOCK must be one of 4, 8, 32"),
+    ],
+)
 def test_invalid_parameters_are_named(params, words):
     at = open_at(**params)
     assert words in texts(at) and len(stages(at)) == 1

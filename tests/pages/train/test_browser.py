@@ -40,14 +40,11 @@ def test_a_box_explains_itself_and_the_chart_leads_to_a_launch(stage, page):
     found = at.root.evaluate(places)
     canvas = page.locator(".stage canvas").bounding_box()
     box, shrink = found["box"], found["shrink"]
-    page.mouse.move(
-        canvas["x"] + (box["x"] + box["w"] / 2) / shrink, canvas["y"] + (box["y"] + box["h"] / 2) / shrink
-    )
+    page.mouse.move(canvas["x"] + (box["x"] + box["w"] / 2) / shrink, canvas["y"] + (box["y"] + box["h"] / 2) / shrink)
     expect(page.locator(".explanation")).to_contain_text("conv2: implicit GEMM. 1 launch: implicit_gemm.")
     chart = found["chart"]
     page.mouse.click(
-        canvas["x"] + (chart["x"] + 0.999 * chart["w"]) / shrink,
-        canvas["y"] + (chart["y"] + chart["h"] / 2) / shrink,
+        canvas["x"] + (chart["x"] + 0.999 * chart["w"]) / shrink, canvas["y"] + (chart["y"] + chart["h"] / 2) / shrink
     )
     at.at_step(scene(batch=32).steps - 1)
     expect(page).to_have_url(re.compile(r"step=43"))
@@ -104,9 +101,7 @@ def test_the_step_can_be_taken_away_as_picture_data_and_page(stage, page, tmp_pa
         if kind == "svg":
             text = path.read_text("utf-8")
             assert "conv1" in text and "optimiser state" in text and "max_patch" not in text
-            assert (
-                "It learns" in text and text.count("stroke-dasharray") >= 2
-            )  # the recorded loss and accuracy
+            assert "It learns" in text and text.count("stroke-dasharray") >= 2  # the recorded loss and accuracy
     page.goto(path.as_uri())
     offline = Stage(page)
     offline.ready()

@@ -131,9 +131,12 @@ def test_alone_in_a_frame_it_is_the_stage():
         ({"keep": 5}, "keep must be one of 1, 2, 3, 4, 6"),
         ({"batch": 50, "parts": 4}, "parts must divide the batch, got 50 images in 4 parts"),
         ({"epochs": 1000}, "epochs must be 1 to 50"),
-        ({"network": "transformer", "batch": 16_384}, "block1 attention: images * heads &lt;= 65535 (grid.y), got 16384 * 4"),
+        (
+            {"network": "transformer", "batch": 16_384},
+            "block1 attention: images * heads &lt;= 65535 (grid.y), got 16384 * 4",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_bad_value_is_named_with_its_rule(params, note):
     at = open_at(**params)
     assert note in texts(at)
@@ -142,11 +145,7 @@ def test_a_bad_value_is_named_with_its_rule(params, note):
 
 def test_links_to_a_network_keep_the_other_settings():
     at = open_at(batch=20, optimizer="adam")
-    assert links(at)["residual net"] == {
-        "batch": "20",
-        "optimizer": "adam",
-        "network": "residual",
-    }
+    assert links(at)["residual net"] == {"batch": "20", "optimizer": "adam", "network": "residual"}
 
 
 # -- what cannot be trained ------------------------------------------------------------------------------
@@ -227,9 +226,7 @@ def test_a_diverging_training_names_the_step_and_the_first_tensor_and_stays_in_t
 @pytest.mark.slow
 def test_the_rate_of_the_chapter_that_diverges_does():
     (chapter,) = (
-        c
-        for c in CHAPTERS
-        if "lr" in c.params and c.params["network"] == "lenet5" and "optimizer" not in c.params
+        c for c in CHAPTERS if "lr" in c.params and c.params["network"] == "lenet5" and "optimizer" not in c.params
     )
     at = open_at(view="story", chapter=CHAPTERS.index(chapter) + 1)
     press(at, "run", size="stage")
@@ -244,9 +241,7 @@ def test_other_settings_make_the_curve_stale_and_start_anew():
     wait(at, ended)
     at.session_state["lr"] = 0.07
     at.run()
-    assert (
-        curve(at)["kind"] == "stale-curve" and "At other settings: residual, batch 100" in curve(at)["text"]
-    )
+    assert curve(at)["kind"] == "stale-curve" and "At other settings: residual, batch 100" in curve(at)["text"]
     assert strip(at)["run"]["label"] == "Train"
 
 
@@ -263,11 +258,7 @@ class Gone:
 def test_a_lost_process_keeps_what_came_before_and_can_be_resumed():
     state = Training(Settings("residual", 300)).state()
     found = Live(
-        Settings("residual", 300),
-        1,
-        points=[(1, 2.3), (2, 2.2)],
-        state=type(state)(2, state.arrays),
-        job=Gone(),
+        Settings("residual", 300), 1, points=[(1, 2.3), (2, 2.2)], state=type(state)(2, state.arrays), job=Gone()
     )
     found.poll()
     assert not found.running and found.resumable and len(found.points) == 2

@@ -37,6 +37,4 @@ def test_without_a_gpu_the_button_says_what_is_missing(monkeypatch):
 
 
 def test_the_log_names_the_line_that_keeps_a_tensor():
-    assert "programs.py:" in texts(open_at(scenario="leak")) and "d_y = gpu.empty" in texts(
-        open_at(scenario="leak")
-    )
+    assert "programs.py:" in texts(open_at(scenario="leak")) and "d_y = gpu.empty" in texts(open_at(scenario="leak"))

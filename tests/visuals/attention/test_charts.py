@@ -75,9 +75,7 @@ def test_library_traffic_is_unknown():
 def test_tiles_visited_have_a_visible_key(N, queries, keys, causal):
     s = AttentionShape(1, 1, N, 4, causal)
     visible = np.arange(N)[:, None] >= np.arange(N) if causal else np.ones((N, N), bool)
-    visited = sum(
-        visible[i : i + queries, j : j + keys].any() for i in range(0, N, queries) for j in range(0, N, keys)
-    )
+    visited = sum(visible[i : i + queries, j : j + keys].any() for i in range(0, N, queries) for j in range(0, N, keys))
     assert attention_traffic.tiles_visited(s, queries, keys) == visited
 
 
@@ -85,9 +83,7 @@ def test_traffic_table_has_a_line_for_each_supported_rung():
     kernels = attention_charts.traffic(LADDER.rungs, LARGE, lambda rung: rung.default_tiles)
     titles, columns = attention_charts.traffic_table(kernels, LARGE)
     supported = [r for r in LADDER.rungs if attention_charts.runs(r, LARGE)]
-    assert titles == [r.title for r in supported] and {len(cells) for cells in columns.values()} == {
-        len(supported)
-    }
+    assert titles == [r.title for r in supported] and {len(cells) for cells in columns.values()} == {len(supported)}
     hbm, requested = (columns[name] for name in columns if "FLOP" not in name)
     assert hbm[titles.index("naive")] == "4.43 GB" and hbm[titles.index("flash attention")] == "134 MB"
     assert requested[titles.index("cuBLAS + our softmax")] == "–" and "–" not in hbm
@@ -98,9 +94,7 @@ def test_traffic_table_has_a_line_for_each_supported_rung():
 def test_traffic_sentences_count_blocks_and_hidden_tiles():
     flash = RUNGS["flash"]
     (plain,) = attention_charts.traffic_sentences(flash, LARGE, {"Br": 32, "Bc": 32})
-    assert (
-        "64 blocks per head each load K and V" in plain and "one query per block, 2,048 blocks would" in plain
-    )
+    assert "64 blocks per head each load K and V" in plain and "one query per block, 2,048 blocks would" in plain
     _, hidden = attention_charts.traffic_sentences(flash, LARGE.with_(causal=1), {"Br": 32, "Bc": 32})
     assert "computes 51 % of the tiles of 32 × 32 scores, 2,080 of 4,096 per head" in hidden
     assert attention_charts.traffic_sentences(RUNGS["naive"], LARGE, {"BLOCK": 16}) == []
@@ -108,9 +102,7 @@ def test_traffic_sentences_count_blocks_and_hidden_tiles():
 
 # -- memory over N -------------------------------------------------------------------------------------
 @settings(max_examples=20)
-@given(
-    st.integers(1, 4), st.integers(1, 16), st.integers(1, 128), st.sampled_from(["naive", "fused", "flash"])
-)
+@given(st.integers(1, 4), st.integers(1, 16), st.integers(1, 128), st.sampled_from(["naive", "fused", "flash"]))
 def test_largest_n_fits_and_the_next_does_not(B, H, d, name):
     s, rung = AttentionShape(B, H, 1, d), RUNGS[name]
     last = largest_N_in(rung, s, GPU.bytes)
@@ -126,7 +118,10 @@ def test_run_refuses_what_the_chart_shows_as_too_large(monkeypatch):
     rung = RUNGS["naive"]
     last = largest_N_in(rung, LARGE, GPU.bytes)
     engine = type("Engine", (), {"free_bytes": staticmethod(lambda: GPU.bytes)})
-    monkeypatch.setattr("kernels.engines.load", lambda name: engine if name == "cuda" else type("Host", (), {"free_bytes": staticmethod(lambda: 10**13)}))  # fmt: skip
+    monkeypatch.setattr(
+        "kernels.engines.load",
+        lambda name: engine if name == "cuda" else type("Host", (), {"free_bytes": staticmethod(lambda: 10**13)}),
+    )
     check_memory("cuda", LARGE, [rung.build(LARGE.with_(N=last), rung.default_tiles)])
     too_long = LARGE.with_(N=last + 1)
     with pytest.raises(ValueError, match=f"needs {allocated(rung, too_long):,} bytes of memory"):
@@ -139,9 +134,7 @@ def test_rungs_with_equal_allocations_share_a_line_and_a_rule_ends_one():
     assert titles == [["naive", "blocked", "cublas"], ["fused"], ["flash", "flash-registers"]]
     ends = [line.last for line in chart.lines]
     assert ends[0] is None and ends[2] is None and ends[1] == largest_N_in(RUNGS["fused"], LARGE, 10**18)
-    assert chart.device_memories == (GPU, HERE) and chart.right >= 4 * largest_N_in(
-        RUNGS["naive"], LARGE, GPU.bytes
-    )
+    assert chart.device_memories == (GPU, HERE) and chart.right >= 4 * largest_N_in(RUNGS["naive"], LARGE, GPU.bytes)
 
 
 @pytest.mark.parametrize("tokens", [LIGHT, DARK])
@@ -199,10 +192,16 @@ def row(name: str, s: AttentionShape = LARGE, ms: float = 1.0, spread: float = 0
     rung = RUNGS[name]
     program = rung.build(s, rung.default_tiles)
     return a_full_row(
-        rung=rung.name, shape=s.params(), tiles=rung.default_tiles, flops=s.flops, median_ms=ms, p20_ms=ms * (1 - spread),
-        p80_ms=ms * (1 + spread), predicted_bytes=rung.cost(s, program).bytes, **({"engine": "cuda", "device": "a GPU",
-        "peak_bytes": program.nbytes()} | more),
-    )  # fmt: skip
+        rung=rung.name,
+        shape=s.params(),
+        tiles=rung.default_tiles,
+        flops=s.flops,
+        median_ms=ms,
+        p20_ms=ms * (1 - spread),
+        p80_ms=ms * (1 + spread),
+        predicted_bytes=rung.cost(s, program).bytes,
+        **({"engine": "cuda", "device": "a GPU", "peak_bytes": program.nbytes()} | more),
+    )
 
 
 def rows_of(*rows: dict) -> dict[str, dict]:
@@ -213,14 +212,22 @@ def test_dots_are_gpu_peaks_of_this_shape_and_type():
     longer = LARGE.with_(N=8192)
     peaks = dots(
         [
-            row("naive"), row("naive", peak_bytes=7), row("flash", longer), row("flash", LARGE.with_(causal=1, N=512)),
-            row("naive", LARGE.with_(H=1)), row("naive", LARGE.with_(N=99), engine="cpu"), a_full_row(),
+            row("naive"),
+            row("naive", peak_bytes=7),
+            row("flash", longer),
+            row("flash", LARGE.with_(causal=1, N=512)),
+            row("naive", LARGE.with_(H=1)),
+            row("naive", LARGE.with_(N=99), engine="cpu"),
+            a_full_row(),
         ],
-        LARGE, "recorded",
-    )  # fmt: skip
+        LARGE,
+        "recorded",
+    )
     assert [(dot.rung, dot.N) for dot in peaks] == [
-        ("attention/naive", 2048), ("attention/flash", 8192), ("attention/flash", 512),
-    ]  # fmt: skip
+        ("attention/naive", 2048),
+        ("attention/flash", 8192),
+        ("attention/flash", 512),
+    ]
     assert peaks[0].bytes == peaks[0].predicted == allocated(RUNGS["naive"], LARGE)
     assert len({*peaks, *peaks}) == 3  # pages cache charts by them
     chart = chart_of(LADDER.rungs, LARGE, (GPU,), peaks)
@@ -243,10 +250,16 @@ def test_no_gain_without_flash_attention():
 
 
 def test_gain_compares_with_the_fastest_stored_s_and_the_library():
-    text = attention_gain(rows_of(
-        row("naive", ms=9.0), row("blocked", ms=4.0), row("flash", ms=2.0), row("flash-registers", ms=1.0),
-        row("cublas", ms=3.0), row("library", ms=0.5),
-    ))  # fmt: skip
+    text = attention_gain(
+        rows_of(
+            row("naive", ms=9.0),
+            row("blocked", ms=4.0),
+            row("flash", ms=2.0),
+            row("flash-registers", ms=1.0),
+            row("cublas", ms=3.0),
+            row("library", ms=0.5),
+        )
+    )
     assert "Flash attention, register tiles is 3× as fast as cuBLAS + our softmax" in text
     assert "reaches 50 % of the speed of PyTorch (memory-efficient)" in text and "slower" not in text
 
@@ -314,8 +327,10 @@ def test_examples_come_from_recordings(monkeypatch):
     gpt2, bert = ATTENTION_PRESETS["gpt2"].shape, ATTENTION_PRESETS["bert"].shape
     ms = {(gpt2, "naive"): 3.0, (gpt2, "flash"): 1.0, (bert, "cublas"): 1.0, (bert, "flash-registers"): 2.0}
     monkeypatch.setattr(
-        records, "recorded", lambda name, s, tiles, *rest: (t := ms.get((s, name.partition("/")[2]))) and row(name.partition("/")[2], s, t)
-    )  # fmt: skip
+        records,
+        "recorded",
+        lambda name, s, tiles, *rest: (t := ms.get((s, name.partition("/")[2]))) and row(name.partition("/")[2], s, t),
+    )
     examples = attention_story.attention_examples.__wrapped__()
     assert [text for _, text in examples] == ["GPT-2: 3×", "BERT: 0.5×"]
 

@@ -50,11 +50,7 @@ def check_against_softmax(s: AttentionShape, plan: Plan, inputs, scene: Scene) -
     base, tolerance = (LOG2E, 2e-2) if plan.halves else (LOG2E if plan.binary else 1, 3e-5)
     visible, starts = part_of(s, plan), kinds(scene, "The block of queries")
     for block, first, stop in zip(visible.blocks, starts, [*starts[1:], scene.steps], strict=True):
-        rows = (
-            block * plan.Br
-            + visible.first
-            + np.arange(min(visible.rows, s.N - block * plan.Br - visible.first))
-        )
+        rows = block * plan.Br + visible.first + np.arange(min(visible.rows, s.N - block * plan.Br - visible.first))
         at = [t for t in kinds(scene, "is added to O", "The block processes") if first < t < stop]
         tiles = [n + 1 for n in range(len(at))]
         if scene.caption(at[-1]).startswith("The block processes"):
@@ -64,9 +60,7 @@ def check_against_softmax(s: AttentionShape, plan: Plan, inputs, scene: Scene) -
             m = scores.max(axis=1)
             p = np.exp(scores - m[:, None])
             np.testing.assert_allclose(matrix(scene, "m", t)[: len(rows), 0], m * base, 1e-4, 1e-5)
-            np.testing.assert_allclose(
-                matrix(scene, "l", t)[: len(rows), 0], p.sum(axis=1), max(tolerance / 10, 3e-5)
-            )
+            np.testing.assert_allclose(matrix(scene, "l", t)[: len(rows), 0], p.sum(axis=1), max(tolerance / 10, 3e-5))
             size = p @ np.abs(V[: scores.shape[1]])
             error = abs(matrix(scene, "o", t)[: len(rows)] - (p @ V[: scores.shape[1]])[:, : visible.cols])
             assert (error <= tolerance * size[:, : visible.cols]).all()
@@ -152,9 +146,7 @@ def start_of_P(rung: str, plan: Plan) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", [FLASH, REGISTERS])
-@pytest.mark.parametrize(
-    "s", [TOY, AttentionShape(1, 1, 29, 5), AttentionShape(1, 1, 40, 12, causal=1)], ids=str
-)
+@pytest.mark.parametrize("s", [TOY, AttentionShape(1, 1, 29, 5), AttentionShape(1, 1, 40, 12, causal=1)], ids=str)
 def test_p_and_the_tiles_equal_the_trace(rung, s, monkeypatch):
     """Without the trace's P. The kernel visits and skips the same tiles."""
     monkeypatch.setattr(flash_steps, "stored_by", lambda *_: None)
@@ -186,9 +178,7 @@ def test_small_scene_has_the_emulators_numbers():
     last = kinds(scene, "p = exp(s")[-2:]
     for n, t in enumerate(last):
         np.testing.assert_array_equal(matrix(scene, "Ps", t), P[n])
-    np.testing.assert_array_equal(
-        matrix(scene, "O")[12:], stored(emulated(TOY, FLASH, TILES[FLASH], inputs), "O")[12:]
-    )
+    np.testing.assert_array_equal(matrix(scene, "O")[12:], stored(emulated(TOY, FLASH, TILES[FLASH], inputs), "O")[12:])
 
 
 def test_scene_without_a_compiler_is_equal(monkeypatch):
@@ -270,15 +260,10 @@ def test_score_matrix_is_empty_and_its_visited_tiles_are_read():
     (read,) = [r for r in scene.reads if r.source == "SP"]
     cells = set(read.cells.tolist())
     rows, cols = np.divmod(np.array(sorted(cells)), 16)
-    expected = {(i, j) for i in range(4) for j in range(8)} | {
-        (i, j) for i in range(12, 16) for j in range(16)
-    }
+    expected = {(i, j) for i in range(4) for j in range(8)} | {(i, j) for i in range(12, 16) for j in range(16)}
     assert set(zip(rows.tolist(), cols.tolist(), strict=True)) == expected
     annotation = next(note for note in scene.annotations if note.tensor == "SP")
-    assert (
-        annotation.captions.kind.reshape(16, 16)[0, 15] == 2
-        and annotation.captions.kind.reshape(16, 16)[15, 0] == 0
-    )
+    assert annotation.captions.kind.reshape(16, 16)[0, 15] == 2 and annotation.captions.kind.reshape(16, 16)[15, 0] == 0
 
 
 # -- bytes --------------------------------------------------------------------------------------------
@@ -297,9 +282,7 @@ def test_bytes_equal_the_trace(rung, s):
     names = np.array(trace.buffers, dtype=object)[trace.buffer]
     readings = last_readings(scene)
     assert readings["bytes written to global memory"] == 4 * (names == "O").sum()
-    copied = (
-        plan.visited(s, 0) * 2 * 4 * plan.Bc * plan.DP if rung == REGISTERS else 0
-    )  # cp.async is no store
+    copied = plan.visited(s, 0) * 2 * 4 * plan.Bc * plan.DP if rung == REGISTERS else 0  # cp.async is no store
     assert readings["bytes to and from shared memory"] == 4 * (names == "shared").sum() + copied
     if rung == FLASH:
         assert readings["bytes read from global memory"] == 4 * (np.isin(names, list("QKV"))).sum()

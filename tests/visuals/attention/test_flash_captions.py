@@ -64,9 +64,7 @@ def test_highlighted_line_matches_the_caption(n):
     scene, _ = scene_at(s, rung, TILES[rung], random(s))
     for words, lines in LINE_OF_CAPTION.items():
         steps = [
-            t
-            for t in kinds(scene, words)
-            if words != "into shared memory" or "block of queries" in scene.caption(t)
+            t for t in kinds(scene, words) if words != "into shared memory" or "block of queries" in scene.caption(t)
         ]
         assert steps and all(lines[n] in highlighted_line(scene, t) for t in steps), words
 

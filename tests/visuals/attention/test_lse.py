@@ -45,9 +45,7 @@ def compare_with_kernels(rung: str, s: LseShape) -> None:
         tensor = scene.tensor(name)
         first = tensor.origin[1]
         part = stored[name][0, 0].reshape(s.N, -1)[first : first + tensor.rows, : tensor.cols]
-        np.testing.assert_allclose(
-            scene.cells(name).reshape(part.shape), part, rtol=1e-5, atol=2e-6, err_msg=name
-        )
+        np.testing.assert_allclose(scene.cells(name).reshape(part.shape), part, rtol=1e-5, atol=2e-6, err_msg=name)
 
 
 def test_every_own_rung_has_a_scene():

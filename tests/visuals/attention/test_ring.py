@@ -97,8 +97,12 @@ def test_the_slots_are_what_the_emulator_executed(rung, causal):
 
 
 @settings(max_examples=4, deadline=None)
-@given(N=st.integers(1, 300), d=st.integers(1, 16).map(lambda n: 8 * n), causal=st.integers(0, 1),
-       rung=st.sampled_from([*RINGS]))  # fmt: skip
+@given(
+    N=st.integers(1, 300),
+    d=st.integers(1, 16).map(lambda n: 8 * n),
+    causal=st.integers(0, 1),
+    rung=st.sampled_from([*RINGS]),
+)
 def test_any_shape_has_its_scene(N, d, causal, rung):
     plan = plan_at(rung, AttentionShape(1, 1, N, d, causal=causal, dtype="bf16"))
     assert_events(plan)
@@ -136,9 +140,7 @@ def test_each_rung_shows_its_idea():
     rungs = dict.fromkeys(plans, False)
     own = {rung: any(who in s.doers for s in of for who, _ in s.running) for rung, of in weighing.items()}
     assert own == rungs | dict.fromkeys(("wgmma-overlap", "wgmma-balanced", "wgmma-persistent"), True)
-    other = {
-        rung: any(who not in s.doers for s in of for who, _ in s.running) for rung, of in weighing.items()
-    }
+    other = {rung: any(who not in s.doers for s in of for who, _ in s.running) for rung, of in weighing.items()}
     assert other == rungs | {rung: plan.kind.turns for rung, plan in plans.items()}
 
 
@@ -217,16 +219,35 @@ def changed(*changes, rung=PING_PONG):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(("old", "new", "message"), [
-    ("wait(empty_k + stage, parity ^ 1);", "wait(empty_k + stage, parity);", "deadlock"),
-    ("wait(empty_v + stage, parity ^ 1);", "", "overwrites|still|arrivals|number of bytes|before the copy"),
-    ("  wait(full_v + stage, parity);\n  wait_turn", "  wait_turn", "before the copy that writes it was waited for"),
-    ("load_tile<Bc>(tile_v + stage * TILE_K,", "load_tile<Bc>(tile_v + (stage ^ 1) * TILE_K,", "before the copy that writes it was waited for"),
-    ("    wait(full_k + stage, parity);\n", "    wait(full_k + stage, parity ^ 1);\n", "before the copy that writes it was waited for"),
-    ("    if (signals) arrive(empty_k + stage), arrive(empty_v + last);\n", "", "deadlock"),
-    ("    wait_sums<0>(s);\n    pin(o);\n    if (signals)", "    if (signals)", "wgmma"),
-    ("    pass_turn(warpgroup);\n    wait_sums<0>(s);\n    pin(o)", "    wait_sums<0>(s);\n    pin(o)", "deadlock|barrier"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("wait(empty_k + stage, parity ^ 1);", "wait(empty_k + stage, parity);", "deadlock"),
+        ("wait(empty_v + stage, parity ^ 1);", "", "overwrites|still|arrivals|number of bytes|before the copy"),
+        (
+            "  wait(full_v + stage, parity);\n  wait_turn",
+            "  wait_turn",
+            "before the copy that writes it was waited for",
+        ),
+        (
+            "load_tile<Bc>(tile_v + stage * TILE_K,",
+            "load_tile<Bc>(tile_v + (stage ^ 1) * TILE_K,",
+            "before the copy that writes it was waited for",
+        ),
+        (
+            "    wait(full_k + stage, parity);\n",
+            "    wait(full_k + stage, parity ^ 1);\n",
+            "before the copy that writes it was waited for",
+        ),
+        ("    if (signals) arrive(empty_k + stage), arrive(empty_v + last);\n", "", "deadlock"),
+        ("    wait_sums<0>(s);\n    pin(o);\n    if (signals)", "    if (signals)", "wgmma"),
+        (
+            "    pass_turn(warpgroup);\n    wait_sums<0>(s);\n    pin(o)",
+            "    wait_sums<0>(s);\n    pin(o)",
+            "deadlock|barrier",
+        ),
+    ],
+)
 def test_a_missing_or_wrong_wait_is_an_error(old, new, message):
     with pytest.raises(EmulatorError, match=message):
         changed((old, new))
@@ -235,8 +256,16 @@ def test_a_missing_or_wrong_wait_is_an_error(old, new, message):
 @needs_nvrtc
 def test_a_copy_to_another_stage_than_its_barrier_is_refused():
     """Products that read it there are right, so only the scene finds it."""
-    plan, trace = changed(*((f"{begin}tile_v + {stage} * TILE_K", f"{begin}tile_v + ({stage} ^ 1) * TILE_K") for begin, stage in (
-        ("load_tile<Bc>(", "stage"), ("begin_values(o, p, ", "last"), ("begin_values(o, p, ", "stage"))))  # fmt: skip
+    plan, trace = changed(
+        *(
+            (f"{begin}tile_v + {stage} * TILE_K", f"{begin}tile_v + ({stage} ^ 1) * TILE_K")
+            for begin, stage in (
+                ("load_tile<Bc>(", "stage"),
+                ("begin_values(o, p, ", "last"),
+                ("begin_values(o, p, ", "stage"),
+            )
+        )
+    )
     with pytest.raises(ValueError, match="reported to the barrier of another stage"):
         ring_order(trace, plan.ring)
 
@@ -244,8 +273,10 @@ def test_a_copy_to_another_stage_than_its_barrier_is_refused():
 @needs_nvrtc
 def test_a_product_with_the_tile_of_another_stage_is_another_picture():
     """The rounds of both stages change places: tile 2 of V is multiplied before tile 1."""
-    plan, trace = changed(("begin_values(o, p, tile_v + last * TILE_K);", "begin_values(o, p, tile_v + stage * TILE_K);"),
-                          ("wait(full_v + last, last_parity);", "wait(full_v + last, last_parity), wait(full_v + stage, parity);"))  # fmt: skip
+    plan, trace = changed(
+        ("begin_values(o, p, tile_v + last * TILE_K);", "begin_values(o, p, tile_v + stage * TILE_K);"),
+        ("wait(full_v + last, last_parity);", "wait(full_v + last, last_parity), wait(full_v + stage, parity);"),
+    )
     multiplied = [s.tiles[O] for s in ring_order(trace, plan.ring) if s.kind == MULTIPLY and O in s.tiles]
     own = [s.tiles[O] for s in plan.order if s.kind == MULTIPLY and O in s.tiles]
     assert own == sorted(own) and multiplied != own
@@ -253,9 +284,14 @@ def test_a_product_with_the_tile_of_another_stage_is_another_picture():
 
 @needs_nvrtc
 def test_without_turns_all_consumers_begin_at_one_step():
-    plan, trace = changed(("    wait_turn(warpgroup);\n", ""), ("  wait_turn(warpgroup);\n", ""),
-                          ("    pass_turn(warpgroup);\n", ""), ("  pass_turn(warpgroup);\n", ""),
-                          (" pass_turn(warpgroup);  // to 0", ";"), (" wait_turn(0);", ";"))  # fmt: skip
+    plan, trace = changed(
+        ("    wait_turn(warpgroup);\n", ""),
+        ("  wait_turn(warpgroup);\n", ""),
+        ("    pass_turn(warpgroup);\n", ""),
+        ("  pass_turn(warpgroup);\n", ""),
+        (" pass_turn(warpgroup);  // to 0", ";"),
+        (" wait_turn(0);", ";"),
+    )
     ring = replace(plan.ring, alternates=False)
     doers = {len(slot.doers) for slot in ring_order(trace, ring) if slot.kind == MULTIPLY}
     assert doers == {2} and {len(slot.doers) for slot in plan.order if slot.kind == MULTIPLY} == {1}

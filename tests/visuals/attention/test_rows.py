@@ -29,11 +29,7 @@ CASES = (
     (FLASH, CAUSAL, LARGE),
     (REGISTERS, TOY, LARGE + SMALL),
     (REGISTERS, CAUSAL, LARGE),
-    (
-        MMA,
-        AttentionShape(1, 1, 32, 16, dtype="fp16"),
-        LARGE,
-    ),  # a row of 16 scores is too wide for a small window
+    (MMA, AttentionShape(1, 1, 32, 16, dtype="fp16"), LARGE),  # a row of 16 scores is too wide for a small window
 )
 SCRIPT = """
 import { readFileSync } from "node:fs";

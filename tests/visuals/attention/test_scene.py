@@ -92,9 +92,7 @@ def test_each_row_gets_maximum_then_sum_then_weights(rung):
         first = kinds(scene, f"the softmax of query {i}.")[0]
         assert matrix(scene, "m", first)[i] == pytest.approx(scores.max(), rel=1e-5)
         assert np.isnan(matrix(scene, "l", first)[i]) and np.isnan(matrix(scene, "P", first)[i]).all()
-        assert matrix(scene, "l", first + 1)[i] == pytest.approx(
-            np.exp(scores - scores.max()).sum(), rel=1e-5
-        )
+        assert matrix(scene, "l", first + 1)[i] == pytest.approx(np.exp(scores - scores.max()).sum(), rel=1e-5)
         P = matrix(scene, "P", first + 2)[i]
         np.testing.assert_allclose(
             P[: i + 1], np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum(), 2e-5
@@ -114,9 +112,7 @@ def test_fused_replaces_scores_by_weights_in_place():
         np.testing.assert_allclose(
             matrix(scene, "s", first + 3)[0, : i + 1], np.exp(row_scores - row_scores.max()), 2e-5, 1e-6
         )
-        assert matrix(scene, "l", first + 3) == pytest.approx(
-            np.exp(row_scores - row_scores.max()).sum(), rel=1e-5
-        )
+        assert matrix(scene, "l", first + 3) == pytest.approx(np.exp(row_scores - row_scores.max()).sum(), rel=1e-5)
 
 
 # -- warps -----------------------------------------------------------------------------------------
@@ -129,9 +125,7 @@ def test_warps_store_the_scores_of_the_trace(s):
     for block in range(4):
         trace = emulated(s, "attention/naive", tiles, inputs, trace_block=block).trace[0]
         stores_S = (
-            trace.write & (np.array(trace.buffers, dtype=object)[trace.buffer] == "S")
-            if trace.buffers
-            else trace.write
+            trace.write & (np.array(trace.buffers, dtype=object)[trace.buffer] == "S") if trace.buffers else trace.write
         )
         for warp in np.unique(trace.thread[stores_S] // 32):
             caption = f"Block ({block % 2}, {block // 2}), warp {warp}: each active lane computes one score"
@@ -183,9 +177,7 @@ def test_bytes_of_shared_memory_equal_the_trace(rung, tiles, s):
     for trace in traces:
         shared_buffers = [n for n, name in enumerate(trace.buffers) if name not in "QKVOSP"]
         moved += 4 * int(np.isin(trace.buffer, shared_buffers).sum())
-    assert (
-        last_readings(attention_scene(s, rung, tiles, random(s)))["bytes to and from shared memory"] == moved
-    )
+    assert last_readings(attention_scene(s, rung, tiles, random(s)))["bytes to and from shared memory"] == moved
 
 
 # -- captions --------------------------------------------------------------------------------------
@@ -222,10 +214,7 @@ def test_highlighted_line_matches_the_caption(rung, words, line):
 def test_visible_head_is_named():
     s = AttentionShape(3, 12, 8, 4)
     for rung in TILES:
-        assert (
-            attention_scene(s, rung, {}, random(s)).groups[0].title
-            == "global memory, head 0 of 12, sequence 0 of 3"
-        )
+        assert attention_scene(s, rung, {}, random(s)).groups[0].title == "global memory, head 0 of 12, sequence 0 of 3"
 
 
 def shape_for(rung: str) -> AttentionShape:

@@ -46,9 +46,7 @@ def test_bars_are_medians_with_their_spread_and_their_samples():
     assert list(trace.error_x.arrayminus) == [r["median_ms"] - r["p20_ms"] for r in rows]
     assert list(figure.layout.yaxis.ticktext) == ["one", "two"]
     for i, row in enumerate(rows):
-        np.testing.assert_allclose(
-            samples_by_bar(figure)[i], row["samples_ms"], rtol=1e-3
-        )  # none is left out
+        np.testing.assert_allclose(samples_by_bar(figure)[i], row["samples_ms"], rtol=1e-3)  # none is left out
         assert units.time_(row["median_ms"]) in annotation_text(figure)
     assert figure.layout.height == bars.height(2)
 
@@ -130,8 +128,11 @@ def test_memory_is_stacked_by_role_and_ends_at_the_peak():
 
 
 def test_timeline_has_a_list_per_rung_with_every_stage():
-    stages = [*TIMELINE[:2], {"at": "workspace", "input": 328, "output": 288, "workspace": 1296},
-            {"at": "im2col", "input": 328, "output": 288, "workspace": 2000}]  # fmt: skip
+    stages = [
+        *TIMELINE[:2],
+        {"at": "workspace", "input": 328, "output": 288, "workspace": 1296},
+        {"at": "im2col", "input": 328, "output": 288, "workspace": 2000},
+    ]
     rows = [("direct", a_full_row()), ("im2col + our GEMM", a_full_row(timeline=stages, peak_bytes=2616))]
     html = bars.timeline([*rows, ("old", a_row())])  # the old row has no stages, so it has no list
     first, second = html.split("grid-column:1/-1")[1:]
@@ -158,18 +159,12 @@ def test_rungs_that_allocate_the_same_share_a_bar_and_a_panel():
     different = ("c", a_full_row(rung="gemm/naive", workspace_bytes=100, peak_bytes=716))
     groups = bars.group_by_memory([same[0], different, *same[1:]])
     assert [[title for title, _ in group] for group in groups] == [["a", "b", "d"], ["c"]]
-    assert (
-        bars.combine_group(groups[0], 4)[0] == "a and 2 others"
-        and bars.combine_group(groups[1], 4) == different
-    )
+    assert bars.combine_group(groups[0], 4)[0] == "a and 2 others" and bars.combine_group(groups[1], 4) == different
     title, row = bars.combine_group(same, 3)
     assert title == "all 3 kernels" and [s["at"] for s in row["timeline"]] == ["inputs", "output", "step"]
     assert [dict(s, at="") for s in row["timeline"]] == [dict(s, at="") for s in TIMELINE]
     assert len(bars.group_by_memory(same[:2])) == 2  # two are not grouped
-    assert (
-        len(bars.group_by_memory([*same[:2], ("b", a_full_row(rung="gemm/naive", timeline=TIMELINE[:2]))]))
-        == 3
-    )
+    assert len(bars.group_by_memory([*same[:2], ("b", a_full_row(rung="gemm/naive", timeline=TIMELINE[:2]))])) == 3
     assert bars.roles(same[0][1])[0] == ("input", "inputs")
 
 
@@ -179,31 +174,17 @@ def test_workspace_larger_than_predicted_is_explained_by_the_allocator():
     assert bars.pieces_note([("direct", a_full_row()), ("im2col", row)]) == (
         "GPU memory is allocated in pieces of 512 B. The workspace of im2col needs 1,296 B and gets 1,536 B: 240 B more."
     )
-    large = row | {
-        "workspace_bytes": 512 * 10**6,
-        "predicted_workspace_bytes": 512 * 10**6 - 240,
-        "peak_bytes": 10**9,
-    }
+    large = row | {"workspace_bytes": 512 * 10**6, "predicted_workspace_bytes": 512 * 10**6 - 240, "peak_bytes": 10**9}
     same = row | {"predicted_workspace_bytes": 1536}
-    small = row | {
-        "workspace_bytes": 0,
-        "predicted_workspace_bytes": 0,
-        "input_bytes": 1024,
-        "output_bytes": 512,
-    }
-    assert bars.pieces_note([("a", small)]) == "" and "Small tensors" in bars.small_pieces_note(
-        [("a", small)]
-    )
+    small = row | {"workspace_bytes": 0, "predicted_workspace_bytes": 0, "input_bytes": 1024, "output_bytes": 512}
+    assert bars.pieces_note([("a", small)]) == "" and "Small tensors" in bars.small_pieces_note([("a", small)])
     assert bars.small_pieces_note([("a", small | {"input_bytes": 328})]) == ""
     assert bars.pieces_note([("a", large), ("b", same), ("c", row | {"engine": "cpu"})]) == ""
 
 
 def test_a_title_has_two_lines_if_it_can():
     assert bars.wrap_title("shared-memory tile") == "shared-memory tile"
-    assert (
-        bars.wrap_title("mma.sync, fed by ldmatrix and cp.async")
-        == "mma.sync, fed by<br>ldmatrix and cp.async"
-    )
+    assert bars.wrap_title("mma.sync, fed by ldmatrix and cp.async") == "mma.sync, fed by<br>ldmatrix and cp.async"
     assert bars.wrap_title("cuDNN IMPLICIT_PRECOMP_GEMM") == "cuDNN IMPLICIT_<br>PRECOMP_GEMM"
     assert bars.wrap_title("cuDNN WINOGRAD_NONFUSED") == "cuDNN<br>WINOGRAD_NONFUSED"
 
@@ -211,10 +192,7 @@ def test_a_title_has_two_lines_if_it_can():
 def test_times_far_apart_have_a_logarithmic_axis():
     close = [("a", a_full_row(samples=[1.0] * 3)), ("b", a_full_row(samples=[50.0] * 3))]
     far = [("a", a_full_row(samples=[0.35] * 3)), ("b", a_full_row(samples=[276.0] * 3))]
-    assert (
-        bars.log_axis_start([row for _, row in close]) == 0
-        and bars.times(close, T).layout.xaxis.type != "log"
-    )
+    assert bars.log_axis_start([row for _, row in close]) == 0 and bars.times(close, T).layout.xaxis.type != "log"
     axis = bars.times(far, T).layout.xaxis
     assert axis.type == "log" and list(axis.tickvals) == [0.1, 1, 10, 100]
     assert list(axis.ticktext) == ["100 µs", "", "", "100 ms"] and "logarithmic" in axis.title.text
@@ -230,9 +208,6 @@ def test_charts_use_the_theme(tokens):
     theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))["theme"]
     assert theme["font"] == bars.FONT
     titled = [("one", a_full_row())]
-    for figure in (
-        bars.times(titled, tokens),
-        bars.memory(titled, tokens),
-    ):
+    for figure in (bars.times(titled, tokens), bars.memory(titled, tokens)):
         assert figure.layout.font.family == bars.FONT and figure.layout.font.color == tokens["ink"]
         assert figure.layout.paper_bgcolor == "rgba(0,0,0,0)"

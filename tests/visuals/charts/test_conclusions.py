@@ -37,9 +37,7 @@ def test_memory_has_its_peak_and_its_largest_part():
     assert conclusions.of_memory([small, small, small]) == (
         "All 3 kernels allocate 616 B. The largest part: input + filters, 328 B."
     )
-    assert (
-        conclusions.of_memory([small]) == "Direct allocates 616 B. The largest part: input + filters, 328 B."
-    )
+    assert conclusions.of_memory([small]) == "Direct allocates 616 B. The largest part: input + filters, 328 B."
 
 
 def test_rates_are_compared_with_the_library():
@@ -55,9 +53,7 @@ def test_rates_are_compared_with_the_library():
 
 def test_sizes_are_compared_at_the_largest():
     def line(title, rung, *ms):
-        return title, [
-            (n, timed("", t, rung=rung, flops=10**9)[1]) for n, t in zip((64, 4096), ms, strict=True)
-        ]
+        return title, [(n, timed("", t, rung=rung, flops=10**9)[1]) for n, t in zip((64, 4096), ms, strict=True)]
 
     lines = [line("naive", "gemm/naive", 1.0, 4.0), line("cuBLAS", "gemm/cublas", 2.0, 1.0)]
     assert conclusions.of_sizes(lines) == (

@@ -13,9 +13,7 @@ gain = layer_story.gain(PLAIN)
 
 
 def row(rung: str, ms: float, **more):
-    return {
-        "rung": rung, "engine": "cuda", "shape": SHAPE.params(), "median_ms": ms, "p20_ms": ms, "p80_ms": ms,
-    } | more  # fmt: skip
+    return {"rung": rung, "engine": "cuda", "shape": SHAPE.params(), "median_ms": ms, "p20_ms": ms, "p80_ms": ms} | more
 
 
 def rows(*all_rows):
@@ -32,8 +30,7 @@ def test_the_fastest_kernel_is_compared_with_the_plainest_the_library_and_a_copy
 
 
 @pytest.mark.parametrize(
-    ("ms", "words"),
-    [(0.1, "reaches 50 % of the speed"), (0.05, "is as fast as"), (0.025, "is 2× as fast as")],
+    ("ms", "words"), [(0.1, "reaches 50 % of the speed"), (0.05, "is as fast as"), (0.025, "is 2× as fast as")]
 )
 def test_the_library_may_be_faster_or_slower(ms, words):
     assert words in gain(rows(row(PLAIN, 1.0), row(FAST, ms), row(LIBRARY, 0.05)))

@@ -18,8 +18,4 @@ def test_same_calls_give_the_same_figure():
         figures.append(figure.to_dict())
     figures[1]["layout"].pop("template", None)
     assert figures[0] == figures[1]
-    assert figures[0]["layout"]["xaxis"] == {
-        "type": "log",
-        "title": {"text": "x", "standoff": 4},
-        "range": [0, 1],
-    }
+    assert figures[0]["layout"]["xaxis"] == {"type": "log", "title": {"text": "x", "standoff": 4}, "range": [0, 1]}

@@ -19,14 +19,17 @@ def row_of(rung: str, **shape):
 SQUARE = {"M": 4096, "N": 4096, "K": 4096}
 
 
-@pytest.mark.parametrize(("rung", "shape", "expected"), [
-    ("gemm/naive", SQUARE, ""),
-    ("gemm/wgmma", SQUARE | {"dtype": "fp16"}, "FP16"),
-    ("gemm/wgmma", SQUARE | {"dtype": "bf16"}, "BF16"),
-    ("gemm/cublas-tf32", SQUARE, ""),  # rounds to TF32
-    ("gemm/dp4a", SQUARE | {"dtype": "int8"}, ""),  # on other units
-    ("gemm-8bit/wgmma-fp8", SQUARE | {"dtype": "fp8"}, "FP8"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rung", "shape", "expected"),
+    [
+        ("gemm/naive", SQUARE, ""),
+        ("gemm/wgmma", SQUARE | {"dtype": "fp16"}, "FP16"),
+        ("gemm/wgmma", SQUARE | {"dtype": "bf16"}, "BF16"),
+        ("gemm/cublas-tf32", SQUARE, ""),  # rounds to TF32
+        ("gemm/dp4a", SQUARE | {"dtype": "int8"}, ""),  # on other units
+        ("gemm-8bit/wgmma-fp8", SQUARE | {"dtype": "fp8"}, "FP8"),
+    ],
+)
 def test_the_format_is_that_of_the_factors_on_tensor_cores(rung, shape, expected):
     assert products.format_of(row_of(rung, **shape)) == expected
 
@@ -43,9 +46,11 @@ def test_no_recorded_product_of_the_same_device_and_format_is_faster():
     rates = [
         products.rate(other)
         for _, other in files.read()
-        if other["rung"].startswith("gemm/") and other["shape"].get("dtype") == "fp16"
-        and other["device"] == row["device"] and other["mode"] == "cold"
-    ]  # fmt: skip
+        if other["rung"].startswith("gemm/")
+        and other["shape"].get("dtype") == "fp16"
+        and other["device"] == row["device"]
+        and other["mode"] == "cold"
+    ]
     assert product.flops_per_s == max(rates)
 
 

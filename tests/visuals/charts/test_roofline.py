@@ -61,18 +61,16 @@ def test_roof_is_below_both_ceilings(copy, flops, intensity):
 def test_a_row_without_ceilings_has_no_roof_and_each_device_has_one():
     assert roofline.roof_of(a_row(), "measured") is roofline.roof_of(None, "measured") is None
     other = a_full_row(device="another", ceilings=CEILINGS | {"device": "another"})
-    found = roofline.roofs([(a_row(), "recorded"), (a_full_row(), "measured"), (a_full_row(1), "measured"), (other, "recorded")], "conv")  # fmt: skip
+    found = roofline.roofs(
+        [(a_row(), "recorded"), (a_full_row(), "measured"), (a_full_row(1), "measured"), (other, "recorded")], "conv"
+    )
     assert [(r.device, r.kind) for r in found] == [("a processor", "measured"), ("another", "recorded")]
 
 
 def test_the_card_of_the_ladder_adds_its_roof():
     shipped = a_full_row(device="a GPU", ceilings=CEILINGS | {"device": "a GPU"})
     ladder = shipped["rung"].partition("/")[0]
-    other = shipped | {
-        "rung": "another/rung",
-        "device": "another",
-        "ceilings": CEILINGS | {"device": "another"},
-    }
+    other = shipped | {"rung": "another/rung", "device": "another", "ceilings": CEILINGS | {"device": "another"}}
     with recordings(shipped, other):
         found = roofline.roofs([(a_full_row(), "measured")], ladder)
         without = roofline.roofs([], "a ladder that has no recordings")
@@ -190,9 +188,7 @@ def test_roof_is_a_slope_and_a_flat_line_that_join():
 
 
 def test_stale_dots_are_faded_and_labelled():
-    figure = validated_chart(
-        [ROOF], [a_dot(moved=8 * 10**8), a_dot(stale=True, number=2, ms=9.0, moved=10**9)], [], T
-    )
+    figure = validated_chart([ROOF], [a_dot(moved=8 * 10**8), a_dot(stale=True, number=2, ms=9.0, moved=10**9)], [], T)
     faded = [t for t in figure.data if t.opacity is not None and t.opacity < 1]
     assert len(faded) == 3  # the dot, its ring and the line between
     assert all(t.hovertemplate.startswith("stale: ") for t in faded if t.mode == "markers")
@@ -200,9 +196,7 @@ def test_stale_dots_are_faded_and_labelled():
 
 def test_a_rung_not_run_is_a_mark_up_to_each_roof():
     other = roofline.roof_of(a_full_row(ceilings=CEILINGS | {"copy_bytes_per_s": 2e11}), "recorded")
-    figure = validated_chart(
-        [ROOF, other], [], [Mark(1, "direct", 5.0), Mark(2, "a", 5.0), Mark(3, "b", 50.0)], T
-    )
+    figure = validated_chart([ROOF, other], [], [Mark(1, "direct", 5.0), Mark(2, "a", 5.0), Mark(3, "b", 50.0)], T)
     (top, *_) = points(figure, "line-ew-open")
     assert list(top.x) == [5, 5] and list(top.y) == [5e12, 1e12]
     dotted = [line for line in lines(figure) if line.line.dash == "dot"]
@@ -222,11 +216,7 @@ def test_overlapping_labels_are_merged():
     assert x == pytest.approx(math.log10(5)) and y == pytest.approx(12, abs=0.01)
     assert len(roofline.labels([a_dot(number=2), a_dot(number=3, ms=100.0)], 6)) == 2
     # A dot between two others in the order, but far below both, does not prevent a shared label.
-    apart = [
-        a_dot(number=1, intensity=4.0),
-        a_dot(number=2, intensity=4.4, ms=100.0),
-        a_dot(number=3, intensity=4.4),
-    ]
+    apart = [a_dot(number=1, intensity=4.0), a_dot(number=2, intensity=4.4, ms=100.0), a_dot(number=3, intensity=4.4)]
     assert sorted(text for *_, text in roofline.labels(apart, 6)) == ["1, 3", "2"]
 
 
@@ -277,9 +267,7 @@ def test_many_dots_of_one_kind_are_joined_in_ladder_order():
     def paths(dots):
         width = 1  # a roof is drawn thicker
         return [
-            list(t.y)
-            for t in validated_chart([ROOF], dots, [], T).data
-            if t.mode == "lines" and t.line.width == width
+            list(t.y) for t in validated_chart([ROOF], dots, [], T).data if t.mode == "lines" and t.line.width == width
         ]
 
     assert paths(dots) == [[d.rate for d in sorted(dots, key=lambda d: d.number)]]

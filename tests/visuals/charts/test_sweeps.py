@@ -19,9 +19,18 @@ def row(rung="gemm/naive", ms=1.0, tiles=None, spread=0.1, **shape):
     """Returns a row as a measurement would make it, with times chosen here."""
     shape = GemmShape(**({"M": 64, "N": 64, "K": 64} | shape))
     return {
-        "rung": rung, "shape": shape.params(), "tiles": tiles or {"BLOCK": 32}, "engine": "cuda", "device": "a GPU",
-        "mode": "cold", "n": 100, "flops": shape.flops, "median_ms": ms, "p20_ms": ms * (1 - spread), "p80_ms": ms * (1 + spread),
-    }  # fmt: skip
+        "rung": rung,
+        "shape": shape.params(),
+        "tiles": tiles or {"BLOCK": 32},
+        "engine": "cuda",
+        "device": "a GPU",
+        "mode": "cold",
+        "n": 100,
+        "flops": shape.flops,
+        "median_ms": ms,
+        "p20_ms": ms * (1 - spread),
+        "p80_ms": ms * (1 + spread),
+    }
 
 
 # -- diff ------------------------------------------------------------------------------------------
@@ -76,9 +85,7 @@ def test_each_varied_tile_size_has_a_panel_with_every_combination():
     for trace in dots:
         assert sorted(y * scale for y in trace.y) == pytest.approx(rates)
     lines = [trace for trace in figure.data if trace.mode == "lines"]
-    for trace, peaks in zip(
-        lines, ((rows[2], rows[3]), (rows[1], rows[3])), strict=True
-    ):  # the best at each value
+    for trace, peaks in zip(lines, ((rows[2], rows[3]), (rows[1], rows[3])), strict=True):  # the best at each value
         assert [y * scale for y in trace.y] == pytest.approx([sweeps.rate(r) for r in peaks])
     stars = [trace for trace in figure.data if trace.marker.symbol == "star"]
     assert [trace.y[0] * scale for trace in stars] == pytest.approx([sweeps.rate(rows[3])] * 2)
@@ -136,8 +143,7 @@ def test_four_of_eleven_lines_have_a_name():
     names = ("uncoalesced", "naive", "shared-tile", "cublas", "cublas-tf32")
     ms = (9.0, 3.0, 2.0, 1.0, 0.1)
     lines = [
-        (n, [(64, row(f"gemm/{n}", t, {})), (128, row(f"gemm/{n}", t, {}))])
-        for n, t in zip(names, ms, strict=True)
+        (n, [(64, row(f"gemm/{n}", t, {})), (128, row(f"gemm/{n}", t, {}))]) for n, t in zip(names, ms, strict=True)
     ]
     named = {"uncoalesced": "filter", "shared-tile": "input", "cublas": "output", "cublas-tf32": "workspace"}
     assert sweeps.named_lines(lines) == named
@@ -148,10 +154,7 @@ def test_four_of_eleven_lines_have_a_name():
 
 # -- the story -------------------------------------------------------------------------------------
 def test_gain_compares_with_the_first_rung_and_the_library_of_the_same_precision():
-    rows = {
-        r["rung"]: r
-        for r in (row("gemm/uncoalesced", 8.0), row("gemm/naive", 2.0), row("gemm/cublas", 1.0, {}))
-    }
+    rows = {r["rung"]: r for r in (row("gemm/uncoalesced", 8.0), row("gemm/naive", 2.0), row("gemm/cublas", 1.0, {}))}
     assert gemm_story.best_kernel(rows) is rows["gemm/naive"]
     assert gemm_story.gemm_gain(rows) == (
         "Naive, coalesced is 4× as fast as uncoalesced. Naive, coalesced reaches 50 % of the speed of cuBLAS FP32."
@@ -174,12 +177,7 @@ def test_gain_compares_with_the_first_rung_and_the_library_of_the_same_precision
     )
 
 
-@given(
-    st.integers(1, 5000),
-    st.integers(1, 5000),
-    st.integers(1, 5000),
-    st.sampled_from(["fp32", "fp16", "int8"]),
-)
+@given(st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 5000), st.sampled_from(["fp32", "fp16", "int8"]))
 def test_cost_counts_the_loads_of_one_thread_per_result(M, N, K, dtype):
     text = gemm_story.gemm_cost(GemmShape(M, N, K, dtype=dtype))
     for name, count in (("A", N), ("B", M)):

@@ -19,9 +19,19 @@ SHAPE = CollectiveShape(ALL_REDUCE, RING, 2, NBYTES // 4)
 
 def row(algorithm: str, nbytes: int, ms: float, **more) -> dict:
     return {
-        "kind": ALL_REDUCE, "algorithm": algorithm, "ranks": 2, "elements": nbytes // 4, "bytes": nbytes, "launch": "launch",
-        "median_ms": ms, "p20_ms": 0.9 * ms, "p80_ms": 1.1 * ms, "n": 9, "bus_bytes_per_s": 1, **more,
-    }  # fmt: skip
+        "kind": ALL_REDUCE,
+        "algorithm": algorithm,
+        "ranks": 2,
+        "elements": nbytes // 4,
+        "bytes": nbytes,
+        "launch": "launch",
+        "median_ms": ms,
+        "p20_ms": 0.9 * ms,
+        "p80_ms": 1.1 * ms,
+        "n": 9,
+        "bus_bytes_per_s": 1,
+        **more,
+    }
 
 
 @pytest.fixture
@@ -31,9 +41,7 @@ def records(monkeypatch, tmp_path):
     def write(*rows: dict) -> None:
         file = tmp_path / "collectives.json"
         file.write_text(
-            json.dumps(
-                [{"device": "NVIDIA H200", "date": "2026-11-25", "machine": {"ranks": 2}, "rows": rows}]
-            )
+            json.dumps([{"device": "NVIDIA H200", "date": "2026-11-25", "machine": {"ranks": 2}, "rows": rows}])
         )
         monkeypatch.setattr(recorded, "FILE", file)
         recorded.reset()
@@ -70,11 +78,7 @@ def test_the_two_seen_times_are_predicted():
 def test_a_record_is_shown_with_its_device_and_against_nccl(records):
     records(row(RING, NBYTES, 0.25), row("nccl", NBYTES, 0.2), row(RING, NBYTES, 0.3, launch="graph"))
     found = time_of(CollectiveEvidence(SHAPE))
-    assert (
-        found["value"] == "250 µs"
-        and found["badge"]["kind"] == "recorded"
-        and "2 × H200" in found["badge"]["text"]
-    )
+    assert found["value"] == "250 µs" and found["badge"]["kind"] == "recorded" and "2 × H200" in found["badge"]["text"]
     assert found["text"] == "0.8× the speed of NCCL."
     kinds = {bar["title"]: "predicted" in bar["text"] for bar in found["bars"]}
     assert kinds == {
@@ -122,10 +126,7 @@ def test_bytes_of_the_port_and_the_least():
     naive = CollectiveEvidence(CollectiveShape(ALL_REDUCE, "naive", 4, 1024))
     parts = strip.ports(naive)["parts"]
     assert naive.port_bytes == 6 * 4096 and sum(part["share"] for part in parts) == pytest.approx(1)
-    assert (
-        "No algorithm needs less" in strip.ports(ring)["text"]
-        and "No algorithm" not in strip.ports(naive)["text"]
-    )
+    assert "No algorithm needs less" in strip.ports(ring)["text"] and "No algorithm" not in strip.ports(naive)["text"]
 
 
 def test_shares_of_latency_and_transfer():

@@ -19,8 +19,10 @@ from visuals.collectives.scene import collective_scene, numbers
 PAIRS = [(kind, algorithm) for kind, algorithms in ALGORITHMS.items() for algorithm in algorithms]
 shapes = st.builds(
     lambda pair, ranks, elements: CollectiveShape(*pair, ranks, elements),
-    st.sampled_from(PAIRS), st.integers(2, 8), st.integers(1, 40),
-)  # fmt: skip
+    st.sampled_from(PAIRS),
+    st.integers(2, 8),
+    st.integers(1, 40),
+)
 
 
 @settings(max_examples=40)
@@ -113,9 +115,13 @@ def test_the_lit_line_of_the_ring_is_the_branch_that_runs():
     lines = sources.text(KERNELS[RING].source).splitlines()
     shown = [lines[n - 1].strip() for n in lit[1:-1]]
     assert [text.partition("(")[2].partition(", begin")[0] for text in shown] == [
-        "next_out, nullptr, in, nullptr", "next_out, nullptr, out, in", "next_out, nullptr, out, in",
-        "next_out, out, out, in", "next_out, nullptr, out, nullptr", "next_out, nullptr, out, nullptr",
-    ]  # fmt: skip
+        "next_out, nullptr, in, nullptr",
+        "next_out, nullptr, out, in",
+        "next_out, nullptr, out, in",
+        "next_out, out, out, in",
+        "next_out, nullptr, out, nullptr",
+        "next_out, nullptr, out, nullptr",
+    ]
 
 
 @given(shapes)

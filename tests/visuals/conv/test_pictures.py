@@ -135,9 +135,7 @@ def test_upload_of_a_damaged_file_is_a_picture_or_an_error(data):
 
 
 # -- filters -------------------------------------------------------------------------------------
-@given(
-    st.sampled_from(FILTERS), st.integers(1, 11), st.integers(1, 11), st.integers(1, 12), st.integers(1, 4)
-)
+@given(st.sampled_from(FILTERS), st.integers(1, 11), st.integers(1, 11), st.integers(1, 12), st.integers(1, 4))
 def test_every_filter_at_every_size(first, R, S, K, C):
     w = pictures.filters(K, C, R, S, first)
     assert w.shape == (K, C, R, S) and w.dtype == np.float32 and np.isfinite(w).all()
@@ -147,8 +145,15 @@ def test_every_filter_at_every_size(first, R, S, K, C):
 
 def test_filters_cycle_through_the_list_then_are_random():
     assert pictures.filter_names(8, "sobel-x") == [
-        "sobel-x", "sobel-y", "random", "identity", "blur", "sharpen", "random", "random",
-    ]  # fmt: skip
+        "sobel-x",
+        "sobel-y",
+        "random",
+        "identity",
+        "blur",
+        "sharpen",
+        "random",
+        "random",
+    ]
     w = pictures.filters(20, 1, 3, 3, "identity")
     assert len({one.tobytes() for one in w}) == 20
     assert set(w[6:].ravel()) <= {-2, -1, 0, 1, 2}

@@ -80,9 +80,7 @@ def test_every_barrier_is_a_step(rung, block):
     barriers = sum(names[k].startswith("barrier") for k in scene.captions.kind)
     code = [sources.code(launch.source) for launch in program.launches]
     assert all(text.count("__syncthreads") <= 1 for text in code)
-    assert barriers == sum(
-        source.text.count(" = over_block(") for source in (scene.source, *scene.next_sources)
-    )
+    assert barriers == sum(source.text.count(" = over_block(") for source in (scene.source, *scene.next_sources))
 
 
 @every_rung
@@ -127,9 +125,7 @@ def test_the_gradient_uses_the_plan_of_the_loss():
     forward, _, _ = made("cross-entropy/online", (2, 40))
     backward, _, _ = made("cross-entropy-backward/rows", (2, 40))
     reads = next(read for read in forward.reads if read.source == "x")
-    turns = [
-        reads.cells[a:b].tolist() for a, b in zip(reads.start, reads.start[1:], strict=False) if b - a > 1
-    ]
+    turns = [reads.cells[a:b].tolist() for a, b in zip(reads.start, reads.start[1:], strict=False) if b - a > 1]
     (write,) = [w for w in backward.writes if w.target == "dx"]
     steps = np.resize(write.steps, len(write.cells))
     written = [np.sort(write.cells[steps == step]).tolist() for step in np.unique(steps)]

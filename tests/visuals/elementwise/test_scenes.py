@@ -27,15 +27,8 @@ from visuals.elementwise.scene import MAX_ELEMENTS, elementwise_scene
 from visuals.scene.payload import payload
 from visuals.scene.program_traces import traced
 
-RUNGS = {
-    rung.name: (ladder, rung) for ladder in elementwise.LADDERS for rung in ladder.rungs if not rung.library
-}
-FORWARD = {
-    "relu-backward": "relu",
-    "gelu-backward": "gelu",
-    "bias-backward": "bias",
-    "residual-backward": "residual",
-}
+RUNGS = {rung.name: (ladder, rung) for ladder in elementwise.LADDERS for rung in ladder.rungs if not rung.library}
+FORWARD = {"relu-backward": "relu", "gelu-backward": "gelu", "bias-backward": "bias", "residual-backward": "residual"}
 extents = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 5), st.integers(1, 7))
 
 
@@ -104,9 +97,7 @@ def test_a_scene_that_leaves_out_a_write_is_detected(monkeypatch):
 
 
 # -- forward and backward --------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("backward", "layout"), [*((name, "nchw") for name in FORWARD), ("bias-backward", "nhwc")]
-)
+@pytest.mark.parametrize(("backward", "layout"), [*((name, "nchw") for name in FORWARD), ("bias-backward", "nhwc")])
 def test_backward_runs_along_the_links_of_forward(backward, layout):
     """Read and write change places: what a warp read of x or b forward, its gradient gets from the same elements of dy."""
     forward = RUNGS[f"{FORWARD[backward]}/scalar"]

@@ -11,9 +11,7 @@ from visuals.elementwise.story import STORIES
 
 
 def row(rung: str, ms: float, shape, **more):
-    return {
-        "rung": rung, "engine": "cuda", "shape": shape.params(), "median_ms": ms, "p20_ms": ms, "p80_ms": ms
-    } | more  # fmt: skip
+    return {"rung": rung, "engine": "cuda", "shape": shape.params(), "median_ms": ms, "p20_ms": ms, "p80_ms": ms} | more
 
 
 @pytest.mark.parametrize("ladder", elementwise.LADDERS, ids=lambda ladder: ladder.name)
@@ -37,10 +35,12 @@ def test_gain_names_the_plain_kernel_pytorch_and_the_copy():
     rows = {
         name: row(name, ms, shape, ceilings=ceilings)
         for name, ms in (
-            ("residual/two-launches", 0.3), ("residual/scalar", 0.2), ("residual/float4", 0.16),
+            ("residual/two-launches", 0.3),
+            ("residual/scalar", 0.2),
+            ("residual/float4", 0.16),
             ("residual/library", 0.32),
         )
-    }  # fmt: skip
+    }
     text = STORIES["residual"].gain(rows)
     assert "“float4, several per thread” is 1.88× as fast as “addition, then ReLU”." in text
     assert "is 2× as fast as PyTorch, eager." in text
@@ -50,8 +50,6 @@ def test_gain_names_the_plain_kernel_pytorch_and_the_copy():
 
 
 def test_no_copy_is_named_where_launches_take_longer():
-    best = row(
-        "relu/scalar", 0.004, ReluShape(1, 1, 4, 4), ceilings={"copy_bytes_per_s": 4e12, "launch_us": 2}
-    )
+    best = row("relu/scalar", 0.004, ReluShape(1, 1, 4, 4), ceilings={"copy_bytes_per_s": 4e12, "launch_us": 2})
     assert beside_copy(ReluShape(1, 1, 4, 4), best) == ""
     assert beside_copy(ReluShape(1, 1, 4, 4), best | {"ceilings": None}) == ""

@@ -30,7 +30,9 @@ def test_bytes_are_those_of_the_cost_model(rung, key):
         return
     program = find(rung).build(s, tiles)
     assert m.total.read[0].bytes + m.total.written[0].bytes == find(rung).cost(s, program).bytes
-    assert [(k.total.read[0].bytes, k.total.written[0].bytes) for k in m.kernels] == [(p.reads, p.writes) for p in parts]  # fmt: skip
+    assert [(k.total.read[0].bytes, k.total.written[0].bytes) for k in m.kernels] == [
+        (p.reads, p.writes) for p in parts
+    ]
     assert [k.blocks.grid for k in m.kernels] == [step.grid for step in program.steps]
     scene = map_scene(m)
     for kernel in m.kernels:
@@ -41,6 +43,4 @@ def test_a_toy_is_counted():
     s = FUSION_PRESETS["fusion-toy"].shape
     m = fusion_map(s, "fusion/unfused", find("fusion/unfused").default_tiles)
     assert m.total.read[2].kind == m.total.written[1].kind == "counted"
-    assert m.total.written[1].bytes == sum(k.total.written[1].bytes for k in m.kernels), (
-        "predicted per launch"
-    )
+    assert m.total.written[1].bytes == sum(k.total.written[1].bytes for k in m.kernels), "predicted per launch"

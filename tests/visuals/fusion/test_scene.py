@@ -25,7 +25,13 @@ from visuals.scene.payload import payload
 
 RUNGS = tuple(PLANS)
 TILES = find("fusion/fused").default_tiles
-GROUPS = ("conv:K=2:R=3 bias bn relu", "bn relu maxpool:2", "relu conv:K=2:R=3:stride=2 bn avgpool:2", "bn add relu gap bias", "bias bn relu add bias bn add relu")  # fmt: skip
+GROUPS = (
+    "conv:K=2:R=3 bias bn relu",
+    "bn relu maxpool:2",
+    "relu conv:K=2:R=3:stride=2 bn avgpool:2",
+    "bn add relu gap bias",
+    "bias bn relu add bias bn add relu",
+)
 
 
 def supported(rung: str, s: ChainShape) -> bool:
@@ -44,9 +50,7 @@ def until(s: ChainShape, blocks: int) -> tuple[np.ndarray, np.ndarray]:
         return plan.inputs(s)["x"], np.zeros(s.x_shape)
     cut = ChainShape(*s.x_shape, " ".join(map(str, s.blocks[:blocks])))
     given = plan.inputs(s)
-    return chain(
-        cut, **{b.name: given[b.name] for b in PLANS["fusion/unfused"](cut, TILES).program.of_role("input")}
-    )
+    return chain(cut, **{b.name: given[b.name] for b in PLANS["fusion/unfused"](cut, TILES).program.of_role("input")})
 
 
 def close(cells: np.ndarray, s: ChainShape, blocks: int) -> bool:
@@ -97,7 +101,10 @@ def test_bytes_end_at_the_plan_and_never_decrease(words):
     s = ChainShape(1, 2, 4, 4, words)
     for rung, scene in scenes(s):
         parts = PLANS[rung](s, find(rung).default_tiles).parts
-        read, written = (next(r.values for r in scene.readings if r.label == label) for label in ("bytes read from HBM", "bytes written to HBM"))  # fmt: skip
+        read, written = (
+            next(r.values for r in scene.readings if r.label == label)
+            for label in ("bytes read from HBM", "bytes written to HBM")
+        )
         assert read[-1] == sum(p.reads for p in parts) and written[-1] == sum(p.writes for p in parts)
         assert (np.diff(read) >= 0).all() and (np.diff(written) >= 0).all()
         launches = next(r.values for r in scene.readings if r.label == "launches")
@@ -191,7 +198,9 @@ def test_every_step_has_a_caption_and_a_line_of_its_launch(key):
         assert all(line.strip() and not line.startswith("//") for line in highlighted)
         assert all("{" not in scene.caption(t) and len(scene.caption(t)) < 330 for t in range(scene.steps))
         parts = PLANS[rung](plan.stage_shape(s), TILES | find(rung).default_tiles).parts
-        for line, launch in zip(scene.source.lines, next(r.values for r in scene.readings if r.label == "launches"), strict=True):  # fmt: skip
+        for line, launch in zip(
+            scene.source.lines, next(r.values for r in scene.readings if r.label == "launches"), strict=True
+        ):
             above = [n for n in range(line - scene.source.first) if lines[n].startswith("extern")]
             head = " ".join(lines[above[-1] : above[-1] + 2])  # bounds of the launch may be between
             assert f" {parts[launch - 1].launch.entry}(" in head
@@ -218,10 +227,7 @@ def test_stage_shape_keeps_windows_strides_and_paddings(s):
 def test_scaled_down_scene_is_labelled():
     s = FUSION_PRESETS["fusion-eight"].shape
     scene = fusion_scene(s, "fusion/fused", {})
-    assert (
-        "scaled down" in scene.groups[0].title
-        and "scaled down from 64 × 256 × 56 × 56" in scene.tensor("x").note
-    )
+    assert "scaled down" in scene.groups[0].title and "scaled down from 64 × 256 × 56 × 56" in scene.tensor("x").note
     whole = fusion_scene(FUSION_PRESETS["fusion-toy"].shape, "fusion/fused", {})
     assert "scaled" not in whole.groups[0].title
 
@@ -251,14 +257,9 @@ def test_fusion_saves_the_maps_between_and_their_launches():
     assert story.saved_bytes(s) == 2 * 2 * maps  # two maps between three launches, written and read
     conclusion, text = story.pays(s, ROOF)
     assert "memory limits this chain" in conclusion
-    assert (
-        "2 launches (3 µs) and 822 MB" in text and "At the speed of a copy, this traffic takes 206 µs" in text
-    )
+    assert "2 launches (3 µs) and 822 MB" in text and "At the speed of a copy, this traffic takes 206 µs" in text
     columns = story.launch_table(s)
-    assert (
-        columns["fusion/fused"]["bytes moved / minimum"] == "1×"
-        and columns["fusion/unfused"]["launches"] == "3"
-    )
+    assert columns["fusion/fused"]["bytes moved / minimum"] == "1×" and columns["fusion/unfused"]["launches"] == "3"
 
 
 def test_convolution_above_the_ridge_hardly_pays():
@@ -277,24 +278,29 @@ def test_only_one_sentence_says_what_limits_a_chain(key):
     s = FUSION_PRESETS[key].shape
     conclusion, *reasons = story.pays(s, ROOF)
     assert conclusion.count("limits") == 1 and not any("limits" in text for text in reasons)
-    assert f"{story.limits(s, ROOF).limit} limit" in conclusion.replace(
-        "launch overhead", "launches"
-    ).replace("memory", "bytes")
+    assert f"{story.limits(s, ROOF).limit} limit" in conclusion.replace("launch overhead", "launches").replace(
+        "memory", "bytes"
+    )
 
 
-@pytest.mark.parametrize(("words", "extent", "limit"), [
-    ("conv:K=2:R=3 bias bn relu", 4, "launches"),  # a convolution below the ridge that is too small for it to matter
-    ("conv:K=2:R=3 bias bn relu", 1024, "bytes"),
-    ("conv:K=64:R=3 bias bn relu", 256, "arithmetic"),
-    ("bias bn relu", 256, "bytes"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "extent", "limit"),
+    [
+        (
+            "conv:K=2:R=3 bias bn relu",
+            4,
+            "launches",
+        ),  # a convolution below the ridge that is too small for it to matter
+        ("conv:K=2:R=3 bias bn relu", 1024, "bytes"),
+        ("conv:K=64:R=3 bias bn relu", 256, "arithmetic"),
+        ("bias bn relu", 256, "bytes"),
+    ],
+)
 def test_the_limit_of_a_chain_is_its_longest_part(words, extent, limit):
     found = story.limits(ChainShape(1, 64, extent, extent, words), ROOF)
     assert found.limit == limit
     longest = max(found.launches, found.bytes, found.arithmetic)
-    assert (
-        longest == {"launches": found.launches, "bytes": found.bytes, "arithmetic": found.arithmetic}[limit]
-    )
+    assert longest == {"launches": found.launches, "bytes": found.bytes, "arithmetic": found.arithmetic}[limit]
 
 
 def test_a_chain_in_which_nothing_is_fused_has_no_limit_named():
@@ -309,36 +315,39 @@ def test_times_are_no_powers_of_ten_and_no_ratio_is_one():
     def row(rung, ms):
         return {"rung": rung, "shape": s.params(), "median_ms": ms, "p20_ms": ms, "p80_ms": ms}
 
-    rows = {
-        rung: row(rung, ms)
-        for rung, ms in ((story.UNFUSED, 0.3001), (story.FUSED, 0.3), (story.LIBRARY, 0.3))
-    }
+    rows = {rung: row(rung, ms) for rung, ms in ((story.UNFUSED, 0.3001), (story.FUSED, 0.3), (story.LIBRARY, 0.3))}
     text = story.fusion_gain(rows)
     assert "take nearly the same time" in text and "is as fast as PyTorch" in text and "1×" not in text
     rows[story.FUSED] |= {"ceilings": {"copy_bytes_per_s": s.bytes / 0.3 * 1e3}}
     assert "Our fastest version takes the same time as this copy." in story.fusion_gain(rows)
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    ("bn relu maxpool:3:stride=1", "read each value 4× on average, and compute these blocks as often"),
-    ("bn relu maxpool:2", "do not overlap, so nothing is computed twice"),
-    ("bn relu maxpool:2:pad=1", "do not overlap, so nothing is computed twice"),
-    ("relu conv:K=8:R=3", "would run again for each tap (R·R = 9) and each filter (K = 8): up to 72×"),
-    ("conv:K=2:R=3 relu gap", "because one warp needs a whole map"),
-    ("conv:K=2:R=3 relu maxpool:2", "computed twice in the same kernel. But one thread would compute all 4 values"),
-    ("conv:K=2:R=3 relu maxpool:3:stride=1", "contains a value: 4× on average"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("bn relu maxpool:3:stride=1", "read each value 4× on average, and compute these blocks as often"),
+        ("bn relu maxpool:2", "do not overlap, so nothing is computed twice"),
+        ("bn relu maxpool:2:pad=1", "do not overlap, so nothing is computed twice"),
+        ("relu conv:K=8:R=3", "would run again for each tap (R·R = 9) and each filter (K = 8): up to 72×"),
+        ("conv:K=2:R=3 relu gap", "because one warp needs a whole map"),
+        ("conv:K=2:R=3 relu maxpool:2", "computed twice in the same kernel. But one thread would compute all 4 values"),
+        ("conv:K=2:R=3 relu maxpool:3:stride=1", "contains a value: 4× on average"),
+    ],
+)
 def test_reason_why_a_block_begins_a_kernel(words, says):
     assert says in " ".join(story.pays(ChainShape(1, 2, 6, 6, words), None))
 
 
 def test_bars_are_consecutive_and_a_single_launch_takes_all():
     s = FUSION_PRESETS["fusion-toy"].shape
-    unfused = {"rung": "fusion/unfused", "shape": s.params(), "tiles": TILES, "median_ms": 0.5, "parts_ms": {"conv": 0.2, "relu": 0.1}}  # fmt: skip
-    assert [(b.name, b.start, b.ms) for b in charts.bars(unfused)] == [
-        ("conv", 0.0, 0.2),
-        ("relu", 0.2, 0.1),
-    ]
+    unfused = {
+        "rung": "fusion/unfused",
+        "shape": s.params(),
+        "tiles": TILES,
+        "median_ms": 0.5,
+        "parts_ms": {"conv": 0.2, "relu": 0.1},
+    }
+    assert [(b.name, b.start, b.ms) for b in charts.bars(unfused)] == [("conv", 0.0, 0.2), ("relu", 0.2, 0.1)]
     fused = unfused | {"rung": "fusion/fused", "parts_ms": {}}
     assert [(b.name, b.ms) for b in charts.bars(fused)] == [("conv_bias_bn_relu", 0.5)]
     library = unfused | {"rung": "fusion/torch", "parts_ms": {}}

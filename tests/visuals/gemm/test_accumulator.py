@@ -44,8 +44,11 @@ def test_the_map_is_that_of_the_emulators_registers():
     def raw(text: str) -> str:
         store = r"store_sums<BN>\(sum, C0, C, block_row.*?\);"
         found = re.subn(
-            store, "for (int v = 0; v < BN / 2; ++v) C[threadIdx.x * (BN / 2) + v] = sum[v / 4][v % 4];", text, flags=re.S
-        )  # fmt: skip
+            store,
+            "for (int v = 0; v < BN / 2; ++v) C[threadIdx.x * (BN / 2) + v] = sum[v / 4][v % 4];",
+            text,
+            flags=re.S,
+        )
         assert found[1] == 1
         return found[0]
 
@@ -74,10 +77,7 @@ def test_c_is_what_the_kernel_stores(rung, warp, factors):
     inputs = seeded_inputs(program.of_role(INPUT))
     stored = run(rung, s, inputs, engine="emulator").output
     scene = accumulator_scene(s, rung, {}, inputs["A"], inputs["B"], warp, inputs.get("C0"))
-    says = {
-        "Each stored value is -2 times the sum plus 0.5 times C0." in plain(scene, t)
-        for t in range(scene.steps)
-    }
+    says = {"Each stored value is -2 times the sum plus 0.5 times C0." in plain(scene, t) for t in range(scene.steps)}
     assert says == ({True, False} if s.beta else {False})
     shown = scene.tensor("C")
     part = stored[ROWS * warp :][: shown.rows, : shown.cols]
@@ -90,7 +90,7 @@ def test_c_is_what_the_kernel_stores(rung, warp, factors):
 def test_the_scene_is_the_product_at_any_shape(rung, data):
     s = GemmShape(
         data.draw(st.integers(1, 200)), 8 * data.draw(st.integers(1, 9)), 8 * data.draw(st.integers(1, 9)), dtype="bf16"
-    )  # fmt: skip
+    )
     warp = data.draw(st.integers(0, min(WARPS - 1, (s.M - 1) // ROWS)))
     tiles = data.draw(st.sampled_from([{}, SMALL.get(rung, {})]))
     A, B = matrices(s)

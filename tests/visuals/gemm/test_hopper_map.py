@@ -12,13 +12,7 @@ from kernels.ladders import find
 from tests.helpers.emulated import needs_nvrtc
 from tests.kernels.gemm.test_hopper import SMALL, emulated
 from visuals.gemm.accumulator import sharing
-from visuals.gemm.hopper_map import (
-    PERSISTENT,
-    hopper_map,
-    loads,
-    tile_position,
-    tiles_of_block_0,
-)
+from visuals.gemm.hopper_map import PERSISTENT, hopper_map, loads, tile_position, tiles_of_block_0
 from visuals.gemm.swizzle import RUNGS
 from visuals.gpu_map.scene import map_scene
 from visuals.scene.payload import payload

@@ -54,9 +54,7 @@ def test_b_is_above_c_and_a_left_of_it(rung, node, tmp_path):
     for by_size in places(node, tmp_path, scenes):
         for at in by_size:
             assert_product(at, "A", "B", "C")
-            if (
-                "acc" in at
-            ):  # the explaining order: a thread's or warp's part, and tiles that its values come from
+            if "acc" in at:  # the explaining order: a thread's or warp's part, and tiles that its values come from
                 assert_product(at, "a", "b", "acc")
                 assert "tile_a" not in at or at["tile_b"][1] < at["tile_a"][1]
             if "C0" in at:

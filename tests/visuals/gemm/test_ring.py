@@ -72,8 +72,11 @@ class Replay:
         if copy.buffer == "A":
             return copy.corner[1] // self.rows * along + copy.corner[0] // BK + 1
         stage = copy.start // self.ring.nbytes
-        tile = next(t for n, t in reversed(self.tile_of_copy.items())
-                    if self.e.copies[n].start == stage * self.ring.nbytes and self.e.copies[n].block == copy.block)  # fmt: skip
+        tile = next(
+            t
+            for n, t in reversed(self.tile_of_copy.items())
+            if self.e.copies[n].start == stage * self.ring.nbytes and self.e.copies[n].block == copy.block
+        )
         assert (tile - 1) % along == copy.corner[1] // BK
         return tile
 
@@ -91,9 +94,7 @@ class Replay:
             self.add(ARRIVED, tile, n, set())
         elif kind == Kind.PRODUCT:
             p = self.e.products[number]
-            (tile,) = {
-                self.now[block, byte // 16] for start, stop in (p.a, p.b) for byte in (start, stop - 1)
-            }
+            (tile,) = {self.now[block, byte // 16] for start, stop in (p.a, p.b) for byte in (start, stop - 1)}
             self.add(MULTIPLY, tile, n, actors)
         elif kind == Kind.ARRIVE and self.ring.empty <= int(self.e.barrier[n]):
             stage = (int(self.e.barrier[n]) - self.ring.empty) // 8
@@ -183,9 +184,11 @@ def test_another_order_of_warps_has_its_picture_too(order):
 
 @settings(max_examples=4, deadline=None)
 @given(
-    M=st.integers(1, 64), N=st.integers(1, 8).map(lambda n: 8 * n), K=st.integers(1, 60).map(lambda n: 8 * n),
+    M=st.integers(1, 64),
+    N=st.integers(1, 8).map(lambda n: 8 * n),
+    K=st.integers(1, 60).map(lambda n: 8 * n),
     beta=st.sampled_from([0, 1]),
-)  # fmt: skip
+)
 def test_any_shape_has_its_scene(M, N, K, beta):
     s = GemmShape(M, N, K, dtype="fp16", beta=beta)
     trace = trace_of(s, "gemm/wgmma-ring", SMALL)
@@ -204,16 +207,18 @@ def assert_pictured(scene, rung, tiles, s):
     assert scene.steps == len(slots)
     for n, slot in enumerate(slots):
         for b in ring.blocks:
-            held = {} if slot.kind == FOLDED else {
-                stage: (tile, {FILLING: "input", FULL: "filter", READING: "output"}[state])
-                for (block, stage), (state, tile) in slot.stages.items() if block == b
-            }  # fmt: skip
+            held = (
+                {}
+                if slot.kind == FOLDED
+                else {
+                    stage: (tile, {FILLING: "input", FULL: "filter", READING: "output"}[state])
+                    for (block, stage), (state, tile) in slot.stages.items()
+                    if block == b
+                }
+            )
             assert column(scene, f"stages{b}", n) == held
             waits = {who: tile for who, tile in slot.waits.items() if who not in slot.doers}
-            for name, groups in (
-                (f"producer{b}", [ring.consumers]),
-                (f"consumers{b}", range(ring.consumers)),
-            ):
+            for name, groups in ((f"producer{b}", [ring.consumers]), (f"consumers{b}", range(ring.consumers))):
                 now = column(scene, name, n)
                 expected = {g: slot.tile for g in groups if (b, g) in slot.doers}
                 expected |= {g: waits[b, g] for g in groups if (b, g) in waits}
@@ -241,13 +246,7 @@ def column(scene, name, n):
     return {k: (int(v), ROLES[roles[k, n]]) for k, v in enumerate(now[:, n]) if not np.isnan(v)}
 
 
-LINES = {
-    ISSUE: "load_box(tile_a",
-    ARRIVED: "wait(full",
-    MULTIPLY: "multiply(",
-    FREE: "arrive",
-    STORE: "store_",
-}
+LINES = {ISSUE: "load_box(tile_a", ARRIVED: "wait(full", MULTIPLY: "multiply(", FREE: "arrive", STORE: "store_"}
 
 
 @pytest.mark.slow
@@ -280,21 +279,21 @@ def test_multicasts_are_arrows_between_two_blocks():
     scene = ring_scene(GemmShape(256, 256, 64, dtype="fp16"), "gemm/wgmma-cluster", {})
     assert [(f.source, f.target) for f in scene.flows] == [(0, 1), (1, 0)]
     for flow in scene.flows:
-        assert [flow.texts[k] for k in flow.text[:2]] == [
-            f"16.4 KB of B of tile 1 to block {flow.target}",
-            "",
-        ]
+        assert [flow.texts[k] for k in flow.text[:2]] == [f"16.4 KB of B of tile 1 to block {flow.target}", ""]
         assert flow.active[:2].tolist() == [1, 0]
     assert len(scene.groups) == 2
 
 
 # -- long loops -------------------------------------------------------------------------------------
 @pytest.mark.slow
-@pytest.mark.parametrize(("rung", "tiles", "s"), [
-    ("gemm/wgmma-ring", SMALL, GemmShape(64, 64, 13 * BK - 8, dtype="fp16")),
-    ("gemm/wgmma-ring", {}, GemmShape(128, 128, 9 * BK, dtype="fp16")),
-    ("gemm/wgmma-persistent", {}, GemmShape(4096, 2048, 11 * BK, dtype="fp16")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rung", "tiles", "s"),
+    [
+        ("gemm/wgmma-ring", SMALL, GemmShape(64, 64, 13 * BK - 8, dtype="fp16")),
+        ("gemm/wgmma-ring", {}, GemmShape(128, 128, 9 * BK, dtype="fp16")),
+        ("gemm/wgmma-persistent", {}, GemmShape(4096, 2048, 11 * BK, dtype="fp16")),
+    ],
+)
 def test_a_long_loop_is_folded_as_a_whole_run_shows(rung, tiles, s):
     tiles = sizes(rung, tiles)
     cut, ring = shortened(s, rung, tiles), ring_of(rung, tiles)
@@ -309,9 +308,7 @@ def test_a_long_loop_is_folded_as_a_whole_run_shows(rung, tiles, s):
             continue
         first, last = slot.folded
         assert whole[at].kind == ARRIVED and whole[at].tile == first
-        stop = next(
-            n for n in range(at, len(whole)) if whole[n].kind == ARRIVED and whole[n].tile == last + 1
-        )
+        stop = next(n for n in range(at, len(whole)) if whole[n].kind == ARRIVED and whole[n].tile == last + 1)
         each, rest = divmod(stop - at, last - first + 1)
         assert not rest
         for one, other in pairwise(range(at, stop + 1, each)):
@@ -343,11 +340,22 @@ def changed(*changes):
 
 @pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize(("old", "new", "message"), [
-    ("wait(empty + stage, parity ^ 1)", "wait(empty + stage, parity)", "deadlock"),
-    ("wait(full + stage, parity)", "wait(full + stage, parity ^ 1)", "before the copy that writes it was waited for"),
-    ("if (++stage == STAGES) stage = 0, parity ^= 1;", "if (++stage == STAGES) stage = 0;", "deadlock|overwrites|arrivals|before the copy"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("wait(empty + stage, parity ^ 1)", "wait(empty + stage, parity)", "deadlock"),
+        (
+            "wait(full + stage, parity)",
+            "wait(full + stage, parity ^ 1)",
+            "before the copy that writes it was waited for",
+        ),
+        (
+            "if (++stage == STAGES) stage = 0, parity ^= 1;",
+            "if (++stage == STAGES) stage = 0;",
+            "deadlock|overwrites|arrivals|before the copy",
+        ),
+    ],
+)
 def test_a_wait_for_the_wrong_phase_is_an_error(old, new, message):
     with pytest.raises(EmulatorError, match=message):
         changed((old, new))
@@ -360,9 +368,12 @@ def test_another_kernel_has_another_picture():
     ring = ring_of("gemm/wgmma-ring", SMALL)
     own = order_of(RING, "gemm/wgmma-ring", SMALL)
     other = ring_order(
-        changed(("wait_products<1>();", "wait_products<0>();"), (" && k_tile > 0) arrive(empty + last)", ") arrive(empty + stage)")),
+        changed(
+            ("wait_products<1>();", "wait_products<0>();"),
+            (" && k_tile > 0) arrive(empty + last)", ") arrive(empty + stage)"),
+        ),
         ring,
-    )  # fmt: skip
+    )
     free = [n for n, slot in enumerate(other) if slot.kind == FREE]
     assert [(other[n - 1].kind, other[n - 1].tile) for n in free] == [(MULTIPLY, other[n].tile) for n in free]
     assert len(free) == 5
@@ -372,9 +383,7 @@ def test_another_kernel_has_another_picture():
 @pytest.mark.slow
 @needs_nvrtc
 def test_copies_to_another_stage_than_their_barrier_are_refused():
-    swapped = changed(
-        ("Half* tile_a = tiles + stage * STAGE;", "Half* tile_a = tiles + (stage ^ 1) * STAGE;")
-    )
+    swapped = changed(("Half* tile_a = tiles + stage * STAGE;", "Half* tile_a = tiles + (stage ^ 1) * STAGE;"))
     with pytest.raises(ValueError, match="reported to the barrier of another stage"):
         ring_order(swapped, ring_of("gemm/wgmma-ring", SMALL))
 

@@ -44,8 +44,7 @@ def smallest(rung: str) -> dict[str, int]:
     """Returns the smallest tile sizes that a rung allows."""
     found = find(rung)
     sizes = [
-        dict(zip(found.tiles, values, strict=True))
-        for values in itertools.product(*map(sorted, found.tiles.values()))
+        dict(zip(found.tiles, values, strict=True)) for values in itertools.product(*map(sorted, found.tiles.values()))
     ]
     shape = GemmShape(16, 16, 16, dtype=DTYPES.get(rung, "fp32"))
     return next(t for t in sizes if not any(found.rules(shape, t)))
@@ -60,9 +59,7 @@ def one_block(s: GemmShape, rung: str, tiles, A, B, C0):
     """Returns trace and counters of block 0 alone."""
     inputs = {"A": A, "B": B} | ({"C0": C0} if s.beta else {})
     program = find(rung).build(s, find(rung).check(s, tiles))
-    single_block = dataclasses.replace(
-        program, steps=(dataclasses.replace(program.steps[0], grid=(1, 1, 1)),)
-    )
+    single_block = dataclasses.replace(program, steps=(dataclasses.replace(program.steps[0], grid=(1, 1, 1)),))
     return emulator.trace_launch(single_block, 0, inputs)
 
 
@@ -109,7 +106,9 @@ def test_scene_of_any_block(block):
     A, B, _ = matrices(s)
     scene = gemm_scene(s, rung, tiles, A, B, block=block)
     np.testing.assert_array_equal(scene.cells("C"), (A @ B).ravel())
-    first = f"rows {8 * block[1]} to {min(8 * block[1] + 7, 28)} and columns {8 * block[0]} to {min(8 * block[0] + 7, 22)}"
+    first = (
+        f"rows {8 * block[1]} to {min(8 * block[1] + 7, 28)} and columns {8 * block[0]} to {min(8 * block[0] + 7, 22)}"
+    )
     assert first in scene.caption(0) and f"Block {block[1] * 3 + block[0]} computes " in scene.caption(0)
 
 
@@ -170,15 +169,9 @@ def shared_reads(plan, trace):
     C."""
     text = sources.text(plan.file).splitlines()
     in_file = np.array(
-        [
-            source_line is not None and source_line.file == plan.file.rpartition("/")[2]
-            for source_line in trace.lines
-        ]
+        [source_line is not None and source_line.file == plan.file.rpartition("/")[2] for source_line in trace.lines]
     )
-    number = [
-        source_line.number if is_ours else 0
-        for source_line, is_ours in zip(trace.lines, in_file, strict=True)
-    ]
+    number = [source_line.number if is_ours else 0 for source_line, is_ours in zip(trace.lines, in_file, strict=True)]
     in_epilogue = np.array(["tile_c[" in text[n - 1] if n else False for n in number])[trace.line[trace.step]]
     names = np.array(trace.buffers)[trace.buffer]
     selected = ~trace.write & ~in_epilogue & np.isin(names, ("tile_a", "tile_b", "shared"))
@@ -255,9 +248,7 @@ def test_every_step_has_a_caption_and_a_line(case):
         assert f"sum is now {number(first[0])}." in scene.caption(multiply)
 
 
-@pytest.mark.parametrize(
-    "rung", ["gemm/double-buffer", "gemm/warp-tile", "gemm/register-pipeline", "gemm/mma-sync"]
-)
+@pytest.mark.parametrize("rung", ["gemm/double-buffer", "gemm/warp-tile", "gemm/register-pipeline", "gemm/mma-sync"])
 def test_first_copy_is_waited_for_and_later_ones_run_ahead(rung):
     s = GemmShape(64, 64, 64, dtype=DTYPES.get(rung, "fp32"))
     scene = gemm_scene(s, rung, smallest(rung), *matrices(s))
@@ -295,20 +286,21 @@ def test_one_other_block_is_in_the_singular():
 
 @pytest.mark.parametrize(
     ("alpha", "beta", "says"),
-    [(1, 0, ""), (2, 0, "is 2 times the sum."), (1, 3, "is the sum plus 3 times C0."), (-1, 3, "is −1 times the sum plus 3 times C0.")],
-)  # fmt: skip
+    [
+        (1, 0, ""),
+        (2, 0, "is 2 times the sum."),
+        (1, 3, "is the sum plus 3 times C0."),
+        (-1, 3, "is −1 times the sum plus 3 times C0."),
+    ],
+)
 def test_caption_of_the_store_has_alpha_and_beta(alpha, beta, says):
     s = GemmShape(8, 8, 8, alpha=alpha, beta=beta)
     scene = gemm_scene(s, "gemm/naive", smallest("gemm/naive"), *matrices(s))
     store = int(np.flatnonzero(scene.captions.kind == gemm_plan.STORE)[0])
-    assert scene.caption(store) == "Thread 0 stores its sum to C." + (
-        f" Each stored value {says}" if says else ""
-    )
+    assert scene.caption(store) == "Thread 0 stores its sum to C." + (f" Each stored value {says}" if says else "")
 
 
-@pytest.mark.parametrize(
-    "rung", ["shared-tile", "register-tile-2d", "vectorized", "bank-free", "double-buffer"]
-)
+@pytest.mark.parametrize("rung", ["shared-tile", "register-tile-2d", "vectorized", "bank-free", "double-buffer"])
 def test_cells_of_tiles_have_the_kernels_index(rung):
     """A tile is drawn as the kernel's array: the same rows and columns, and an index of the buffer if it has several."""
     rung, s = f"gemm/{rung}", GemmShape(64, 64, 64)
@@ -316,9 +308,7 @@ def test_cells_of_tiles_have_the_kernels_index(rung):
         scene, plan = gemm_scene(s, rung, tiles, *matrices(s)), plan_of(s, rung, tiles)
         for name, layout in (("tile_a", plan.As), ("tile_b", plan.Bs)):
             tensor, sizes = scene.tensor(name), plan.tiles | {"PAD": 128 // plan.BK}
-            declared = re.search(
-                rf"{name}(?: = \(float \(\*\)|)\[([^\]]+)\]\[([^\]]+)\][;)]", sources.text(plan.file)
-            )
+            declared = re.search(rf"{name}(?: = \(float \(\*\)|)\[([^\]]+)\]\[([^\]]+)\][;)]", sources.text(plan.file))
             assert [eval(size.replace("/", "//"), {}, sizes) for size in declared.groups()] == [
                 layout.rows,
                 layout.cols,
@@ -326,9 +316,7 @@ def test_cells_of_tiles_have_the_kernels_index(rung):
             cut = layout.cut(*shown_part(tensor, plan))
             assert (tensor.rows, tensor.cols) == (cut.rows, cut.cols) and tensor.symbol == name
             rows, cols = cut.at.shape
-            np.testing.assert_array_equal(
-                np.divmod(cut.at, cut.cols), np.divmod(layout.at[:rows, :cols], layout.cols)
-            )
+            np.testing.assert_array_equal(np.divmod(cut.at, cut.cols), np.divmod(layout.at[:rows, :cols], layout.cols))
             assert bool(tensor.plane_name) == (plan.stages > 1)
 
 
@@ -369,7 +357,5 @@ def test_payloads_of_all_presets_are_small(key):
             continue
         K = s.K if rung in WHOLE else min(s.K, 4096)  # the part shown does not change above
         meta, block = payload(gemm_scene(s.with_(K=K), rung, {}, A[:, :K], B[:K], C0))
-        max_bytes = (
-            600_000 if rung in ("gemm/wmma", "gemm/mma-sync") else 230_000 if rung == "gemm/dp4a" else 170_000
-        )
+        max_bytes = 600_000 if rung in ("gemm/wmma", "gemm/mma-sync") else 230_000 if rung == "gemm/dp4a" else 170_000
         assert len(block) + len(json.dumps(meta)) < max_bytes, rung

@@ -24,7 +24,7 @@ LETTERS = {
     **dict.fromkeys((gemm_plan.COMPLETE_FIRST, gemm_plan.COMPLETE, gemm_plan.COMPLETE_LAST), "B"),
     **dict.fromkeys((gemm_plan.READ, gemm_plan.SPREAD), "B"),
     gemm_plan.MULTIPLY: "M",
-}  # fmt: skip
+}
 
 
 def once(letters: str) -> str:
@@ -73,9 +73,7 @@ def test_loads_barriers_and_products_follow_each_other_as_in_the_kernel(rung, wh
     expected = of_trace(plan, trace)
     if rung in PIPELINES:  # the first operands are loaded before the loop
         expected = re.sub("(?<=B)M(?=L)", "", expected)
-    elif (
-        plan.syncs.early
-    ):  # copies are in parts, one before each product, and the last ones are of zeros: left out
+    elif plan.syncs.early:  # copies are in parts, one before each product, and the last ones are of zeros: left out
         first_parts = re.sub("(?<=M)L(?=W)", "", expected)
         expected = "M".join(first_parts.rsplit("MLM", 1))
     assert of_scene(scene) == expected
@@ -121,9 +119,7 @@ def test_a_folded_scene_shows_the_same_values(case, default_tiles):
         else:
             assert folded.caption(step) == whole.caption(t)
         for tensor in folded.tensors:
-            np.testing.assert_array_equal(
-                folded.cells(tensor.name, step), whole.cells(tensor.name, t), tensor.name
-            )
+            np.testing.assert_array_equal(folded.cells(tensor.name, step), whole.cells(tensor.name, t), tensor.name)
         assert [r.values[step] for r in folded.readings] == [r.values[t] for r in whole.readings]
         assert folded.source.lines[step] == whole.source.lines[t]
     assert t == whole.steps - 1

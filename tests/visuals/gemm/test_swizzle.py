@@ -102,9 +102,7 @@ def test_the_scene_shows_every_piece_once_at_any_shape(rung, swizzle, M, N, K):
     tile = scene.cells("tile_a")
     np.testing.assert_array_equal(tile[piece_addresses(swizzle) // 16], expected)
     delivered = scene.cells("passes")
-    np.testing.assert_array_equal(
-        np.sort(delivered[np.isfinite(delivered)]), np.sort(expected[:, :READ].ravel())
-    )
+    np.testing.assert_array_equal(np.sort(delivered[np.isfinite(delivered)]), np.sort(expected[:, :READ].ravel()))
     counted = scene.readings[0].values
     assert counted[-1] == 128 * sum(find(rung).default_tiles[n] for n in ("BM", "BN"))
     assert all(scene.caption(t) for t in range(scene.steps))

@@ -67,9 +67,7 @@ def assert_overlaps(order, rung, plan):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rung", "stages"), [case for case in CASES if case[0] in (*OVERLAPPING, "gemm/shared-tile")]
-)
+@pytest.mark.parametrize(("rung", "stages"), [case for case in CASES if case[0] in (*OVERLAPPING, "gemm/shared-tile")])
 def test_a_long_loop_is_folded_as_a_whole_run_shows(rung, stages):
     s, plan = case(rung, 13, stages, short=True)
     cut = shortened(s, plan)
@@ -90,10 +88,7 @@ def test_captions_name_what_runs_meanwhile():
     s, plan = case("gemm/double-buffer", 5, 3)
     scene = timeline_scene(s, "gemm/double-buffer", plan.tiles)
     captions = [scene.caption(n) for n in range(scene.steps)]
-    assert (
-        captions[0]
-        == "The threads start to copy tile 1 to buffer 0 of shared memory. They do not wait for it."
-    )
+    assert captions[0] == "The threads start to copy tile 1 to buffer 0 of shared memory. They do not wait for it."
     assert captions[5].endswith("Meanwhile the copies of tile 2 and tile 3 can run.")
     assert captions[7].endswith("Now each warp can read tile 2, and tile 1 may be overwritten.")
     assert "order, not duration" in scene.order_note

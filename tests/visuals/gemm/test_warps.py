@@ -33,11 +33,13 @@ def requests(draw):
     """Draws (bytes, mask, width): aligned to the width, scattered or in order."""
     width = draw(st.sampled_from([4, 8, 16]))
     stride, lanes_per_row = draw(st.integers(0, 40)), draw(st.integers(1, 32))
-    offsets = draw(st.one_of(
-        st.lists(st.integers(0, 300), min_size=32, max_size=32),
-        st.just([lane * stride for lane in range(32)]),
-        st.just([lane // lanes_per_row * stride + lane % lanes_per_row for lane in range(32)]),
-    ))  # fmt: skip
+    offsets = draw(
+        st.one_of(
+            st.lists(st.integers(0, 300), min_size=32, max_size=32),
+            st.just([lane * stride for lane in range(32)]),
+            st.just([lane // lanes_per_row * stride + lane % lanes_per_row for lane in range(32)]),
+        )
+    )
     mask = draw(st.one_of(st.just(2**32 - 1), st.integers(1, 2**32 - 1)))
     return np.array(offsets) * width, mask, width
 
@@ -105,9 +107,7 @@ def test_lanes_get_the_values_that_the_kernel_loaded(case):
         if not loads or ("more", "") in kinds:
             continue
         loads_at = selected & (trace.step == moment) & np.isin(names, (*GLOBAL, *SHARED, "shared"))
-        loaded = {
-            (int(n), float(v)) for n, v in zip(trace.thread[loads_at], trace.value[loads_at], strict=True)
-        }
+        loaded = {(int(n), float(v)) for n, v in zip(trace.thread[loads_at], trace.value[loads_at], strict=True)}
         assert loaded <= lane_values
         checked += len(loaded)
     assert checked or rung in OVERLAPPING
@@ -176,10 +176,7 @@ def test_other_warps_are_counted(tiles, ends):
 def test_cells_of_banks_are_not_named_as_cells_of_the_kernels_array():
     s = GemmShape(64, 64, 64)
     scene = warps_scene(s, "gemm/bank-free", smallest("gemm/bank-free"), *matrices(s)[:2])
-    assert [scene.tensor(name).symbol for name in ("tile_a", "tile_b")] == [
-        "tile_a by bank",
-        "tile_b by bank",
-    ]
+    assert [scene.tensor(name).symbol for name in ("tile_a", "tile_b")] == ["tile_a by bank", "tile_b by bank"]
 
 
 def test_equal_requests_share_a_step():
@@ -219,12 +216,8 @@ def test_fragments_contain_every_element_once_and_end_with_the_product():
         np.testing.assert_array_equal(np.sort(scene.cells(name)), np.sort(whole.ravel()))
     # Lane 5 of the PTX ISA's tables: group 1, place 1 in it.
     lane = scene.cells("a").reshape(8, 32)[:, 5]
-    np.testing.assert_array_equal(
-        lane, [A[1, 2], A[1, 3], A[9, 2], A[9, 3], A[1, 10], A[1, 11], A[9, 10], A[9, 11]]
-    )
-    np.testing.assert_array_equal(
-        scene.cells("b").reshape(4, 32)[:, 5], [B[2, 1], B[3, 1], B[10, 1], B[11, 1]]
-    )
+    np.testing.assert_array_equal(lane, [A[1, 2], A[1, 3], A[9, 2], A[9, 3], A[1, 10], A[1, 11], A[9, 10], A[9, 11]])
+    np.testing.assert_array_equal(scene.cells("b").reshape(4, 32)[:, 5], [B[2, 1], B[3, 1], B[10, 1], B[11, 1]])
     assert "A: rows 1 and 9, columns 2, 3, 10 and 11." in scene.caption(5)
     note = next(note for note in scene.annotations if note.tensor == "B")
     assert note.captions.args[10 * 8 + 1].tolist() == [5, 2], "B[10, 1]: lane 5, value 2"

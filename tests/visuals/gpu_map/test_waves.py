@@ -36,8 +36,14 @@ def a_map(grid, count: int, resident: int, total: Traffic, tiles: int = 1, launc
     one = Traffic((Amount(64, "predicted"),) * 3)
     kernel = Kernel("sum", blocks, ("x",), "y", tiles, one, total)
     return GpuMap(
-        "m", "a map", Gpu("a GPU", count, None, 10**6, 10**5, 10**5), (kernel,) * launches, {"x": x, "y": y}, total, True
-    )  # fmt: skip
+        "m",
+        "a map",
+        Gpu("a GPU", count, None, 10**6, 10**5, 10**5),
+        (kernel,) * launches,
+        {"x": x, "y": y},
+        total,
+        True,
+    )
 
 
 @given(grids, sms, residents)
@@ -49,9 +55,7 @@ def test_each_block_is_placed_once_and_no_sm_has_more_than_fit(grid, count, resi
     assert sm.min() >= 0 and sm.max() < count
     on_sm = np.bincount(wave * count + sm)
     assert on_sm.sum() == n and on_sm.max() <= resident
-    assert (np.bincount(wave)[:-1] == places(count, resident)).all(), (
-        "only the last wave may leave places empty"
-    )
+    assert (np.bincount(wave)[:-1] == places(count, resident)).all(), "only the last wave may leave places empty"
 
 
 @given(grids, sms, residents)
@@ -96,9 +100,7 @@ def test_a_scene_places_all_blocks_and_shows_the_bytes(grid, count, resident, to
         assert np.nanmax(blocks, initial=0) <= wave.last + 1
     assert placed == n
     last = cells_of(grid, MAX_CELLS).last_block(n)
-    np.testing.assert_array_equal(
-        scene.cells("blocks")[: len(last)], wave_of(last, count, resident) + 1, strict=False
-    )
+    np.testing.assert_array_equal(scene.cells("blocks")[: len(last)], wave_of(last, count, resident) + 1, strict=False)
     labels = [flow.texts[flow.text[-1]] for flow in scene.flows]
     expected = [
         texts.label(one, texts.ALL, written)
@@ -149,11 +151,7 @@ def test_what_is_not_known_is_said():
 
 def test_sentences_are_short():
     m = a_map((64, 64, 1), 132, 2, Traffic((Amount(10**9, "predicted", ONCE),) * 3), 5)
-    for scene in (
-        map_scene(m),
-        map_scene(replace(m, shared=False)),
-        map_scene(replace(m, kernels=m.kernels * 3)),
-    ):
+    for scene in (map_scene(m), map_scene(replace(m, shared=False)), map_scene(replace(m, kernels=m.kernels * 3))):
         for step in range(scene.steps):
             for sentence in re.split(r"(?<=[.!?:])\s+", scene.caption(step)):
                 assert len(sentence.split()) <= 28, sentence

@@ -21,13 +21,7 @@ from visuals.heads.story import STORIES
 from visuals.scene.payload import payload
 
 QKV = HeadsShape(1, 3, 2, 4, 3)
-SIZES = (
-    QKV,
-    HeadsShape(2, 5, 3, 7, 3),
-    HeadsShape(1, 4, 2, 4),
-    HeadsShape(2, 6, 3, 8),
-    HeadsShape(1, 1, 1, 1),
-)
+SIZES = (QKV, HeadsShape(2, 5, 3, 7, 3), HeadsShape(1, 4, 2, 4), HeadsShape(2, 6, 3, 8), HeadsShape(1, 1, 1, 1))
 TILES = ({}, {"BLOCK": 32, "PER": 1}, {"BLOCK": 32, "PER": 4})
 
 
@@ -59,11 +53,7 @@ def test_the_scene_ends_with_what_the_kernel_stored(rung, s, tiles):
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS)
 @settings(max_examples=10)
-@given(
-    st.tuples(*(st.integers(1, most) for most in (2, 6, 4, 9))),
-    st.sampled_from((1, 3)),
-    st.sampled_from(TILES),
-)
+@given(st.tuples(*(st.integers(1, most) for most in (2, 6, 4, 9))), st.sampled_from((1, 3)), st.sampled_from(TILES))
 def test_any_shape(rung, extents, parts, tiles):
     assert_it_ends_with_what_was_stored(rung, HeadsShape(*extents, parts), tiles)
 

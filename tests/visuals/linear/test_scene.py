@@ -75,9 +75,7 @@ def test_the_plan_is_the_product(ladder, size):
 def test_forward_and_backward_use_the_same_elements():
     """A weight's element that forward reads with x[m, k] for y[m, n] is the one that dinput reads for dx[m, k] with dy[m, n],
     and the one whose gradient dweight adds up from dy[m, n] and x[m, k]."""
-    forward, dinput, dweight = (
-        product_of(name, LADDERS[0].shape(3, 4, 5)) for name in (LINEAR, DINPUT, DWEIGHT)
-    )
+    forward, dinput, dweight = (product_of(name, LADDERS[0].shape(3, 4, 5)) for name in (LINEAR, DINPUT, DWEIGHT))
     m, n, k = np.ogrid[:3, :4, :5]
     weight = forward.of_right(k, n)
     np.testing.assert_array_equal(weight, dinput.of_right(n, k))
@@ -135,10 +133,7 @@ def test_captions_lines_and_payload(rung):
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 40), st.integers(0, 99))
 def test_products_are_added_with_one_rounding_each(rows, cols, depth, seed):
     rng = np.random.default_rng(seed)
-    left, right = (
-        rng.standard_normal((rows, depth), np.float32),
-        rng.standard_normal((depth, cols), np.float32),
-    )
+    left, right = (rng.standard_normal((rows, depth), np.float32), rng.standard_normal((depth, cols), np.float32))
     sums = add_products(np.zeros((rows, cols), np.float32), left, right)
     bound = 2.0**-24 * depth * (np.abs(left) @ np.abs(right)) + 1e-30
     assert (np.abs(sums - left.astype(np.float64) @ right.astype(np.float64)) <= bound).all()

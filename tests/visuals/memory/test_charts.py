@@ -38,8 +38,7 @@ def test_sentence_has_slowdown_and_count_if_measured():
     counts = {1: 1.0, 2: 1.5, 4: 2.5, 8: 4.5}
     sentence = memory_charts.slowdown_sentence(LINE, 8, counts, "sectors")
     assert (
-        sentence
-        == "copy: stride 8 takes 4× the time of stride 1 (40 ms instead of 10 ms). It needs 4.5× the sectors."
+        sentence == "copy: stride 8 takes 4× the time of stride 1 (40 ms instead of 10 ms). It needs 4.5× the sectors."
     )
     assert (
         memory_charts.slowdown_sentence(LINE, 4, counts, "sectors")

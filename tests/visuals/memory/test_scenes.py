@@ -38,12 +38,7 @@ def active(scene, t):
 
 
 @settings(max_examples=25)
-@given(
-    M=st.integers(1, 20),
-    N=st.integers(1, 40),
-    mapping=st.sampled_from(MAPPINGS),
-    tile=st.sampled_from((8, 16)),
-)
+@given(M=st.integers(1, 20), N=st.integers(1, 40), mapping=st.sampled_from(MAPPINGS), tile=st.sampled_from((8, 16)))
 def test_add_ends_in_the_kernels_output_and_every_element_has_one_thread(M, N, mapping, tile):
     shape, rung = AddShape(M, N), f"add/{mapping}"
     tiles = {"BLOCK": 64} if mapping == "vector" else {"TILE": tile}
@@ -63,10 +58,7 @@ def test_add_ends_in_the_kernels_output_and_every_element_has_one_thread(M, N, m
         assert (row * N + col == i).all()
     counted = result.counters.total
     readings = {r.label: r.values[-1] for r in scene.readings}
-    assert (
-        readings["sectors read"] == counted["sectors_ld"]
-        and readings["sectors written"] == counted["sectors_st"]
-    )
+    assert readings["sectors read"] == counted["sectors_ld"] and readings["sectors written"] == counted["sectors_st"]
 
 
 def test_warp_without_elements_is_idle_at_the_bounds_check():
@@ -122,8 +114,7 @@ def test_one_step_per_wavefront(stride, pad):
         assert len(set(banks)) == len(lanes)
     words = [scene.caption(t) for t in range(1, scene.steps - 1)]
     assert all(
-        ("one lane gets" in text) == (len(lanes) == 1)
-        for text, lanes in zip(words, lanes_of_wavefront, strict=True)
+        ("one lane gets" in text) == (len(lanes) == 1) for text, lanes in zip(words, lanes_of_wavefront, strict=True)
     )
     if pad:  # the padding after a row is never written
         assert np.isnan(m[32]) or m.size <= 32
@@ -189,11 +180,7 @@ def test_masked_lanes_are_those_of_the_trace(name, idle):
         cells = final(scene, "warp0").reshape(-1, 32)[t]
         assert active(scene, t) == list(np.flatnonzero(np.isfinite(cells)))
         line = int(np.nanmax(cells))
-        at = [
-            k
-            for k in range(trace.steps)
-            if trace.lines[trace.line[k]] and trace.lines[trace.line[k]].number == line
-        ]
+        at = [k for k in range(trace.steps) if trace.lines[trace.line[k]] and trace.lines[trace.line[k]].number == line]
         assert int(scene.lanes.mask[t]) in {int(trace.masks[k, 0]) for k in at}
         assert scene.source_at(t)[1] == line
         if branches.LINES[line] in (branches.FIRST, branches.SECOND):
@@ -207,10 +194,7 @@ def test_a_wrong_mask_is_noticed(monkeypatch):
     right = branches.moments
 
     def swapped(trace, warp):
-        return [
-            replace(m, mask=m.mask ^ 0xFFFFFFFF) if m.kind == branches.FIRST else m
-            for m in right(trace, warp)
-        ]
+        return [replace(m, mask=m.mask ^ 0xFFFFFFFF) if m.kind == branches.FIRST else m for m in right(trace, warp)]
 
     monkeypatch.setattr(branches, "moments", swapped)
     with pytest.raises(AssertionError):

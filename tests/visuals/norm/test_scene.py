@@ -42,12 +42,7 @@ def small(rung: str):
     else:
         made = shape(5, 44)
     wide = is_split(rung) or "registers" in rung or "folded" in rung
-    wanted = {
-        "BLOCK": 32 if wide else 8,
-        "BLOCKS": 12 if issubclass(shape, MapsShape) else 3,
-        "WARPS": 1,
-        "PER": 4,
-    }
+    wanted = {"BLOCK": 32 if wide else 8, "BLOCKS": 12 if issubclass(shape, MapsShape) else 3, "WARPS": 1, "PER": 4}
     return made, {name: wanted[name] for name in find(rung).tiles}
 
 
@@ -74,11 +69,7 @@ def test_scenes_exist_at_any_small_shape_and_end_with_the_outputs(rung, data):
     extent = st.integers(1, 6)
     if issubclass(ladder.shape, MapsShape):
         layout = (
-            "nhwc"
-            if "nhwc" in rung
-            else "nchw"
-            if is_split(rung)
-            else data.draw(st.sampled_from(["nchw", "nhwc"]))
+            "nhwc" if "nhwc" in rung else "nchw" if is_split(rung) else data.draw(st.sampled_from(["nchw", "nhwc"]))
         )
         shape = ladder.shape(*data.draw(st.tuples(extent, extent, extent, extent)), layout)
     else:
@@ -125,9 +116,7 @@ def test_a_wrong_merge_is_found(monkeypatch):
     """A deliberate fault: moments merged without the distance of the means."""
     original = plan.merged
     for module in ("unit", "parts"):
-        monkeypatch.setattr(
-            f"visuals.norm.{module}.merged", lambda a, b: original(a, b) | {"M2": a["M2"] + b["M2"]}
-        )
+        monkeypatch.setattr(f"visuals.norm.{module}.merged", lambda a, b: original(a, b) | {"M2": a["M2"] + b["M2"]})
     with pytest.raises(AssertionError):
         test_the_numbers_that_steps_show_are_those_of_the_kernel("batch-norm/welford")
 
@@ -143,8 +132,7 @@ def test_shared_memory_equals_the_kernels_stores(rung):
         return
     program = find(rung).build(shape, tiles)
     inputs = {
-        b.name: plan.execute(rung, shape, tiles, {}).arrays[b.name].reshape(b.shape)
-        for b in program.of_role("input")
+        b.name: plan.execute(rung, shape, tiles, {}).arrays[b.name].reshape(b.shape) for b in program.of_role("input")
     }
     session = emulator.open(program, inputs, 0)
     session.verify_run()
@@ -159,9 +147,7 @@ def test_shared_memory_equals_the_kernels_stores(rung):
 
 def _traced(program) -> str:
     """Returns the entry of the launch that has a tree."""
-    entries = [
-        s.entry for s in program.steps if s.entry not in ("zero", "sum_partials", "ln_backward_columns")
-    ]
+    entries = [s.entry for s in program.steps if s.entry not in ("zero", "sum_partials", "ln_backward_columns")]
     return entries[0]
 
 
@@ -191,16 +177,12 @@ def test_forward_and_backward_have_the_same_places_and_links(forward, backward):
     for side in SIDES:
         places = []
         for scene in scenes:
-            (place,) = [
-                n for n, g in enumerate(scene.groups) if any(name in side for row in g.rows for name in row)
-            ]
+            (place,) = [n for n, g in enumerate(scene.groups) if any(name in side for row in g.rows for name in row)]
             places.append(0 if place == 0 else "last" if place == len(scene.groups) - 1 else place)
         assert places[0] == places[1]
     if is_split(forward):  # of its shape there are too many links to show
         layout = "nhwc" if "nhwc" in forward else "nchw"
-        scenes = [
-            norm_scene(r, ladder_of(r).shape(2, 3, 2, 4, layout), small(r)[1]) for r in (forward, backward)
-        ]
+        scenes = [norm_scene(r, ladder_of(r).shape(2, 3, 2, 4, layout), small(r)[1]) for r in (forward, backward)]
     (down,), (up,) = (scene.annotations for scene in scenes)
     assert (down.tensor, *down.links) == ("y", "x") and (up.tensor, *up.links) == ("dx", "dy")
     np.testing.assert_array_equal(down.links["x"], up.links["dy"])
@@ -254,8 +236,7 @@ def test_every_kind_of_step_is_shown_somewhere():
     x = np.random.default_rng(1).standard_normal((2, 3, 2, 5)).astype(np.float32) + np.float32(1000)
     shape, tiles = small("batch-norm/sums")
     shown |= {
-        s.kind
-        for s in STEP_FUNCTIONS["batch-norm/sums"](plan.execute("batch-norm/sums", shape, tiles, {"x": x}))
+        s.kind for s in STEP_FUNCTIONS["batch-norm/sums"](plan.execute("batch-norm/sums", shape, tiles, {"x": x}))
     }
     inference = ladder_of("batch-norm-inference/folded").shape(2, 20, 3, 5)
     for rung in ("batch-norm-inference/folded", "batch-norm-inference/formula"):
@@ -287,9 +268,7 @@ def test_every_barrier_of_a_tree_is_a_step(rung):
     texts = [scene.captions.templates[int(k)] for k in scene.captions.kind]
     barriers = sum("wait at the barrier" in text for text in texts)
     shape, tiles = small(rung)
-    trees = sum(
-        s.kind in BEFORE_A_BARRIER for s in STEP_FUNCTIONS[rung](plan.execute(rung, shape, tiles, {}))
-    )
+    trees = sum(s.kind in BEFORE_A_BARRIER for s in STEP_FUNCTIONS[rung](plan.execute(rung, shape, tiles, {})))
     assert barriers == trees
 
 
@@ -301,9 +280,7 @@ def test_long_repetitions_are_folded():
     assert sum("repeated 47 times" in scene.caption(t) for t in range(scene.steps)) == 3
     np.testing.assert_array_equal(scene.cells("y"), run.arrays["y"])
     readings = {r.label: r.values for r in scene.readings}
-    assert (
-        readings["bytes of tensors read"][-1] == 3 * 4 * 400 + 4 * 400
-    )  # three passes of row 0, the rest once
+    assert readings["bytes of tensors read"][-1] == 3 * 4 * 400 + 4 * 400  # three passes of row 0, the rest once
 
 
 def test_every_rung_of_ours_has_a_scene():

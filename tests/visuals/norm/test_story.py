@@ -15,14 +15,7 @@ from visuals.norm.story import PLAINEST, STORIES
 
 def row(ladder: Ladder, rung: str, ms: float, **more):
     preset = next(p for key, p in ladder.presets.items() if key.endswith(("-large", "-res2")))
-    own = {
-        "rung": rung,
-        "engine": "cuda",
-        "shape": preset.shape.params(),
-        "median_ms": ms,
-        "p20_ms": ms,
-        "p80_ms": ms,
-    }
+    own = {"rung": rung, "engine": "cuda", "shape": preset.shape.params(), "median_ms": ms, "p20_ms": ms, "p80_ms": ms}
     return own | more
 
 
@@ -57,9 +50,7 @@ def test_the_cost_names_bytes_that_rungs_move(ladder):
 def test_the_gain_compares_with_the_plainest_and_the_library(ladder):
     library = next(r.name for r in ladder.rungs if r.library)
     own, plainest = fast(ladder), PLAINEST[ladder.name]
-    rows = {
-        r["rung"]: r for r in (row(ladder, plainest, 0.5), row(ladder, own, 0.2), row(ladder, library, 0.19))
-    }
+    rows = {r["rung"]: r for r in (row(ladder, plainest, 0.5), row(ladder, own, 0.2), row(ladder, library, 0.19))}
     text = STORIES[ladder.name].gain(rows)
     assert "is 2.5× as fast as" in text and "reaches 95 % of the speed of PyTorch" in text
     rows[library] = row(ladder, library, 0.3)

@@ -14,9 +14,16 @@ def run_here(key, factor, with_gpu=False):
     """Returns a run whose processor needs `factor` times as long as the recorded GPU without copies."""
     gpu = OffloadEvidence(key, 1).gpu_by_size(NONE)
     rows = [
-        {"size": size, "ms": factor * one.ms, "p20_ms": factor * one.ms, "p80_ms": factor * one.ms, "n": 3, "passes": [factor * one.ms]}
+        {
+            "size": size,
+            "ms": factor * one.ms,
+            "p20_ms": factor * one.ms,
+            "p80_ms": factor * one.ms,
+            "n": 3,
+            "passes": [factor * one.ms],
+        }
         for size, one in gpu.items()
-    ]  # fmt: skip
+    ]
     works = {CPU: rows} | ({GPU: recorded.rows(key, GPU)} if with_gpu else {})
     return {"work": key, "device": "Some(R) Processor, 4 cores", "gpu": "NVIDIA Card", "works": works}
 

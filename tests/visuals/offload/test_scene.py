@@ -55,13 +55,7 @@ def test_the_last_caption_names_the_faster_side_and_the_line_is_that_of_the_part
     for step, moment in enumerate(moments(found)):
         source, line = scene.source_at(step)
         text = source.text.splitlines()[line - source.first] if line else ""
-        words = {
-            "in": "_copy_in",
-            "call": "backend.launch",
-            "kernel": "self.wait()",
-            "out": "copy_out",
-            "": "",
-        }
+        words = {"in": "_copy_in", "call": "backend.launch", "kernel": "self.wait()", "out": "copy_out", "": ""}
         assert words[moment.part] in text and bool(line) == bool(moment.part)
 
 

@@ -14,9 +14,7 @@ from visuals.optimizer.scene import MAX_TENSORS, optimizer_scene
 from visuals.scene.program_traces import traced
 from visuals.scene.scene import number
 
-RUNGS = {
-    rung.name: (ladder, rung) for ladder in optimizer.LADDERS for rung in ladder.rungs if not rung.library
-}
+RUNGS = {rung.name: (ladder, rung) for ladder in optimizer.LADDERS for rung in ladder.rungs if not rung.library}
 DECIMALS = 2
 
 
@@ -63,9 +61,7 @@ def test_a_scene_with_another_order_of_tensors_is_detected(monkeypatch):
 
     original = module._by_tensor
     monkeypatch.setattr(
-        module,
-        "_by_tensor",
-        lambda places, elements: (((t + 1) % 2, c, a) for t, c, a in original(places, elements)),
+        module, "_by_tensor", lambda places, elements: (((t + 1) % 2, c, a) for t, c, a in original(places, elements))
     )
     with pytest.raises(AssertionError):
         check("sgd/one-launch", SgdShape("5 5"))
@@ -111,9 +107,7 @@ def test_float4_are_loaded_before_they_are_updated():
 
 
 def test_too_many_tensors_are_refused():
-    with pytest.raises(
-        RuleError, match="at most 1,024 elements of 12 tensors are shown, there are 2,000 of 1"
-    ):
+    with pytest.raises(RuleError, match="at most 1,024 elements of 12 tensors are shown, there are 2,000 of 1"):
         optimizer_scene("sgd/float4", SgdShape("2000"), {})
     with pytest.raises(RuleError, match="there are 13 of 13"):
         optimizer_scene("sgd/float4", SgdShape(f"1*{MAX_TENSORS + 1}"), {})

@@ -137,7 +137,7 @@ def test_shards_of_four_gpus_lie_side_by_side():
 def test_each_way_says_who_holds_each_role(way):
     scene = shares_scene(Plan("transformer", way, 2, 32, 2, optimizer="adam"))
     said = [scene.caption(n) for n in range(scene.steps)]
-    for word, text in zip(("weights", "gradient", "optimiser state", "ctivations", "One GPU alone"), said, strict=True):  # fmt: skip
+    for word, text in zip(("weights", "gradient", "optimiser state", "ctivations", "One GPU alone"), said, strict=True):
         assert word in text and "B" in text
 
 
@@ -185,9 +185,17 @@ def test_what_is_not_recorded_says_so(monkeypatch):
 def test_a_recorded_step_replaces_the_predicted_time(monkeypatch):
     plan = Plan("lenet5", DATA, 2, 512)
     row = {
-        "network": "lenet5", "way": DATA, "gpus": 2, "batch": 512, "optimizer": "sgd", "overlap": True,
-        "bucket_bytes": plan.bucket_bytes, "step_us": 321.0, "device": "NVIDIA H200", "date": "2026-11-25",
-    }  # fmt: skip
+        "network": "lenet5",
+        "way": DATA,
+        "gpus": 2,
+        "batch": 512,
+        "optimizer": "sgd",
+        "overlap": True,
+        "bucket_bytes": plan.bucket_bytes,
+        "step_us": 321.0,
+        "device": "NVIDIA H200",
+        "date": "2026-11-25",
+    }
     monkeypatch.setattr(
         recorded, "all_rows", lambda: (row, row | {"overlap": False, "step_us": 9.0}, OTHER | {"error": "x"})
     )
@@ -207,26 +215,33 @@ def test_a_recorded_step_replaces_the_predicted_time(monkeypatch):
     (size,) = strip(ParallelEvidence(plan))["sizes"]
     hints = {bar["title"]: bar["hint"] for bar in size["time"]["bars"]}
     assert hints == {
-        "1 GPU": "recorded · H200", "2 GPUs": "recorded · H200", "4 GPUs": "predicted", "8 GPUs": "predicted",
-    }  # fmt: skip
+        "1 GPU": "recorded · H200",
+        "2 GPUs": "recorded · H200",
+        "4 GPUs": "predicted",
+        "8 GPUs": "predicted",
+    }
 
 
 def test_the_step_on_one_gpu_is_of_the_same_kind_of_gpu(monkeypatch):
     plan = Plan("lenet5", TENSOR, 2, 512)
     row = {
-        "network": "lenet5", "way": TENSOR, "gpus": 2, "batch": 512, "optimizer": "sgd", "overlap": True,
-        "bucket_bytes": plan.bucket_bytes, "step_us": 600.0, "device": "NVIDIA H100", "date": "2026-11-25",
-    }  # fmt: skip
+        "network": "lenet5",
+        "way": TENSOR,
+        "gpus": 2,
+        "batch": 512,
+        "optimizer": "sgd",
+        "overlap": True,
+        "bucket_bytes": plan.bucket_bytes,
+        "step_us": 600.0,
+        "device": "NVIDIA H100",
+        "date": "2026-11-25",
+    }
     one = row | {"way": DATA, "gpus": 1, "step_us": 600.0}
-    monkeypatch.setattr(
-        recorded, "all_rows", lambda: (row, one, one | {"device": "NVIDIA H200", "step_us": 300.0})
-    )
+    monkeypatch.setattr(recorded, "all_rows", lambda: (row, one, one | {"device": "NVIDIA H200", "step_us": 300.0}))
     (size,) = strip(ParallelEvidence(plan))["sizes"]
     assert size["time"]["badge"]["text"] == "recorded · H100"
     assert size["time"]["text"].startswith("Recorded efficiency 50 %")
-    assert (
-        recorded.recorded(timelines.one_gpu(plan))["step_us"] == 300.0
-    )  # the prediction's kind of GPU comes first
+    assert recorded.recorded(timelines.one_gpu(plan))["step_us"] == 300.0  # the prediction's kind of GPU comes first
 
 
 def test_a_step_measured_here_comes_before_a_recorded_one():
@@ -242,10 +257,7 @@ def test_a_step_measured_here_comes_before_a_recorded_one():
 
 
 def test_recorded_rows_of_two_machines_are_never_mixed(monkeypatch):
-    rows = [
-        {"device": d, "date": date, "n": n}
-        for n, (d, date) in enumerate([("B", "2"), ("B", "2"), ("A", "1")])
-    ]
+    rows = [{"device": d, "date": date, "n": n} for n, (d, date) in enumerate([("B", "2"), ("B", "2"), ("A", "1")])]
     monkeypatch.setattr(recorded, "all_rows", lambda: tuple(rows))
     assert [row["n"] for row in recorded.rows()] == [0, 1]
     assert [row["n"] for row in recorded.rows("A")] == [2] and recorded.devices() == ["B", "A"]

@@ -24,7 +24,7 @@ PATCHES = [name for name in PLANS if name.endswith("patch")]
 WINDOWS = [
     {"R": 3, "u": 2, "pad_h": 1, "dilation_h": 1, "S": 3, "v": 2, "pad_w": 1, "dilation_w": 1, "ceil": 0},
     {"R": 2, "u": 3, "pad_h": 0, "dilation_h": 1, "S": 3, "v": 1, "pad_w": 1, "dilation_w": 1, "ceil": 1},
-]  # fmt: skip
+]
 
 
 FIRST = {"max-pool": "window", "avg-pool": "window", "global-avg-pool": "plane"}
@@ -105,9 +105,7 @@ def test_windows_apart_never_collide():
     for shape, name in ((MaxPoolShape(1, 1, 6, 6, 2, 2), "max"), (AvgPoolShape(1, 1, 6, 6, 2, 2), "avg")):
         scene, _, _ = emulated(f"{name}-pool-backward/scatter", shape)
         assert scene.readings[0].values[-1] > 0 and not scene.readings[1].values.any()
-        assert not any(
-            " too." in scene.caption(t) or "collide" in scene.caption(t) for t in range(scene.steps)
-        )
+        assert not any(" too." in scene.caption(t) or "collide" in scene.caption(t) for t in range(scene.steps))
 
 
 # -- links -------------------------------------------------------------------------------------------
@@ -127,9 +125,7 @@ def pairs(scene) -> set[tuple[int, int]]:
 def test_forward_and_backward_have_the_same_links(s):
     """The same arrows, read from the other end; also with the same factors."""
     kind = {MaxPoolShape: "max-pool", AvgPoolShape: "avg-pool", GlobalShape: "global-avg-pool"}[type(s)]
-    forward, *backward = (
-        n for n in PLANS if n.startswith(f"{kind}-backward/") or n == f"{kind}/{FIRST[kind]}"
-    )
+    forward, *backward = (n for n in PLANS if n.startswith(f"{kind}-backward/") or n == f"{kind}/{FIRST[kind]}")
     ladder = ladder_of(forward)
     inputs = inputs_of(ladder, s, ladder.rungs[0].build(s, ladder.rungs[0].default_tiles))
     y = ladder.reference(s, **inputs)
@@ -228,9 +224,7 @@ def test_the_caption_names_the_kept_place():
     assert "index = 1·4 + 2 = 6" in scene.caption(1)
     assert "more than once" not in scene.caption(2)
     for t in (3, 4):  # the windows below hold both nines
-        assert "9 is the largest of 9 pixels, more than once. The first counts: index = 6." in scene.caption(
-            t
-        )
+        assert "9 is the largest of 9 pixels, more than once. The first counts: index = 6." in scene.caption(t)
 
 
 @pytest.mark.parametrize("ladder", POOLING, ids=lambda ladder: ladder.name)

@@ -18,14 +18,7 @@ LARGE = MAX_PRESETS["maxpool-large"].shape
 
 
 def row(rung: str, ms: float, shape=LARGE, **more):
-    base = {
-        "rung": rung,
-        "engine": "cuda",
-        "shape": shape.params(),
-        "median_ms": ms,
-        "p20_ms": ms,
-        "p80_ms": ms,
-    }
+    base = {"rung": rung, "engine": "cuda", "shape": shape.params(), "median_ms": ms, "p20_ms": ms, "p80_ms": ms}
     return base | more
 
 
@@ -54,9 +47,7 @@ def test_cost_of_averages():
     assert "At least 257 MB" in POOLING["avg-pool"].cost(s)
     assert f"{story.links(s):,} atomic additions" in POOLING["avg-pool-backward"].cost(s)
     whole = GlobalShape(64, 256, 56, 56)
-    assert "x has 206 MB, and one float is written for each of 16,384 planes" in POOLING[
-        "global-avg-pool"
-    ].cost(whole)
+    assert "x has 206 MB, and one float is written for each of 16,384 planes" in POOLING["global-avg-pool"].cost(whole)
     assert "dx has 206 MB and is only written" in POOLING["global-avg-pool-backward"].cost(whole)
     apart = AvgPoolShape(1, 1, 8, 8, 2, 2)
     assert "The windows do not overlap" in POOLING["avg-pool"].cost(apart)
@@ -64,15 +55,19 @@ def test_cost_of_averages():
 
 def test_gain_compares_with_the_plainest_the_library_and_a_copy():
     ceilings = {"copy_bytes_per_s": 4.3e12, "launch_us": 2}
-    rows = {r["rung"]: r for r in (
-        row("max-pool/window", 0.15), row("max-pool/patch", 0.08, ceilings=ceilings), row("max-pool/library", 0.2),
-    )}  # fmt: skip
+    rows = {
+        r["rung"]: r
+        for r in (
+            row("max-pool/window", 0.15),
+            row("max-pool/patch", 0.08, ceilings=ceilings),
+            row("max-pool/library", 0.2),
+        )
+    }
     text = POOLING["max-pool"].gain(rows)
     assert "“one thread per patch” is 1.88× as fast as “one thread per window”." in text
     assert "“one thread per patch” is 2.5× as fast as PyTorch max pooling." in text
-    assert (
-        "A copy of 308 MB takes 71.7 us. This is 90 % of the time of “one thread per patch”."
-        in text.replace("µs", "us")
+    assert "A copy of 308 MB takes 71.7 us. This is 90 % of the time of “one thread per patch”." in text.replace(
+        "µs", "us"
     )
     rows["max-pool/library"]["median_ms"] = 0.04
     assert "reaches 50 % of the speed of PyTorch max pooling" in POOLING["max-pool"].gain(rows)

@@ -17,9 +17,7 @@ def test_a_shape_in_words():
 
 
 def test_the_share_is_that_of_the_fastest_kernel():
-    rows = {
-        r["rung"]: r for r in (row("wgmma-fp8", 0.2), row("wgmma-fp8-promoted", 0.25), row("torch-fp8", 0.18))
-    }
+    rows = {r["rung"]: r for r in (row("wgmma-fp8", 0.2), row("wgmma-fp8-promoted", 0.25), row("torch-fp8", 0.18))}
     assert products.gain(rows) == "“wgmma: FP8” reaches 90 % of the speed of “torch._scaled_mm”."
     assert products.gain({name: r for name, r in rows.items() if "torch" not in name}) == ""
     assert isinstance(products.examples(), list)

@@ -29,9 +29,7 @@ from visuals.precision.sums import FP8_TITLES, TITLES, fp8_scene, sums_scene
 from visuals.precision.weight import weight_scene
 from visuals.scene.scene import number
 
-floats = st.one_of(
-    st.floats(-1e9, 1e9), st.floats(-1e-6, 1e-6), st.floats(-3, 3), st.integers(-5000, 5000).map(float)
-)
+floats = st.one_of(st.floats(-1e9, 1e9), st.floats(-1e-6, 1e-6), st.floats(-3, 3), st.integers(-5000, 5000).map(float))
 every_format = pytest.mark.parametrize("f", FORMATS.values(), ids=lambda f: f.name)
 
 
@@ -69,19 +67,32 @@ def test_the_binary_digits_are_those_of_x(f, x):
     assert seen <= abs(x) < seen + 2.0 ** (exponent - f.mantissa_bits - REST) + 1e-300
 
 
-@pytest.mark.parametrize(("x", "words"), [
-    (2049.0, "The neighbour whose last bit is 0 is the lower one."), (2051.0, "the upper one"), (0.1, "less than half"),
-    (0.3, "more than half"), (1.5, "x is stored exactly"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        (2049.0, "The neighbour whose last bit is 0 is the lower one."),
+        (2051.0, "the upper one"),
+        (0.1, "less than half"),
+        (0.3, "more than half"),
+        (1.5, "x is stored exactly"),
+    ],
+)
 def test_a_step_says_how_it_rounds(x, words):
     scene = bits_scene("FP16", x)
     assert words in scene.caption(3), scene.caption(3)
 
 
-@pytest.mark.parametrize(("name", "x", "words"), [
-    ("FP16", 70000.0, "It becomes infinity"), ("FP8 E4M3", 500.0, "no infinity"), ("FP16", 1e-9, "The result is 0"),
-    ("FP16", 65520.0, "It becomes infinity"), ("FP16", 0.0, "The error is 0"), ("FP32", 0.1, "Stored is 0.1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "x", "words"),
+    [
+        ("FP16", 70000.0, "It becomes infinity"),
+        ("FP8 E4M3", 500.0, "no infinity"),
+        ("FP16", 1e-9, "The result is 0"),
+        ("FP16", 65520.0, "It becomes infinity"),
+        ("FP16", 0.0, "The error is 0"),
+        ("FP32", 0.1, "Stored is 0.1"),
+    ],
+)
 def test_the_last_step_says_what_is_stored(name, x, words):
     scene = bits_scene(name, x)
     assert words in scene.caption(scene.steps - 1)
@@ -132,9 +143,7 @@ def test_ranges_cover_every_column_once_and_their_numbers_have_their_fate(f):
             assert fate(power, f) == one.fate
 
 
-@pytest.mark.parametrize(
-    ("scene", "exact", "way"), [(sums_scene(), "exact", "fp16"), (fp8_scene(), "exact", "fp8")]
-)
+@pytest.mark.parametrize(("scene", "exact", "way"), [(sums_scene(), "exact", "fp16"), (fp8_scene(), "exact", "fp8")])
 def test_sums_in_a_caption_have_the_same_digits_and_only_equal_ones_are_0_percent_off(scene, exact, way):
     for step in range(scene.steps):
         caption, (a, b) = scene.caption(step), (float(scene.cells(name)[step]) for name in (exact, way))
@@ -177,9 +186,7 @@ def test_the_weight_is_the_recorded_one():
     master, lost = (record.followed(name).astype(np.float64) for name in ("master", "lost"))
     unit = float(record.distance(lost[0]))
     np.testing.assert_allclose(scene.cells("master"), (master[1:] - master[0]) / unit, atol=0.006)
-    np.testing.assert_allclose(
-        np.cumsum(scene.cells("update")), scene.cells("master"), atol=0.006 * len(master)
-    )
+    np.testing.assert_allclose(np.cumsum(scene.cells("update")), scene.cells("master"), atol=0.006 * len(master))
     assert (scene.cells("lost") == 0).all() and "rounded back" in scene.caption(0)
 
 
@@ -264,9 +271,7 @@ def test_tables_say_what_is_measured_and_what_is_not():
         tables.accumulation(),
         tables.int8(),
     ):
-        assert table.conclusion.endswith(".") and all(
-            len(cells) == len(table.columns) for _, cells in table.lines
-        )
+        assert table.conclusion.endswith(".") and all(len(cells) == len(table.columns) for _, cells in table.lines)
 
 
 def test_the_table_of_losses_is_that_of_the_gradients():

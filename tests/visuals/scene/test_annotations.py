@@ -27,10 +27,7 @@ CAPTIONS = Captions(("{0}",), np.zeros(SIZE, int), np.zeros((SIZE, 1)))
     [
         (Annotation("Z", CAPTIONS), "names no tensor"),
         (Annotation("Y", CAPTIONS, {"Z": np.zeros((SIZE, 1), int)}), "names no tensor"),
-        (
-            Annotation("Y", replace(CAPTIONS, kind=np.zeros(SIZE - 1, int))),
-            "captions and cells differ in number",
-        ),
+        (Annotation("Y", replace(CAPTIONS, kind=np.zeros(SIZE - 1, int))), "captions and cells differ in number"),
         (Annotation("Y", replace(CAPTIONS, kind=np.ones(SIZE, int))), "a cell has no caption"),
         (Annotation("Y", replace(CAPTIONS, templates=("{1}",))), "cannot be filled from 1 numbers"),
         (Annotation("Y", CAPTIONS, {"X": np.full((SIZE, 1), GOOD.tensor("X").size)}), "leaves X"),

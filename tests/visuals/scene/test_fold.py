@@ -27,20 +27,33 @@ def scenes(draw):
     x_cells, y_cells, values = (np.array(draw(cell)) for _ in range(3))
     t, other = np.arange(steps), np.flatnonzero(kinds == 0)
     return Scene(
-        key="k", title="", steps=steps, step_name="step", order_name="", order_note="",
-        tensors=(Tensor("x", "x", "x", "input", 1, 1, 4, np.zeros(4)), Tensor("y", "y", "y", "output", 1, 1, 4), Tensor("z", "z", "z", "output", 1, 1, 4)),
+        key="k",
+        title="",
+        steps=steps,
+        step_name="step",
+        order_name="",
+        order_note="",
+        tensors=(
+            Tensor("x", "x", "x", "input", 1, 1, 4, np.zeros(4)),
+            Tensor("y", "y", "y", "output", 1, 1, 4),
+            Tensor("z", "z", "z", "output", 1, 1, 4),
+        ),
         groups=(Group((("x", "y", "z"),)),),
-        writes=tuple(w for w in (
-            Write("x", other, values[other].astype("f4"), cells=x_cells[other]),
-            Write("y", t, source="x", index=y_cells, cells=x_cells),
-            Write("z", t[::2], values[::2].astype("f4"), cells=y_cells[::2]),
-            Write("z", t[1::2], source="x", index=x_cells[1::2], cells=y_cells[1::2]),
-        ) if len(w.steps)),
+        writes=tuple(
+            w
+            for w in (
+                Write("x", other, values[other].astype("f4"), cells=x_cells[other]),
+                Write("y", t, source="x", index=y_cells, cells=x_cells),
+                Write("z", t[::2], values[::2].astype("f4"), cells=y_cells[::2]),
+                Write("z", t[1::2], source="x", index=x_cells[1::2], cells=y_cells[1::2]),
+            )
+            if len(w.steps)
+        ),
         reads=(Read("x", np.arange(steps + 1), y_cells),),
         captions=Captions(("{0}", "{0} again"), kinds, t[:, None]),
         readings=(Reading("n", np.cumsum(values)),),
         lanes=Lanes(t, np.uint32(1) << t.astype(np.uint32)),
-    )  # fmt: skip
+    )
 
 
 @given(scenes())
@@ -61,10 +74,5 @@ def test_after_a_folded_step_everything_is_as_after_its_last_step(scene):
         assert small.caption(new) == (f"{start} to {old}" if old in first else scene.caption(old))
         read, whole = small.reads[0], scene.reads[0].cells[start : old + 1]
         assert set(read.cells[read.start[new] : read.start[new + 1]]) == set(whole)
-    written = [
-        (int(s), int(c))
-        for w in small.writes
-        if w.target == "z"
-        for s, c in zip(w.steps, w.cells, strict=True)
-    ]
+    written = [(int(s), int(c)) for w in small.writes if w.target == "z" for s, c in zip(w.steps, w.cells, strict=True)]
     assert len(written) == len(set(written))  # a cell is written once in a step

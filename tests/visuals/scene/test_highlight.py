@@ -124,9 +124,7 @@ def test_an_unterminated_string_ends_with_its_line():
 
 
 @pytest.mark.slow
-@given(
-    st.lists(st.sampled_from(['"', "'", "/*", "*/", "//", "#", "\\", "\n", "\r\n", "int", "<<<", " ", "é"]))
-)
+@given(st.lists(st.sampled_from(['"', "'", "/*", "*/", "//", "#", "\\", "\n", "\r\n", "int", "<<<", " ", "é"])))
 def test_any_pieces_are_covered(pieces):
     check_runs_cover("".join(pieces))
 

@@ -50,10 +50,21 @@ def read(block: bytes, entry: dict) -> np.ndarray:
 @pytest.mark.parametrize(
     ("low", "high", "dtype"),
     [
-        (0, 0, "u1"), (0, 255, "u1"), (0, 256, "u2"), (0, 65_535, "u2"), (0, 65_536, "i4"), (-1, 255, "i2"),
-        (-1, 0, "i1"), (-128, 127, "i1"), (-129, 0, "i2"), (-32_768, 32_767, "i2"), (-32_769, 0, "i4"), (-1, 32_768, "i4"), (-(2**31), 2**31 - 1, "i4"),
+        (0, 0, "u1"),
+        (0, 255, "u1"),
+        (0, 256, "u2"),
+        (0, 65_535, "u2"),
+        (0, 65_536, "i4"),
+        (-1, 255, "i2"),
+        (-1, 0, "i1"),
+        (-128, 127, "i1"),
+        (-129, 0, "i2"),
+        (-32_768, 32_767, "i2"),
+        (-32_769, 0, "i4"),
+        (-1, 32_768, "i4"),
+        (-(2**31), 2**31 - 1, "i4"),
     ],
-)  # fmt: skip
+)
 def test_integers_are_sent_in_the_narrowest_type(low, high, dtype):
     block = Block()
     block.put(np.zeros(3, np.uint8))  # 3 bytes, so that the next array has to be aligned
@@ -266,10 +277,7 @@ def decoded(node):
     module = (HERE / "decode.js").as_uri()
 
     def decode(requests: list[tuple[Scene, list[int]]]) -> list[list[dict]]:
-        sent = [
-            {"message": base64.b64encode(message(scene)).decode(), "steps": steps}
-            for scene, steps in requests
-        ]
+        sent = [{"message": base64.b64encode(message(scene)).decode(), "steps": steps} for scene, steps in requests]
         command = [node, "--input-type=module", "--eval", DECODER, "--", module]
         process = subprocess.run(command, input=json.dumps(sent), capture_output=True, text=True, check=False)
         assert process.returncode == 0, process.stderr
@@ -335,10 +343,13 @@ def test_browser_and_server_give_the_same_for_any_writes(decoded, drawn):
 def test_browser_and_server_print_the_same_numbers(decoded):
     """Ties, signs, very small and very large ones, and whole numbers as integers and as floats."""
     rng, scene = np.random.default_rng(1), scenes.softmax()
-    values = np.concatenate([
-        rng.normal(size=120) * 10.0 ** rng.integers(-8, 9, 120), rng.integers(-4096, 4096, 40) / 4096,
-        [0.0, -0.0, 1.0625, 1.1875, 1e-30, 1e22, 12345.678, 16_777_217.0, 99_999.5, 0.99999, 0.999949, -0.00005],
-    ])  # fmt: skip
+    values = np.concatenate(
+        [
+            rng.normal(size=120) * 10.0 ** rng.integers(-8, 9, 120),
+            rng.integers(-4096, 4096, 40) / 4096,
+            [0.0, -0.0, 1.0625, 1.1875, 1e-30, 1e22, 12345.678, 16_777_217.0, 99_999.5, 0.99999, 0.999949, -0.00005],
+        ]
+    )
     args = np.resize(values, (scene.steps, 12))
     template = " ".join(f"{{{i}}}" for i in range(12)) + " {{}} [sum](output)"
     captions = replace(scene.captions, templates=(template, template), args=args)

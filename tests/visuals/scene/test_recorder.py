@@ -24,11 +24,7 @@ def recorded() -> Recorder:
 def test_writes_are_joined_by_tensor_and_source_with_the_step_of_each():
     values, copies = recorded().writes()
     assert (values.target, copies.target, copies.source) == ("sum", "tile", "x")
-    assert [values.steps.tolist(), values.cells.tolist(), values.values.tolist()] == [
-        [0, 0, 1],
-        [0, 1, 1],
-        [0, 0, 5],
-    ]
+    assert [values.steps.tolist(), values.cells.tolist(), values.values.tolist()] == [[0, 0, 1], [0, 1, 1], [0, 0, 5]]
     assert [copies.steps.tolist(), copies.cells.tolist(), copies.index.tolist()] == [[0, 0], [0, 1], [-1, 2]]
 
 

@@ -19,7 +19,7 @@ from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.im2col.warps import blocks, in_warp_order
 from visuals.conv.part import part_of
 from visuals.scene.parts import MAX_STEPS, Captions, Flow, Group, Lanes, Reading, SceneError, Tensor, Write
-from visuals.scene.scene import Scene, number  # fmt: skip
+from visuals.scene.scene import Scene, number
 
 GOOD, TINY = scenes.tiled(), scenes.softmax()
 
@@ -159,7 +159,7 @@ FAULTS = {
     "a next file before the last": (next_file(since=0), "is shown at no step"),
     "a next file of too few lines": (next_file(since=2, lines=np.full(3, GOOD.source.first)), "source lines and steps"),
     "a reshape of numbers": (write("acc", reshapes=True), "a reshape into acc needs a source"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -179,9 +179,7 @@ def test_a_copy_of_a_cell_that_is_written_later_raises():
 
 
 def test_escaped_braces_and_marks():
-    scene = replace(
-        TINY, captions=replace(TINY.captions, templates=("{{{0}}} [x](input)", "f(x)[0] (a) {{}}"))
-    )
+    scene = replace(TINY, captions=replace(TINY.captions, templates=("{{{0}}} [x](input)", "f(x)[0] (a) {{}}")))
     assert scene.caption(3) == "{3} x" and scene.marked_caption(3) == "{3} [x](input)"
     assert scene.caption(9) == "f(x)[0] (a) {}"
 
@@ -288,10 +286,26 @@ def test_every_step_has_its_own_caption(key):
 
 def test_numbers_are_printed_plainly():
     expected = {
-        3.0: "3", -0.0: "0", 2.0**49: "562949953421312", 2.0**80: "1.209·10^24", 1 / 3: "0.3333", 2 / 3: "0.6667", 1.5: "1.5",
-        1.0625: "1.062", 1.1875: "1.188", 1e-7: "0.0000001", -0.00012345678: "−0.0001235", 0.9999999: "1",
-        12345.678: "12346", -8174.6: "−8175", 99999.5: "100000", -3e38: "−3.000·10^38", np.inf: "∞", -np.inf: "−∞", np.nan: "NaN",
-    }  # fmt: skip
+        3.0: "3",
+        -0.0: "0",
+        2.0**49: "562949953421312",
+        2.0**80: "1.209·10^24",
+        1 / 3: "0.3333",
+        2 / 3: "0.6667",
+        1.5: "1.5",
+        1.0625: "1.062",
+        1.1875: "1.188",
+        1e-7: "0.0000001",
+        -0.00012345678: "−0.0001235",
+        0.9999999: "1",
+        12345.678: "12346",
+        -8174.6: "−8175",
+        99999.5: "100000",
+        -3e38: "−3.000·10^38",
+        np.inf: "∞",
+        -np.inf: "−∞",
+        np.nan: "NaN",
+    }
     assert {v: number(v) for v in expected} == expected
 
 
@@ -308,10 +322,22 @@ def test_infinities_and_nan_need_finite_false():
     wild = np.array([np.inf, -np.inf, np.nan, 1.0])
     captions = Captions(("{0}",), np.zeros(4, int), wild[:, None])
     odd = replace(
-        TINY, steps=4, tensors=(Tensor("w", "w", "w", "input", 1, 1, 4, wild),), groups=(Group((("w",),)),),
-        writes=(Write("w", np.arange(4), wild[::-1]),), reads=(), matmuls=(), annotations=(), sums=(), views=(), source=None,
-        lanes=None, readings=(Reading("r", wild),), captions=captions, finite=False,
-    )  # fmt: skip
+        TINY,
+        steps=4,
+        tensors=(Tensor("w", "w", "w", "input", 1, 1, 4, wild),),
+        groups=(Group((("w",),)),),
+        writes=(Write("w", np.arange(4), wild[::-1]),),
+        reads=(),
+        matmuls=(),
+        annotations=(),
+        sums=(),
+        views=(),
+        source=None,
+        lanes=None,
+        readings=(Reading("r", wild),),
+        captions=captions,
+        finite=False,
+    )
     assert [odd.caption(t) for t in range(4)] == ["∞", "−∞", "NaN", "1"]
     np.testing.assert_array_equal(odd.cells("w"), wild[::-1].astype("f4"))
     with pytest.raises(SceneError, match="not finite"):

@@ -36,9 +36,7 @@ def timelines(draw):
         cells = {(row.name, lane, step) for step in range(start, end + 1)}
         if not cells & taken:
             taken |= cells
-            events.append(
-                Event(row.name, lane, start, end, draw(st.integers(1, 300)), f"event {len(events)}")
-            )
+            events.append(Event(row.name, lane, start, end, draw(st.integers(1, 300)), f"event {len(events)}"))
     return rows, events, count
 
 

@@ -47,9 +47,7 @@ def test_a_shape_that_is_not_recorded(new_page, address):
     stage = Stage(page).ready()
     expect(stage.root).to_contain_text("5 rows of 19")
     page.wait_for_function("site.counting === 0", timeout=START_MS)
-    page.wait_for_function(
-        "site.main.querySelector('.st-key-card_why') || scrollTo(0, 1e9)", timeout=START_MS
-    )
+    page.wait_for_function("site.main.querySelector('.st-key-card_why') || scrollTo(0, 1e9)", timeout=START_MS)
     # The next shape needs no start. Its rows are counted too.
     page.get_by_label("M", exact=True).fill("6")
     page.get_by_label("M", exact=True).press("Enter")

@@ -45,9 +45,7 @@ def test_the_browser_makes_the_same_keys(node):
         f"import {{ keyOf }} from '{(ROOT / 'visuals/site/web/address.js').as_uri()}';"
         f"console.log(JSON.stringify({json.dumps([params for params, _ in KEYS])}.map((params) => keyOf(params))))"
     )
-    done = subprocess.run(
-        [node, "--input-type=module", "-e", code], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([node, "--input-type=module", "-e", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [key for _, key in KEYS]
 
 
@@ -68,9 +66,7 @@ def test_files_are_named_by_their_content_and_written_once(tmp_path):
 
 def test_scripts_share_no_name(node):
     """They are joined into one module, where a second declaration of a name is an error."""
-    done = subprocess.run(
-        [node, "--input-type=module", "--check"], input=bundle(), capture_output=True, text=True
-    )
+    done = subprocess.run([node, "--input-type=module", "--check"], input=bundle(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "import " not in re.sub(r"import\(", "", bundle()), f"an import of {SCRIPTS} is left"
 
@@ -125,9 +121,7 @@ def test_every_link_resolves_on_site_and_app(site):
 
 def test_every_file_that_is_named_exists_and_the_site_is_small(site):
     config = site.config("")
-    names = {config["core"], config["search"], config["plotly"]} | {
-        one["index"] for one in config["pages"].values()
-    }
+    names = {config["core"], config["search"], config["plotly"]} | {one["index"] for one in config["pages"].values()}
     for path in config["pages"]:
         for name in site.index(path).values():
             names |= {name, *re.findall(r'"(?:ref|scene)":"([0-9a-f]{16})"', site.bytes(name).decode())}
@@ -157,10 +151,6 @@ def test_search_finds_chapters_and_terms(site, node):
         "console.log(JSON.stringify(found.map(([address, , text]) => [address, excerpt(text, 'warp 32')])))"
     )
     code = f"globalThis.document = {{ addEventListener() {{}} }}; {code.replace('import {', 'const {', 1).replace('} from ', '} = await import(', 1).replace(';', ');', 1)}"
-    done = subprocess.run(
-        [node, "--input-type=module", "-e", code], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([node, "--input-type=module", "-e", code], capture_output=True, text=True, check=True)
     found = dict(json.loads(done.stdout))
-    assert "warp" in found["glossary?view=explore"].lower() or any(
-        "warp" in text.lower() for text in found.values()
-    )
+    assert "warp" in found["glossary?view=explore"].lower() or any("warp" in text.lower() for text in found.values())

@@ -38,9 +38,7 @@ SMALL = {
 ONE_BLOCK = [rung for rung in SMALL if rung not in long_rows.BLOCKS]
 LOGITS = [name for name in softmax_inputs.LOGITS if name != softmax_inputs.OWN_NUMBERS]
 numbers = st.one_of(
-    st.floats(-8, 8, width=32),
-    st.floats(-300, 300, width=32),
-    st.sampled_from([-np.inf, np.inf, np.nan, 0.0]),
+    st.floats(-8, 8, width=32), st.floats(-300, 300, width=32), st.sampled_from([-np.inf, np.inf, np.nan, 0.0])
 )
 rows = st.lists(numbers, min_size=1, max_size=70).map(partial(np.array, dtype=np.float32))
 QUIET = dict.fromkeys(("over", "invalid", "divide"), "ignore")
@@ -111,9 +109,7 @@ def test_shared_memory_equals_the_kernels_stores(rung, x):
     _, session = emulated(rung, x, 0)
     (trace,) = session.trace
     names = np.array(trace.buffers)[trace.buffer]
-    written = {
-        w.target: w for w in scene.writes if w.target in ("partial_m", "partial_l", "warp_m", "warp_l")
-    }
+    written = {w.target: w for w in scene.writes if w.target in ("partial_m", "partial_l", "warp_m", "warp_l")}
     assert bool(written) == (rung != "softmax/warp-shuffle")
     for buffer in {*trace.buffers} - {"x", "y"}:
         stored = trace.write & (names == buffer)
@@ -184,10 +180,7 @@ def test_parts_of_a_row_equal_what_the_first_launch_stores(n):
     session.verify_run()
     for name in ("part_m", "part_l"):
         np.testing.assert_allclose(scene.cells(name), session.fetch(name).ravel(), rtol=3e-6)
-    assert [s.file for s in (scene.source, *scene.next_sources)] == [
-        "07_split_parts.cu",
-        "08_split_finish.cu",
-    ]
+    assert [s.file for s in (scene.source, *scene.next_sources)] == ["07_split_parts.cu", "08_split_finish.cu"]
 
 
 @pytest.mark.slow
@@ -208,14 +201,9 @@ def test_only_the_unsafe_kernel_has_infinity_and_nan():
     x = softmax_inputs.row(softmax_inputs.LARGE, 40)
     unsafe = softmax_scene("softmax/unsafe", SMALL["softmax/unsafe"], x)
     y = unsafe.cells("y")
-    assert (
-        np.isinf(unsafe.cells("partial_l")).any()
-        and np.isnan(y).sum() == (x > softmax_story.OVERFLOW).sum() > 2
-    )
+    assert np.isinf(unsafe.cells("partial_l")).any() and np.isnan(y).sum() == (x > softmax_story.OVERFLOW).sum() > 2
     captions = [unsafe.caption(t) for t in range(unsafe.steps)]
-    assert any("beyond 3.4·10^38" in text for text in captions) and any(
-        "∞ / ∞ is NaN" in text for text in captions
-    )
+    assert any("beyond 3.4·10^38" in text for text in captions) and any("∞ / ∞ is NaN" in text for text in captions)
     for rung in SMALL:
         if rung != "softmax/unsafe":
             scene = softmax_scene(rung, SMALL[rung], x)
@@ -234,9 +222,10 @@ def test_a_sum_that_was_infinite_before_does_not_overflow_again():
 
 
 # -- steps -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("rung", "passes", "middle"), [
-    ("softmax/unsafe", 2, 5), ("softmax/three-pass", 3, 10), ("softmax/online", 2, 5), ("softmax/warp-shuffle", 2, 5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rung", "passes", "middle"),
+    [("softmax/unsafe", 2, 5), ("softmax/three-pass", 3, 10), ("softmax/online", 2, 5), ("softmax/warp-shuffle", 2, 5)],
+)
 def test_number_of_turns_levels_and_exchanges(rung, passes, middle):
     """Each pass has one turn per part of the row. A tree of 8 threads: store, 3 levels, root. A butterfly: 5 exchanges."""
     n = 40
@@ -321,25 +310,31 @@ def test_rows_match_their_descriptions():
             np.abs(rows_by_name[softmax_inputs.SMALL]).max() <= 5
             and (rows_by_name[softmax_inputs.LARGE] > softmax_story.OVERFLOW).any()
         )
-        assert (
-            np.ptp(rows_by_name[softmax_inputs.EQUAL]) == 0
-            and (rows_by_name[softmax_inputs.ONE_HOT] > 0).sum() == 1
-        )
+        assert np.ptp(rows_by_name[softmax_inputs.EQUAL]) == 0 and (rows_by_name[softmax_inputs.ONE_HOT] > 0).sum() == 1
         assert np.isneginf(rows_by_name[softmax_inputs.MASKED]).sum() == n // 3
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("1 2.5,-3e2;inf\n-inf nan −4 ∞", [1, 2.5, -300, np.inf, -np.inf, np.nan, -4, np.inf]), (" 7 ", [7]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1 2.5,-3e2;inf\n-inf nan −4 ∞", [1, 2.5, -300, np.inf, -np.inf, np.nan, -4, np.inf]), (" 7 ", [7])],
+)
 def test_parse_own_numbers(text, expected):
     np.testing.assert_array_equal(softmax_inputs.parse(text), np.array(expected, np.float32))
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("1 two 3", "“two” is not a number .inf, -inf and nan are allowed."), ("1_000", "“1_000” is not a number"),
-    ("", "must have 1 to 64 numbers, got 0"), ("1 " * 65, "must have 1 to 64 numbers, got 65"),
-    ("4e38", "“4e38” does not fit FP32, which ends at ±3.4·10³⁸"), ("1 \x00", "is not a number"), ("9" * 400, "does not fit FP32"), ("-1e999", "does not fit FP32"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 two 3", "“two” is not a number .inf, -inf and nan are allowed."),
+        ("1_000", "“1_000” is not a number"),
+        ("", "must have 1 to 64 numbers, got 0"),
+        ("1 " * 65, "must have 1 to 64 numbers, got 65"),
+        ("4e38", "“4e38” does not fit FP32, which ends at ±3.4·10³⁸"),
+        ("1 \x00", "is not a number"),
+        ("9" * 400, "does not fit FP32"),
+        ("-1e999", "does not fit FP32"),
+    ],
+)
 def test_parse_names_the_broken_rule(text, words):
     with pytest.raises(softmax_inputs.LogitsError, match=words):
         softmax_inputs.parse(text)
@@ -373,7 +368,11 @@ def test_outcomes_are_compared_with_float64(name):
 
 def test_nan_is_right_only_if_the_definition_gives_it():
     x = np.array([1, np.inf, 2], np.float32)
-    assert all(outcome.is_right and "as the definition says" in outcome.verdict for outcome in softmax_story.outcomes(x, SMALL) if outcome.rung != "softmax/unsafe")  # fmt: skip
+    assert all(
+        outcome.is_right and "as the definition says" in outcome.verdict
+        for outcome in softmax_story.outcomes(x, SMALL)
+        if outcome.rung != "softmax/unsafe"
+    )
     assert "∞ − ∞ has no value" in softmax_story.row_sentence(x)
     assert "All numbers are −∞" in softmax_story.row_sentence(np.full(3, -np.inf, np.float32))
     sums = np.full(9, 88.5, np.float32)  # each finite, their sum not
@@ -389,10 +388,15 @@ def row(rung: str, ms: float, **more):
 
 
 def test_gain_and_cost_sentences_have_the_figures():
-    rows = {r["rung"]: r for r in (
-        row("softmax/unsafe", 0.01), row("softmax/three-pass", 0.05),
-        row("softmax/registers", 0.02, ceilings={"copy_bytes_per_s": 4e12}), row("softmax/library", 0.018),
-    )}  # fmt: skip
+    rows = {
+        r["rung"]: r
+        for r in (
+            row("softmax/unsafe", 0.01),
+            row("softmax/three-pass", 0.05),
+            row("softmax/registers", 0.02, ceilings={"copy_bytes_per_s": 4e12}),
+            row("softmax/library", 0.018),
+        )
+    }
     text = softmax_story.softmax_gain(rows)
     assert "“a row in registers” is 2.5× as fast as three passes" in text
     assert "“a row in registers” reaches 90 % of the speed of PyTorch softmax" in text
@@ -408,7 +412,10 @@ def test_the_share_of_useful_bytes_is_given_beside_the_share_of_all_bytes():
     useful = 2 * 4 * 8192 * 1024
     ms = useful / 4e12 * 1e3
     ceilings = {"copy_bytes_per_s": 4e12}
-    three_pass, registers = (row(f"softmax/{name}", ms * by, ceilings=ceilings) for name, by in (("three-pass", 2.0408), ("registers", 1.3889)))  # fmt: skip
+    three_pass, registers = (
+        row(f"softmax/{name}", ms * by, ceilings=ceilings)
+        for name, by in (("three-pass", 2.0408), ("registers", 1.3889))
+    )
     text = softmax_story.softmax_gain({r["rung"]: r for r in (three_pass, registers)})
     assert "counts all bytes that it moves" in text and "Useful bytes are only 67.1 MB" in text
     assert "72 % of the time of “a row in registers” and 49 % of the time of three passes" in text

@@ -94,9 +94,7 @@ def test_script_removes_the_page_name_from_the_url(node, path, server):
     code = (SCRIPT % "im2col|history").removeprefix("<script>").removesuffix("</script>")
     head = f"const window = {{}}, location = {{ origin: 'http://host', pathname: {json.dumps(path)} }};"
     print_result = "console.log(JSON.stringify(window.__streamlit?.BACKEND_BASE_URL ?? null));"
-    process = subprocess.run(
-        [node, "-e", head + code + print_result], capture_output=True, text=True, check=True
-    )
+    process = subprocess.run([node, "-e", head + code + print_result], capture_output=True, text=True, check=True)
     assert json.loads(process.stdout) == server
 
 
@@ -108,10 +106,7 @@ def test_the_module_is_loaded_in_advance_from_the_same_server(node):
     head = """const links = [], window = {}, location = { origin: "http://host", pathname: "/talk/im2col" };
       const document = { createElement: () => ({}), head: { append: (link) => links.push(link) } };"""
     process = subprocess.run(
-        [node, "-e", f"{head}{code}console.log(JSON.stringify(links));"],
-        capture_output=True,
-        text=True,
-        check=True,
+        [node, "-e", f"{head}{code}console.log(JSON.stringify(links));"], capture_output=True, text=True, check=True
     )
     assert json.loads(process.stdout) == [{"rel": "modulepreload", "href": "/talk/stage/player-1.js"}]
 

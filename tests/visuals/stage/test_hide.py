@@ -9,14 +9,7 @@ from tests.helpers.harness import settled
 from visuals import stage as stage_module
 
 pytestmark = pytest.mark.browser
-LARGE = [
-    "kernel",
-    "explain",
-    "transport",
-    "caption",
-    "readings",
-    "strip",
-]  # the parts that have rows or columns
+LARGE = ["kernel", "explain", "transport", "caption", "readings", "strip"]  # the parts that have rows or columns
 NAMES = re.search(r'HIDEABLE = "([^"]*)"', (stage_module.HERE / "link.js").read_text("utf-8"))[1].split()
 SIZES = {(1440, 900): NAMES, (1280, 720): LARGE, (390, 844): LARGE}
 # For each set of names: whether the picture has at least its height and width, and what is outside the stage or the page.

@@ -54,9 +54,7 @@ def test_a_column_cell_names_its_window_and_its_outputs(watch):
             f"D[{row}, {column}] = {expected.scene.cells('x')[pixel]:g}, {copied} x[0, {pixel // 8}, {pixel % 8}]"
             in text
         )
-        assert (
-            f"Column {column} is one window. It gives C[0, {column}], C[1, {column}], C[2, {column}]." in text
-        )
+        assert f"Column {column} is one window. It gives C[0, {column}], C[1, {column}], C[2, {column}]." in text
 
 
 @pytest.mark.slow
@@ -86,8 +84,7 @@ def test_a_filter_tap_says_what_it_multiplies(watch):
     text = watch(f"step={TOY_COLUMNS + 4}").point_at("w", 9 + 1)
     assert "w[1, 1] = −2" in text
     assert (
-        "It multiplies all of row 1 of the data matrix: one term of 36 cells of the output matrix, 16 so far."
-        in text
+        "It multiplies all of row 1 of the data matrix: one term of 36 cells of the output matrix, 16 so far." in text
     )
 
 

@@ -209,11 +209,25 @@ def test_question_mark_opens_the_list_of_keys(stage, page):
 @pytest.mark.parametrize(
     ("query", "visible", "hidden"),
     [
-        ("", {"input", "filter", "output", "workspace", "read", "write", "ghost", "negative", "line", "registers-ground"},
-         {"padding", "lanes", "shared-ground", "workspace-ground"}),
+        (
+            "",
+            {
+                "input",
+                "filter",
+                "output",
+                "workspace",
+                "read",
+                "write",
+                "ghost",
+                "negative",
+                "line",
+                "registers-ground",
+            },
+            {"padding", "lanes", "shared-ground", "workspace-ground"},
+        ),
         ("pad_h=1&order=warps", {"padding", "lanes", "input"}, {"shared-ground"}),
     ],
-)  # fmt: skip
+)
 def test_the_legend_explains_the_colours_in_use(watch, page, query, visible, hidden):
     stage = watch(query)
     stage.do("colours")
@@ -261,9 +275,7 @@ def test_readings_change_with_the_steps_and_have_their_badge(watch, page):
     assert scene.readings[2].values[-1] == np.prod((3, 9, 36))  # multiply-adds of the whole convolution
 
 
-@pytest.mark.parametrize(
-    "names", ["kernel,explain", "transport", "caption,readings", "order,take,link,colours,help"]
-)
+@pytest.mark.parametrize("names", ["kernel,explain", "transport", "caption,readings", "order,take,link,colours,help"])
 def test_controls_named_in_hide_are_hidden(watch, page, names):
     stage = watch(f"hide={names}&step=3")
     for name in names.split(","):

@@ -21,10 +21,7 @@ FAILED = "its player could not be loaded"
 def loads(page) -> list[str]:
     """Returns the list that collects the paths from which the page loads the player."""
     found: list[str] = []
-    page.on(
-        "request",
-        lambda request: "/stage/player-" in request.url and found.append(urlsplit(request.url).path),
-    )
+    page.on("request", lambda request: "/stage/player-" in request.url and found.append(urlsplit(request.url).path))
     return found
 
 
@@ -60,9 +57,7 @@ def test_the_player_loads_under_a_base_path_and_a_content_security_policy(new_pa
             page.goto(f"{app.url}/{path}")
             expect(page.locator(".stage[data-ready=true]").first).to_be_visible()
             assert found == [f"/talk/stage/{stage.player_file()}"]
-            page.goto(
-                "about:blank"
-            )  # before the server ends: a page that loses it writes errors to the console
+            page.goto("about:blank")  # before the server ends: a page that loses it writes errors to the console
 
 
 def test_a_failed_load_is_told_and_tried_again(browser, server):

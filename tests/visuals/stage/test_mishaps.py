@@ -205,10 +205,7 @@ def test_a_finger_scrolls_the_page_pans_a_zoomed_stage_and_pins_by_a_tap(phone_s
     expect(stage.root).not_to_have_attribute("data-pinned", "")
     page.locator(".stage canvas").scroll_into_view_if_needed()
     cell_box = stage.cell("x", 18)
-    page.touchscreen.tap(
-        cell_box["x"] + cell_box["width"] / 2,
-        cell_box["y"] + cell_box["height"] / 2,
-    )
+    page.touchscreen.tap(cell_box["x"] + cell_box["width"] / 2, cell_box["y"] + cell_box["height"] / 2)
     expect(stage.root).to_have_attribute("data-hover", "x:18")
     expect(stage.root).to_have_attribute("data-pinned", "")
     for _ in range(3):
@@ -275,15 +272,10 @@ def test_forced_colours_keep_distinctions_made_by_colour(stage, page):
     try:
         stage = stage("order=warps&step=3")
         ground = "node => getComputedStyle(node).backgroundColor"
-        for one, other in (
-            (".code-line.lit", ".code-line:not(.lit)"),
-            (".lane.active", ".lane:not(.active)"),
-        ):
+        for one, other in ((".code-line.lit", ".code-line:not(.lit)"), (".lane.active", ".lane:not(.active)")):
             assert page.locator(one).first.evaluate(ground) != page.locator(other).first.evaluate(ground)
         stage.do("colours")
-        hues = [
-            page.locator(f".legend .hue-{name}").evaluate(ground) for name in ("input", "filter", "output")
-        ]
+        hues = [page.locator(f".legend .hue-{name}").evaluate(ground) for name in ("input", "filter", "output")]
         assert len(set(hues)) == 3
         assert page.locator(".scrub").evaluate("node => getComputedStyle(node).forcedColorAdjust") == "none"
         page.keyboard.press("Escape")

@@ -50,8 +50,12 @@ def test_settings_are_in_the_url_and_open_again(stage, page, new_page):
     expect(page).to_have_url(re.compile(r"pin=D:11"))
     parameters = query_parameters(page)
     assert {name: parameters[name] for name in ("picture", "step", "speed", "loop", "pin")} == {
-        "picture": "numbers", "step": "11", "speed": "2", "loop": "10-12", "pin": "D:11",
-    }  # fmt: skip
+        "picture": "numbers",
+        "step": "11",
+        "speed": "2",
+        "loop": "10-12",
+        "pin": "D:11",
+    }
     assert parameters["zoom"].startswith("2.25,")
     other = new_page()
     other.goto(page.url)

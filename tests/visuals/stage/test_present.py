@@ -14,14 +14,7 @@ SLIDE = {"width": 960, "height": 540}
 
 def check_stage_alone(page, size):
     """Check that only the stage is visible, that it fills the frame, and that nothing scrolls."""
-    for selector in (
-        ".st-key-nav",
-        ".st-key-chips",
-        ".st-key-params",
-        ".st-key-cards",
-        ".kt-title",
-        ".st-key-below",
-    ):
+    for selector in (".st-key-nav", ".st-key-chips", ".st-key-params", ".st-key-cards", ".kt-title", ".st-key-below"):
         expect(page.locator(selector)).to_have_count(0)
     for bar in ("stHeader", "stToolbar"):
         expect(page.get_by_test_id(bar).locator("visible=true")).to_have_count(0)
@@ -66,9 +59,7 @@ def test_a_note_does_not_make_the_page_scroll(stage, page):
     page.set_viewport_size(LECTURE_HALL)
     stage("present=1&H=abc")
     expect(page.locator(".kt-note")).to_be_visible()
-    assert (
-        page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight") == LECTURE_HALL["height"]
-    )
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight") == LECTURE_HALL["height"]
 
 
 def test_embedded_stage_is_alone(stage, page):
@@ -118,8 +109,7 @@ WINDOWS = [(1920, 1080), (1440, 900), (1280, 720)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "chapter",
-    ["im2col?chapter=3", "threads?chapter=1", "implicit?chapter=2", "tiling?chapter=3", "train?chapter=7"],
+    "chapter", ["im2col?chapter=3", "threads?chapter=1", "implicit?chapter=2", "tiling?chapter=3", "train?chapter=7"]
 )
 def test_a_presented_picture_is_at_least_as_large_as_on_the_page(page, server, chapter):
     areas = {}

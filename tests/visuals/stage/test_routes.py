@@ -41,10 +41,18 @@ def request(path, body=b"", method="GET", headers=(), base="", chunk=65536, raw=
 
     path, _, query = path.partition("?")
     scope = {
-        "type": "http", "http_version": "1.1", "method": method, "path": path, "raw_path": path.encode(),
-        "query_string": query.encode(), "headers": [(k.lower().encode(), v.encode()) for k, v in headers],
-        "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "",
-    }  # fmt: skip
+        "type": "http",
+        "http_version": "1.1",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [(k.lower().encode(), v.encode()) for k, v in headers],
+        "server": ("127.0.0.1", 80),
+        "client": ("127.0.0.1", 1),
+        "scheme": "http",
+        "root_path": "",
+    }
     run_in_thread(Starlette(routes=routes(base))(scope, receive, send))
     response_headers = {k.decode(): v.decode() for k, v in sent[0]["headers"]}
     content = b"".join(m.get("body", b"") for m in sent[1:])
@@ -113,9 +121,7 @@ def test_the_template_has_one_placeholder_before_all_code():
     status, headers, text = request("/stage/standalone.html")
     assert status == 200 and headers["content-type"] == "text/html; charset=utf-8"
     assert (
-        text.index(f">{SCENE_PLACEHOLDER}</script>")
-        == text.index(SCENE_PLACEHOLDER) - 1
-        < text.index('type="module"')
+        text.index(f">{SCENE_PLACEHOLDER}</script>") == text.index(SCENE_PLACEHOLDER) - 1 < text.index('type="module"')
     )
 
 
@@ -171,17 +177,11 @@ def test_too_many_colours_leave_flat_areas_exact():
             image.seek(k)
             decoded = np.asarray(image.convert("RGB"), int)
             assert np.array_equal(decoded[:200], np.asarray(frame)[:200])
-            assert (
-                np.abs(decoded - np.asarray(frame, int)).mean() < 30
-            )  # noise gets the nearest colours of the palette
+            assert np.abs(decoded - np.asarray(frame, int)).mean() < 30  # noise gets the nearest colours of the palette
 
 
 def test_transparent_and_grey_pngs_are_accepted():
-    frames = [
-        Image.new("LA", SIZE, (200, 255)),
-        Image.new("RGBA", SIZE, "#0071b1ff"),
-        Image.new("1", SIZE, 1),
-    ]
+    frames = [Image.new("LA", SIZE, (200, 255)), Image.new("RGBA", SIZE, "#0071b1ff"), Image.new("1", SIZE, 1)]
     with Image.open(BytesIO(request_gif([png(frame) for frame in frames])[2])) as image:
         assert image.n_frames == 3
 
@@ -207,11 +207,7 @@ def jpeg():
         ([png(picture(0)), b""], 400, "Frame 2 is cut off."),
         ([png(picture(0)), png(picture(1, (64, 41)))], 400, "Frame 2 is 64 × 41 pixels, the first 64 × 40."),
         ([png(Image.new("1", (2001, 2000)))], 413, "Frame 1 is larger than 4 megapixels."),
-        (
-            [png(Image.new("1", (2000, 2000)))] * 41,
-            413,
-            "The frames are larger than 160 megapixels together.",
-        ),
+        ([png(Image.new("1", (2000, 2000)))] * 41, 413, "The frames are larger than 160 megapixels together."),
         ([png(Image.new("1", (1, 1)))] * (MAX_FRAMES + 1), 413, "A GIF has at most 300 frames here."),
     ],
 )
@@ -269,13 +265,7 @@ def test_gifs_are_made_one_at_a_time_in_a_thread(monkeypatch):
             async def send(message):
                 events.append(threading.current_thread() is loop)
 
-            scope = {
-                "type": "http",
-                "method": "POST",
-                "path": "/stage/gif",
-                "query_string": b"",
-                "headers": [],
-            }
+            scope = {"type": "http", "method": "POST", "path": "/stage/gif", "query_string": b"", "headers": []}
             await app(scope, receive, send)
 
         await asyncio.gather(one(), one(), one())

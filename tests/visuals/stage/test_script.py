@@ -13,14 +13,15 @@ from visuals import stage
 from visuals.stage.standalone import takeaway
 
 MODULES = sorted(stage.HERE.glob("*.js"))
-LIMIT = 110_900  # bytes of the player; lower it when the player shrinks. Translation takes 4,000 of them, diagrams 13,000,
+LIMIT = (
+    110_900  # bytes of the player; lower it when the player shrinks. Translation takes 4,000 of them, diagrams 13,000,
+)
 # the key of colours under the picture 800
 LOADER_LIMIT = 2_100  # bytes of what is sent with each rerun
 
 # Declarations at the left margin, which all joined modules share.
 _TOP = re.compile(
-    r"^(?:export )?(?:default )?(?:async )?(?:(?:function\*?|class) (\w+)|(?:const|let|var) (.+))",
-    re.MULTILINE,
+    r"^(?:export )?(?:default )?(?:async )?(?:(?:function\*?|class) (\w+)|(?:const|let|var) (.+))", re.MULTILINE
 )
 _PARTS = re.compile(
     r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|\\.|[`{}]|\$\{"

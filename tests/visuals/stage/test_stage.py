@@ -44,9 +44,18 @@ def test_a_first_deep_link_opens_at_its_shape_and_step(new_page):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "step"),
-    [("abc", 0), ("-1", 0), ("3.5", 0), ("", 0), ("%3Cimg%20src=x%20onerror=alert(1)%3E", 0), ("9" * 40, TOY_STEPS - 1),
-     ("999999999", TOY_STEPS - 1), (str(TOY_STEPS), TOY_STEPS - 1), ("007", 7)],
-)  # fmt: skip
+    [
+        ("abc", 0),
+        ("-1", 0),
+        ("3.5", 0),
+        ("", 0),
+        ("%3Cimg%20src=x%20onerror=alert(1)%3E", 0),
+        ("9" * 40, TOY_STEPS - 1),
+        ("999999999", TOY_STEPS - 1),
+        (str(TOY_STEPS), TOY_STEPS - 1),
+        ("007", 7),
+    ],
+)
 def test_a_hostile_step_opens_a_valid_step(watch, value, step):
     stage = watch(f"step={value}")
     stage.at_step(step)
@@ -169,10 +178,22 @@ def test_keys_control_the_stage_and_the_page_does_not_scroll(stage, page):
     stage.root.focus()
     before = scrolled(page)
     for key, step in (
-        ("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("Shift+ArrowRight", 11), ("Shift+ArrowRight", 21),
-        ("Shift+ArrowLeft", 11), ("PageDown", 12), ("PageUp", 11), ("ArrowDown", 11), ("ArrowUp", 11),
-        ("End", TOY_STEPS - 1), ("ArrowRight", TOY_STEPS - 1), ("Home", 0), ("ArrowLeft", 0), ("Shift+ArrowLeft", 0),
-    ):  # fmt: skip
+        ("ArrowRight", 1),
+        ("ArrowRight", 2),
+        ("ArrowLeft", 1),
+        ("Shift+ArrowRight", 11),
+        ("Shift+ArrowRight", 21),
+        ("Shift+ArrowLeft", 11),
+        ("PageDown", 12),
+        ("PageUp", 11),
+        ("ArrowDown", 11),
+        ("ArrowUp", 11),
+        ("End", TOY_STEPS - 1),
+        ("ArrowRight", TOY_STEPS - 1),
+        ("Home", 0),
+        ("ArrowLeft", 0),
+        ("Shift+ArrowLeft", 0),
+    ):
         page.keyboard.press(key)
         stage.at_step(step)
         stage.playing(False)
@@ -300,10 +321,7 @@ def test_a_phone_shows_the_whole_stage(stage, page, params):
     stage = stage(query(params | {"step": 5}))
     expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert (
-        page.evaluate("(m => m.scrollWidth - m.clientWidth)(document.querySelector('[data-testid=stMain]'))")
-        <= 0
-    )
+    assert page.evaluate("(m => m.scrollWidth - m.clientWidth)(document.querySelector('[data-testid=stMain]'))") <= 0
     box = stage.root.bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 390
     scene = truth(**params).scene
@@ -321,13 +339,7 @@ def test_embedded_page_has_only_the_stage(stage, page):
     stage.at_step(4)
     stage.do("forward")
     stage.at_step(5)
-    for hidden in (
-        "h1",
-        ".st-key-nav",
-        ".st-key-cards",
-        "[data-testid=stPageLink]",
-        "[data-testid=stNumberInput]",
-    ):
+    for hidden in ("h1", ".st-key-nav", ".st-key-cards", "[data-testid=stPageLink]", "[data-testid=stNumberInput]"):
         expect(page.locator(hidden)).to_have_count(0)
     assert "embed=true&view=watch&C=3" in page.url
 

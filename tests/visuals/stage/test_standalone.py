@@ -19,7 +19,9 @@ from visuals.conv.part import part_of
 from visuals.stage import standalone as standalone_module
 from visuals.stage.standalone import SCENE_PLACEHOLDER, standalone
 
-LIMIT = 116_400  # bytes of the toy scene's page, with the text of two kernels; curves take 1,000 of them, names of what is
+LIMIT = (
+    116_400  # bytes of the toy scene's page, with the text of two kernels; curves take 1,000 of them, names of what is
+)
 # counted 300
 
 
@@ -105,8 +107,7 @@ def test_code_is_compressed_and_cannot_end_its_element(message, monkeypatch):
 
 def test_styles_cannot_end_their_element():
     assert (
-        standalone_module._escape_css('a::before { content: "</style>"; }')
-        == 'a::before { content: "\\3c /style>"; }'
+        standalone_module._escape_css('a::before { content: "</style>"; }') == 'a::before { content: "\\3c /style>"; }'
     )
 
 

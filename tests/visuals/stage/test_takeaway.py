@@ -82,10 +82,7 @@ def test_a_png_has_twice_the_resolution_and_the_caption_below(watch, page, take)
             (cell["y"] + cell["height"] - 5 - canvas["y"]) / canvas["height"],
         ],
     )
-    position = (
-        round(2 * (cell["y"] + cell["height"] - 5 - canvas["y"])),
-        round(2 * (cell["x"] + 4 - canvas["x"])),
-    )
+    position = (round(2 * (cell["y"] + cell["height"] - 5 - canvas["y"])), round(2 * (cell["x"] + 4 - canvas["x"])))
     assert np.abs(pixels[position] - canvas_pixel).max() <= 2
     below = pixels[round(2 * canvas["height"]) + 4 :]
     for role in ("ground", "ink", "dim", "input", "workspace", "output"):
@@ -114,9 +111,7 @@ def test_an_svg_has_every_cell_and_word(watch, take, params):
     boxes = [box for element in drawing.iter() for box in rectangles(element)]
     assert len(boxes) > 100
     assert all(x >= -3 and x + w <= width + 3 and y >= -3 and y + h <= height + 3 for x, y, w, h in boxes)
-    assert not [
-        element for element in drawing.iter() if element.tag.endswith(("image", "script", "foreignObject"))
-    ]
+    assert not [element for element in drawing.iter() if element.tag.endswith(("image", "script", "foreignObject"))]
 
 
 def rectangles(element):
@@ -184,11 +179,7 @@ def test_the_json_equals_the_scene(watch, take, params):
     scene = truth(**params).scene
     watch(query(params))
     data = json.loads(take("json").read_text(encoding="utf-8"))
-    assert (data["format"], data["version"], data["key"]) == (
-        "kernel-theatre scene",
-        scene.version,
-        scene.key,
-    )
+    assert (data["format"], data["version"], data["key"]) == ("kernel-theatre scene", scene.version, scene.key)
     assert data["captions"] == [scene.caption(t) for t in range(scene.steps)]
     for tensor, other in zip(scene.tensors, data["tensors"], strict=True):
         assert (tensor.name, tensor.planes, tensor.rows, tensor.cols) == tuple(

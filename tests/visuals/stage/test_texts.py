@@ -19,10 +19,7 @@ from visuals import stage
 from visuals.stage import texts
 
 LOCALE = Path(__file__).parents[2] / "helpers" / "locale"
-COPIED = (
-    "Copied to {done} of {n} cell of {tensor} so far.",
-    "Copied to {done} of {n} cells of {tensor} so far.",
-)
+COPIED = ("Copied to {done} of {n} cell of {tensor} so far.", "Copied to {done} of {n} cells of {tensor} so far.")
 
 
 @pytest.fixture

@@ -26,17 +26,14 @@ from visuals.strip.times import MAX_BARS, neighbours
 
 LADDER = LADDERS["gemm"]
 SHAPES = [
-    GemmShape(n, n, n, dtype=dtype)
-    for n, dtype in ((64, "fp32"), (1024, "fp32"), (4096, "fp32"), (4096, "fp16"))
+    GemmShape(n, n, n, dtype=dtype) for n, dtype in ((64, "fp32"), (1024, "fp32"), (4096, "fp32"), (4096, "fp16"))
 ]
 
 
 def evidence(shape: Any, name: str) -> Evidence:
     rung, ladder = find(name), ladder_of(name)
     rows = {r.name: records.recorded(r.name, shape, r.default_tiles, "cold") for r in ladder.rungs}
-    return Evidence(
-        ladder, rung, shape, str(shape), rung.default_tiles, {n: row for n, row in rows.items() if row}
-    )
+    return Evidence(ladder, rung, shape, str(shape), rung.default_tiles, {n: row for n, row in rows.items() if row})
 
 
 def recorded_rungs() -> list[tuple[GemmShape, str]]:
@@ -59,9 +56,7 @@ def test_figures_are_those_of_the_rows(shape: GemmShape, name: str) -> None:
     parts = size["memory"]["parts"]
     assert sum(part["share"] for part in parts) == pytest.approx(1)
     assert {part["role"]: part["text"] for part in parts} == {
-        role: units.bytes_(row[f"{role}_bytes"])
-        for role in ("input", "output", "workspace")
-        if row[f"{role}_bytes"]
+        role: units.bytes_(row[f"{role}_bytes"]) for role in ("input", "output", "workspace") if row[f"{role}_bytes"]
     }
     assert units.bytes_(row["peak_bytes"]) in size["memory"]["badge"]["text"]
     for line in size["limits"]["rows"]:
@@ -73,11 +68,7 @@ def test_comparison_is_never_against_the_rows(shape: GemmShape, name: str) -> No
     known = evidence(shape, name)
     text = strip([Size("stage", known)], "stage", Run())["sizes"][0]["time"]["text"]
     own = known.rows[name]
-    named = [
-        r
-        for r in known.rows.values()
-        if f"{find(r['rung']).title}" in text.partition(". ")[0] and r is not own
-    ]
+    named = [r for r in known.rows.values() if f"{find(r['rung']).title}" in text.partition(". ")[0] and r is not own]
     if "spreads overlap" in text:
         assert any(within_spread(own, row) for row in named)
     elif "within 5 %" in text:
@@ -179,10 +170,7 @@ def test_a_kernel_on_tensor_cores_is_compared_with_the_fastest_recorded_product(
     product = products.beside(known.row)
     share = units.share(products.rate(known.row) / product.flops_per_s)
     found = limits_of(known)
-    assert (
-        found["text"]
-        == f"It reaches {share} of the fastest FP16 product recorded on this GPU ({product.text})."
-    )
+    assert found["text"] == f"It reaches {share} of the fastest FP16 product recorded on this GPU ({product.text})."
     line = found["rows"][2]
     assert (line["label"], line["text"], line["main"]) == ("arithmetic (FP16)", share, True)
     assert "was not measured" in line["hint"]
@@ -201,11 +189,18 @@ def test_a_kernel_on_tensor_cores_nearer_to_the_rate_of_memory_is_not_compared_w
     assert "product recorded" in found["rows"][2]["hint"]
 
 
-@pytest.mark.parametrize(("rung", "device", "sentence"), [
-    ("gemm/naive", "NVIDIA H200", "It is far from every ceiling."),
-    ("gemm/cublas-tf32", "NVIDIA H200", "It uses tensor cores. The peak of tensor cores on this GPU was not measured."),
-    ("gemm/naive", "another GPU", "It is far from every ceiling."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rung", "device", "sentence"),
+    [
+        ("gemm/naive", "NVIDIA H200", "It is far from every ceiling."),
+        (
+            "gemm/cublas-tf32",
+            "NVIDIA H200",
+            "It uses tensor cores. The peak of tensor cores on this GPU was not measured.",
+        ),
+        ("gemm/naive", "another GPU", "It is far from every ceiling."),
+    ],
+)
 def test_units_without_a_measured_rate_are_named(rung, device, sentence) -> None:
     known = evidence(GemmShape(4096, 4096, 4096), rung)
     known = replace(known, rows={rung: known.row | {"device": device}})
@@ -265,11 +260,7 @@ def test_an_answer_within_five_percent_is_the_same_and_so_is_its_sentence() -> N
                 text = facts({"real": here})[f"real_against_{short(other_name)}"]
                 words = {FASTER: "× as fast", SLOWER: "× the time", SAME: "As fast as"}[answer]
                 ratio = max(row["median_ms"], other["median_ms"]) / min(row["median_ms"], other["median_ms"])
-                if (
-                    words not in text
-                    or (answer == SAME) != same_time(row, other)
-                    or (ratio <= 1.05 and answer != SAME)
-                ):
+                if words not in text or (answer == SAME) != same_time(row, other) or (ratio <= 1.05 and answer != SAME):
                     wrong.append((name, other_name, answer, text))
     assert not wrong
 
@@ -302,8 +293,7 @@ def test_a_shape_too_large_to_count_shows_the_sectors_of_the_stage_and_says_so()
     toy = replace(evidence(SHAPES[0], "gemm/naive"), totals={"requests_ld": 4, "sectors_ld": 26})
     real = replace(evidence(SHAPES[2], "gemm/naive"), counting="Too large to count.")
     at_real, at_toy = (
-        size["limits"]["rows"][-1]
-        for size in strip([Size("real", real), Size("stage", toy)], "real", Run())["sizes"]
+        size["limits"]["rows"][-1] for size in strip([Size("real", real), Size("stage", toy)], "real", Run())["sizes"]
     )
     assert (at_toy["label"], at_toy["text"]) == ("sectors per load", "6.5")
     assert (at_real["label"], at_real["text"], at_real["share"]) == ("sectors, on the stage", "6.5", 6.5 / 32)

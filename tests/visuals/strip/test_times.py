@@ -14,16 +14,21 @@ LADDER, SHAPE = LADDERS["gemm"], GemmShape(64, 64, 64)
 
 def evidence(name: str, engine: str, **rows) -> Evidence:
     rung = LADDER.rung(f"gemm/{name}")
-    return Evidence(
-        LADDER, rung, SHAPE, "64³", rung.default_tiles, rows, "measured", not_here=rung.not_on(engine)
-    )
+    return Evidence(LADDER, rung, SHAPE, "64³", rung.default_tiles, rows, "measured", not_here=rung.not_on(engine))
 
 
 def row(name: str, ms: float, engine: str = "cpu") -> dict:
     return {
-        "rung": f"gemm/{name}", "engine": engine, "device": "a processor", "mode": "cold", "n": 9, "median_ms": ms,
-        "p20_ms": ms, "p80_ms": ms, "shape": SHAPE.params(),
-    }  # fmt: skip
+        "rung": f"gemm/{name}",
+        "engine": engine,
+        "device": "a processor",
+        "mode": "cold",
+        "n": 9,
+        "median_ms": ms,
+        "p20_ms": ms,
+        "p80_ms": ms,
+        "shape": SHAPE.params(),
+    }
 
 
 def test_kernel_that_a_processor_does_not_have_says_why_and_others_have_their_own_names():
@@ -51,10 +56,7 @@ def test_row_of_a_pool_names_its_machine():
 
 
 def recorded(ours: dict, library: dict):
-    rows = {
-        "gemm/naive": row("naive", 1.0, "cuda") | ours,
-        "gemm/cublas": row("cublas", 4.0, "cuda") | library,
-    }
+    rows = {"gemm/naive": row("naive", 1.0, "cuda") | ours, "gemm/cublas": row("cublas", 4.0, "cuda") | library}
     return times(replace(evidence("naive", "cuda", **rows), kind="recorded"))
 
 
@@ -71,15 +73,13 @@ def test_bars_of_one_day_do_not():
 
 @pytest.mark.parametrize(
     "ms, words",
-    [
-        (4.0, "4× as fast as NumPy BLAS."),
-        (1.9, "190 % of the speed of NumPy BLAS."),
-        (0.5, "50 % of the speed"),
-    ],
+    [(4.0, "4× as fast as NumPy BLAS."), (1.9, "190 % of the speed of NumPy BLAS."), (0.5, "50 % of the speed")],
 )
 def test_a_kernel_twice_as_fast_as_the_library_is_compared_by_a_factor(ms, words):
     rows = {
-        "gemm/naive": row("naive", 1.0), "gemm/shared-tile": row("shared-tile", 2.0), "gemm/cublas": row("cublas", ms)
-    }  # fmt: skip
+        "gemm/naive": row("naive", 1.0),
+        "gemm/shared-tile": row("shared-tile", 2.0),
+        "gemm/cublas": row("cublas", ms),
+    }
     text = times(evidence("naive", "cuda", **rows))["text"]
     assert words in text

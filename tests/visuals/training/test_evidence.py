@@ -19,10 +19,18 @@ PLAIN = StepEvidence("lenet5", 32, "sgd")
 NODES = [node.name for node in PLAIN.plan.graph.nodes]
 TIMED = StepEvidence("lenet5", 32, "sgd", Measured(dict.fromkeys(NODES, 0.5), 20.0, "a processor"))
 ROW = {
-    "network": "lenet5", "batch": 32, "optimizer": "sgd", "memory": {"every": 0, "parts": 1}, "device": "NVIDIA H200",
-    "date": "2026-11-25", "node_us": dict.fromkeys(NODES, 2.0), "one_by_one_us": 200.0, "graph_us": 80.0, "eager_us": 400.0,
+    "network": "lenet5",
+    "batch": 32,
+    "optimizer": "sgd",
+    "memory": {"every": 0, "parts": 1},
+    "device": "NVIDIA H200",
+    "date": "2026-11-25",
+    "node_us": dict.fromkeys(NODES, 2.0),
+    "one_by_one_us": 200.0,
+    "graph_us": 80.0,
+    "eager_us": 400.0,
     "curve": {"loss": [[1, 2.3], [46, 0.2]], "accuracy": [[0, 0.1], [46, 0.9]], "steps_per_epoch": 46},
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -69,7 +77,11 @@ def test_a_record_says_what_one_graph_gains(with_record):
 
 
 def test_a_record_of_another_step_is_not_used(with_record):
-    for other in (StepEvidence("lenet5", 64, "sgd"), StepEvidence("lenet5", 32, "adam"), StepEvidence("lenet5", 32, "sgd", None, Memory(every=2))):  # fmt: skip
+    for other in (
+        StepEvidence("lenet5", 64, "sgd"),
+        StepEvidence("lenet5", 32, "adam"),
+        StepEvidence("lenet5", 32, "sgd", None, Memory(every=2)),
+    ):
         assert other.record is None
 
 
@@ -99,9 +111,7 @@ def test_measured_memory_lies_beside_the_predicted_one_at_one_scale():
     assert timeline.peak(found) == (sum(HELD[NODES[-1]]), NODES[-1])
     sizes = timeline.measured(found)
     assert sizes.shape == found.plan.memory.shape
-    assert [tuple(row) for row in sizes] == [
-        HELD[found.plan.node(n).name] for n in range(len(found.plan.parts))
-    ]
+    assert [tuple(row) for row in sizes] == [HELD[found.plan.node(n).name] for n in range(len(found.plan.parts))]
     roles = {name: (predicted, measured) for name, predicted, measured in timeline.rows(found)}
     assert roles["images"] == ("132 KB", "20 B") and roles["gradients"][1] == "0 B"
     text = timeline.html(found, "measured here")
@@ -141,10 +151,7 @@ def test_a_loss_is_written_without_a_power_of_ten():
 
 
 def test_the_first_convolution_is_counted_in_two_ways():
-    rows = {
-        name: (int(macs.replace(",", "")), int(ours.replace(",", "")))
-        for name, _, macs, ours in flops.rows(PLAIN)
-    }
+    rows = {name: (int(macs.replace(",", "")), int(ours.replace(",", ""))) for name, _, macs, ours in flops.rows(PLAIN)}
     assert rows["ResNet-50, one image"] == (64 * 3 * 7 * 7 * 112 * 112, 2 * 118_013_952)
     assert rows["LeNet-5, one image"] == (6 * 25 * 28 * 28, 235_200)
     assert rows["LeNet-5, 32 images"] == (32 * 117_600, 64 * 117_600)

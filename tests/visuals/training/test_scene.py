@@ -118,10 +118,7 @@ def test_layers_that_are_computed_again_have_a_sign_and_come_on_the_way_back():
 
 
 def test_times_are_on_the_boxes_and_change_nothing_else():
-    plain, timed = (
-        step_scene("lenet5", 32, "sgd"),
-        step_scene("lenet5", 32, "sgd", {"conv1": 0.25}, here=True),
-    )
+    plain, timed = (step_scene("lenet5", 32, "sgd"), step_scene("lenet5", 32, "sgd", {"conv1": 0.25}, here=True))
     assert plain.key == timed.key and plain.steps == timed.steps
     (box,) = (b for b in boxes(timed, KERNELS) if b.lines[0] == "conv1")
     assert box.lines == ("conv1", "250 µs")
@@ -176,8 +173,13 @@ def test_a_broken_rule_is_named():
 
 @pytest.mark.parametrize(
     ("changes", "error"),
-    [({"last": 99}, "leaves the steps"), ({"row": 9}, "outside the diagram"), ({"index": 999}, "no cell"), ({"role": "pink"}, "role")],
-)  # fmt: skip
+    [
+        ({"last": 99}, "leaves the steps"),
+        ({"row": 9}, "outside the diagram"),
+        ({"index": 999}, "no cell"),
+        ({"role": "pink"}, "role"),
+    ],
+)
 def test_a_diagram_that_breaks_the_contract_is_refused(changes, error):
     scene = step_scene("lenet5", 32, "sgd")
     broken = replace(scene.diagram.boxes[0], **changes)

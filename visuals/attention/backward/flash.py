@@ -24,9 +24,7 @@ ORDER_NOTE = mark(
 )
 
 
-def flash_scene(
-    s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]
-) -> Scene:
+def flash_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of a rung of flash attention. head: Q, K, V, dO, O float32 [N, d] and L [N]."""
     plan = plan_of(s, rung, tiles)
     flash = Steps(s, plan, part_of(s, plan), head)
@@ -126,7 +124,5 @@ def _annotations(flash: Steps) -> tuple[Annotation, ...]:
     left, right = i[:, None] * cols + along, j[:, None] * cols + along
     return (
         Annotation("Ps", Captions((of_P,), kind, args), {"Qs": left, "Ks": right}),
-        Annotation(
-            "dSs", Captions((of_dS,), kind, args), {"dOs": left, "Vs": right, "Ps": (i * keys + j)[:, None]}
-        ),
+        Annotation("dSs", Captions((of_dS,), kind, args), {"dOs": left, "Vs": right, "Ps": (i * keys + j)[:, None]}),
     )

@@ -10,16 +10,7 @@ import numpy as np
 from kernels.attention.backward.shape import BackwardShape
 from visuals.attention.backward import captions
 from visuals.attention.backward.numbers import Numbers, key_gradients, next_dQ, query_gradients
-from visuals.attention.backward.plan import (
-    MAX_PASSING,
-    MAX_TILE,
-    Part,
-    Plan,
-    key_tiles,
-    query_tiles,
-    shown,
-    tiles_of,
-)
+from visuals.attention.backward.plan import MAX_PASSING, MAX_TILE, Part, Plan, key_tiles, query_tiles, shown, tiles_of
 from visuals.attention.parts import grid
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import WORD
@@ -74,11 +65,7 @@ class Steps:
         within = self.part.keys if name in ("dK", "dV") else self.part.queries
         rows = range(max(first, within.start), min(first + len(values), within.stop))
         if len(rows):
-            self.r.put(
-                name,
-                values[rows.start - first : rows.stop - first, : self.part.cols],
-                self._global(name, rows),
-            )
+            self.r.put(name, values[rows.start - first : rows.stop - first, : self.part.cols], self._global(name, rows))
 
     def _in_memory(self, tile: range) -> range:
         """Returns the queries of a tile that global memory shows."""
@@ -121,9 +108,7 @@ class Steps:
             self._queries_pass(tile, first=tile == visits[0])
         self._more_queries(visits[len(drawn) :])
         dK, dV = self.n.stored(self.dK, self.n.scale), self.n.stored(self.dV)
-        r.step(
-            "store", s.factor, keys.start, self.dK[0, 0], dK[0, 0], written=2 * len(keys) * s.d * plan.word
-        )
+        r.step("store", s.factor, keys.start, self.dK[0, 0], dK[0, 0], written=2 * len(keys) * s.d * plan.word)
         self._store("dK", keys.start, dK)
         self._store("dV", keys.start, dV)
 
@@ -147,10 +132,7 @@ class Steps:
         self._add(tile, t)
         r.step("sums", tile.start, tile.stop - 1, self.j, self.dV[0, 0], self.dK[0, 0])
         for name in ("Qs", "dOs", "Ps", "dSs"):
-            r.look(
-                name,
-                np.arange(self.rows_shown * (self.keys_shown if name in ("Ps", "dSs") else self.part.cols)),
-            )
+            r.look(name, np.arange(self.rows_shown * (self.keys_shown if name in ("Ps", "dSs") else self.part.cols)))
         self._put_sums("dv", self.dV)
         self._put_sums("dk", self.dK)
         r.step("dS-there" if plan.atomic else "used")

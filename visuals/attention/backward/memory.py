@@ -21,10 +21,7 @@ DESCRIPTION = mark("the bytes kept beside inputs and gradients while N doubles")
 NAIVE = "attention-backward/naive"
 LENGTHS = tuple(2**n for n in range(7, 18))  # N of each column
 FACTOR = 4  # a cell more is so many times the bytes: what twice the N costs N × N matrices
-CHARTS = {
-    NAIVE: ("squares", "workspace", mark("P, dS, L and D")),
-    ATOMIC: ("rows", "output", mark("L and D")),
-}
+CHARTS = {NAIVE: ("squares", "workspace", mark("P, dS, L and D")), ATOMIC: ("rows", "output", mark("L and D"))}
 ORDER_NOTE = mark(
     "Each column is one N. Each filled cell is four times the bytes of the cell under it. Nothing runs: the bytes are those of the "
     "programs’ buffers."
@@ -83,8 +80,10 @@ def memory_scene(s: BackwardShape) -> Scene:
 def _title(s: BackwardShape) -> str:
     return tr(
         "kept in global memory: {heads} heads, N = {first} to {last}",
-        heads=decimal(f"{s.heads:,}"), first=LENGTHS[0], last=decimal(f"{LENGTHS[-1]:,}"),
-    )  # fmt: skip
+        heads=decimal(f"{s.heads:,}"),
+        first=LENGTHS[0],
+        last=decimal(f"{LENGTHS[-1]:,}"),
+    )
 
 
 def _chart(name: str, role: str, title: str, rows: int) -> Tensor:
@@ -117,9 +116,12 @@ def _captions(counts: dict[str, np.ndarray]) -> tuple[str, ...]:
     found, device = [], capacity()
     for n, N in enumerate(LENGTHS):
         text = tr(
-            CAPTION, N=decimal(f"{N:,}"), per_key=decimal(f"{2 * N + 2:,}"),
-            squares=units.bytes_(counts[NAIVE][n]), rows=units.bytes_(counts[ATOMIC][n]),
-        )  # fmt: skip
+            CAPTION,
+            N=decimal(f"{N:,}"),
+            per_key=decimal(f"{2 * N + 2:,}"),
+            squares=units.bytes_(counts[NAIVE][n]),
+            rows=units.bytes_(counts[ATOMIC][n]),
+        )
         if device and counts[NAIVE][n] > device[1]:
             text += " " + tr(TOO_LARGE, memory=units.bytes_(device[1]), device=device[0])
         found.append(text)

@@ -45,9 +45,7 @@ _KINDS = MappingProxyType({  # kind of step: (number of the launch, its line, wo
 })  # fmt: skip
 
 
-def naive_scene(
-    s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]
-) -> Scene:
+def naive_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of attention-backward/naive. head: Q, K, V, dO, O float32 [N, d] and L [N]."""
     naive = Naive(s, tiles["TILE"], head)
     naive.run()
@@ -65,10 +63,7 @@ def naive_scene(
             matrix("P", "workspace", square, (0, 0), whole),
             replace(matrix("dS", "workspace", square, (0, 0), whole), symbol="scale·dS", title="scale · dS"),
         ),
-        groups=(
-            global_group(s, rows, cols),
-            Group((("P", "dS"),), "workspace", tr("workspace in global memory")),
-        ),
+        groups=(global_group(s, rows, cols), Group((("P", "dS"),), "workspace", tr("workspace in global memory"))),
         steps=r.steps,
         step_name=tr("step"),
         order_name=tr("launch after launch"),
@@ -99,9 +94,7 @@ class Naive:
         """Returns (sums of Q K^T, dP, P, dS) of some queries and keys, float32, dS with the scale."""
         h = self.head
         zeros = np.zeros((len(range(self.s.N)[rows]), len(range(self.s.N)[cols])), np.float32)
-        sums, dP = (
-            add_product(zeros, a[rows], b[cols].T, 1) for a, b in ((h["Q"], h["K"]), (h["dO"], h["V"]))
-        )
+        sums, dP = (add_product(zeros, a[rows], b[cols].T, 1) for a, b in ((h["Q"], h["K"]), (h["dO"], h["V"])))
         P = np.exp(self.scale * sums - h["L"][rows, None])
         i, j = np.arange(self.s.N)[rows, None], np.arange(self.s.N)[cols]
         P = np.where((j > i) & bool(self.s.causal), np.float32(0), P)

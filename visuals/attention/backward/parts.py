@@ -16,15 +16,22 @@ from visuals.scene.recorder import Recorder, matrix
 from visuals.scene.source import Mark, resources, source_of
 
 ROLES = {
-    "Q": "input", "K": "filter", "V": "filter", "O": "input", "dO": "input", "L": "input", "D": "workspace", "P": "workspace",
-    "dS": "workspace", "dQ": "output", "dK": "output", "dV": "output",
-}  # fmt: skip
+    "Q": "input",
+    "K": "filter",
+    "V": "filter",
+    "O": "input",
+    "dO": "input",
+    "L": "input",
+    "D": "workspace",
+    "P": "workspace",
+    "dS": "workspace",
+    "dQ": "output",
+    "dK": "output",
+    "dV": "output",
+}
 OF_KEYS = ("K", "V", "dK", "dV")  # tensors whose rows are keys
 OF_ROWS = ("L", "D")  # a number for each query
-IN_GLOBAL = (
-    ("Q", "dO", "O", "L", "D"),
-    ("K", "V", "dQ", "dK", "dV"),
-)  # the rows of global memory on the stage
+IN_GLOBAL = (("Q", "dO", "O", "L", "D"), ("K", "V", "dQ", "dK", "dV"))  # the rows of global memory on the stage
 
 
 def in_global(

@@ -46,9 +46,7 @@ _KINDS = MappingProxyType({  # kind of step: (number of the launch, its line, wo
 })  # fmt: skip
 
 
-def rows_scene(
-    s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]
-) -> Scene:
+def rows_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of attention-backward/recompute. head: Q, K, V, dO, O float32 [N, d] and L [N]."""
     rows = Rows(s, tiles["BLOCK"], head)
     rows.run()
@@ -120,9 +118,7 @@ class Rows:
     def of_query(self, query: int) -> tuple:
         """Returns (keys, scores, P, dP, dS, parts of dQ) of a query."""
         head, keys = self.head, np.arange(query + 1 if self.s.causal else self.s.N)
-        scores = self.scale * row_dots(
-            head["K"][keys], np.broadcast_to(head["Q"][query], (len(keys), self.s.d))
-        )
+        scores = self.scale * row_dots(head["K"][keys], np.broadcast_to(head["Q"][query], (len(keys), self.s.d)))
         P = np.exp(scores - head["L"][query])
         dP = row_dots(head["V"][keys], np.broadcast_to(head["dO"][query], (len(keys), self.s.d)))
         dS = P * (dP - self.D[query])

@@ -30,9 +30,7 @@ SCENES = {
 }
 
 
-def backward_scene(
-    s: BackwardShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]
-) -> Scene:
+def backward_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of a rung; missing tile sizes are its defaults. inputs: Q, K, V, dO [B, H, N, d], of which head 0 of
     sequence 0 is used; O and L follow from them. Raises ValueError if `why_not` gives a reason."""
     if reason := why_not(s, rung, tiles):
@@ -44,10 +42,7 @@ def head_of(s: BackwardShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.
     """Returns Q, K, V, dO, O float32 [N, d] and L [N] of head 0, rounded as the kernels get them."""
     dtype = INPUT_DTYPE[s.dtype]
     one = s.with_(B=1, H=1)
-    head = {
-        name: np.asarray(inputs[name])[:1, :1].astype(np.float32).astype(dtype)
-        for name in ("Q", "K", "V", "dO")
-    }
+    head = {name: np.asarray(inputs[name])[:1, :1].astype(np.float32).astype(dtype) for name in ("Q", "K", "V", "dO")}
     return {name: x[0, 0].astype(np.float32) for name, x in (head | saved(one, head)).items()}
 
 

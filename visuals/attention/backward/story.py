@@ -29,24 +29,28 @@ def squares(s: BackwardShape) -> int:
 def backward_cost(s: BackwardShape) -> str:
     """Returns sentences: the bytes of P and dS, what flash attention saves instead, and the products of each way."""
     kept = find(ATOMIC).build(s.with_(dtype="fp32"), find(ATOMIC).default_tiles).nbytes(WORKSPACE)
-    return " ".join((
-        tr(
-            "P and dS take {bytes}, {ratio}× the {least} of all inputs and gradients.",
-            bytes=units.bytes_(squares(s)), ratio=units.ratio(squares(s) / s.bytes), least=units.bytes_(s.bytes),
-        ),
-        tr(
-            "Flash attention keeps one number per query instead, D: {bytes}. L comes from the forward pass and has the same size.",
-            bytes=units.bytes_(kept),
-        ),
-        tr(
-            "It computes P again from L. So the backward pass has {n} products, where the forward pass has two.",
-            n=PRODUCTS,
-        ),
-        tr(
-            "With a kernel of its own for dQ, P and dP are computed twice: {n} products. Then no atomics are needed.",
-            n=RECOMPUTED,
-        ),
-    ))  # fmt: skip
+    return " ".join(
+        (
+            tr(
+                "P and dS take {bytes}, {ratio}× the {least} of all inputs and gradients.",
+                bytes=units.bytes_(squares(s)),
+                ratio=units.ratio(squares(s) / s.bytes),
+                least=units.bytes_(s.bytes),
+            ),
+            tr(
+                "Flash attention keeps one number per query instead, D: {bytes}. L comes from the forward pass and has the same size.",
+                bytes=units.bytes_(kept),
+            ),
+            tr(
+                "It computes P again from L. So the backward pass has {n} products, where the forward pass has two.",
+                n=PRODUCTS,
+            ),
+            tr(
+                "With a kernel of its own for dQ, P and dP are computed twice: {n} products. Then no atomics are needed.",
+                n=RECOMPUTED,
+            ),
+        )
+    )
 
 
 def backward_gain(rows: Mapping[str, Row]) -> str:
@@ -69,8 +73,11 @@ def _compared(row: Row, other: Row) -> str:
     """Returns how fast a row is compared with another one."""
     ratio = other["median_ms"] / row["median_ms"]
     fields = {
-        "name": capitalized(title(row)), "other": title(other), "ratio": units.ratio(ratio), "share": units.share(ratio),
-    }  # fmt: skip
+        "name": capitalized(title(row)),
+        "other": title(other),
+        "ratio": units.ratio(ratio),
+        "share": units.share(ratio),
+    }
     if within_spread(row, other):
         return tr("{name} and {other} do not differ measurably: their spreads overlap.", **fields)
     if ratio > 1:

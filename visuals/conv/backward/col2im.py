@@ -30,29 +30,19 @@ GATHER_NOTE = mark("One pixel after another. On the GPU all pixels are computed 
 # -- by atomics ------------------------------------------------------------------------------------------
 def atomics_kinds(s: ConvShape) -> frame.Kinds:
     add = "atomicAdd(&channel_gradient"
-    window = tr(
-        "Thread {0} adds column {0} of the [column gradients](workspace) to the window of output ({1}, {2})."
-    )
+    window = tr("Thread {0} adds column {0} of the [column gradients](workspace) to the window of output ({1}, {2}).")
     if s.C > 1:
         window = tr(
             "{n} threads, one per channel, add column {0} of the [column gradients](workspace) to the window of output ({1}, {2}).",
             n=s.C,
         )
     return {
-        "zero": (
-            "y[i] = 0.0f",
-            tr("The [gradient of the input](output) is set to 0. Atomic additions need a start."),
-        ),
+        "zero": ("y[i] = 0.0f", tr("The [gradient of the input](output) is set to 0. Atomic additions need a start.")),
         "product": _product_kind(s),
-        "first": (
-            add,
-            window + " " + tr("Atomic additions: {3}. No other window has added to these pixels yet."),
-        ),
+        "first": (add, window + " " + tr("Atomic additions: {3}. No other window has added to these pixels yet.")),
         "again": (
             add,
-            window
-            + " "
-            + tr("Atomic additions: {3}. Of them, {4} are to pixels that other windows add to as well."),
+            window + " " + tr("Atomic additions: {3}. Of them, {4} are to pixels that other windows add to as well."),
         ),
         "padding": (add, window + " " + tr("The whole window is in the padding: nothing is added.")),
     }
@@ -72,18 +62,20 @@ def atomics_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, n
     for window in range(s.PQ):
         _add_window(r, links, found, window, sums, adds, left)
     counter = frame.image(
-        "adds",
-        tr("additions to each pixel"),
-        "workspace",
-        s.C,
-        (s.H, s.W),
-        note=tr("counted here, not stored"),
+        "adds", tr("additions to each pixel"), "workspace", s.C, (s.H, s.W), note=tr("counted here, not stored")
     )
     return frame.assemble(
-        found, r, kinds, [0, 1, 2], [*_tensors(found), counter], _groups("adds"), tr(ATOMICS_NOTE),
-        matmuls=(MatMul("wt", "dy", "col"),), annotations=(_pixels(links), _columns(links)),
+        found,
+        r,
+        kinds,
+        [0, 1, 2],
+        [*_tensors(found), counter],
+        _groups("adds"),
+        tr(ATOMICS_NOTE),
+        matmuls=(MatMul("wt", "dy", "col"),),
+        annotations=(_pixels(links), _columns(links)),
         readings=_atomic_readings(r),
-    )  # fmt: skip
+    )
 
 
 def _add_window(r: Recorder, links: Links, found: frame.Run, window: int, sums, adds, left) -> None:
@@ -122,15 +114,11 @@ def gather_kinds(s: ConvShape) -> frame.Kinds:
             "sum += channel_rows",
             pixel
             + " "
-            + tr(
-                "Elements of the [data matrix](workspace) copied from it: {3}. Their gradients add up to {4}."
-            ),
+            + tr("Elements of the [data matrix](workspace) copied from it: {3}. Their gradients add up to {4}."),
         ),
         "lonely": (
             "input_gradient[plane",
-            pixel
-            + " "
-            + tr("No element of the data matrix was copied from it. Its [gradient](output) is 0."),
+            pixel + " " + tr("No element of the data matrix was copied from it. Its [gradient](output) is 0."),
         ),
     }
 
@@ -149,10 +137,18 @@ def gather_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np
         r.look("col", rows * s.PQ + outputs)
         r.put("dx", value, np.array([pixel]))
     return frame.assemble(
-        found, r, kinds, [0, 1], _tensors(found), _groups(), tr(GATHER_NOTE),
-        matmuls=(MatMul("wt", "dy", "col"),), sums=(_sum_of(links),), annotations=(_columns(links),),
+        found,
+        r,
+        kinds,
+        [0, 1],
+        _tensors(found),
+        _groups(),
+        tr(GATHER_NOTE),
+        matmuls=(MatMul("wt", "dy", "col"),),
+        sums=(_sum_of(links),),
+        annotations=(_columns(links),),
         readings=(Reading(tr("elements read"), r.so_far("read"), "counted"),),
-    )  # fmt: skip
+    )
 
 
 def _sum_of(links: Links) -> Sum:
@@ -189,12 +185,7 @@ def _tensors(found: frame.Run) -> list[Tensor]:
     return [
         frame.image("dx", tr("gradient of the input"), "output", s.C, (s.H, s.W), plane_name=tr("channel")),
         frame.matrix(
-            "wt",
-            tr("filters, transposed"),
-            "filter",
-            (s.CRS, s.K),
-            transposed,
-            tr("read in this order, not moved"),
+            "wt", tr("filters, transposed"), "filter", (s.CRS, s.K), transposed, tr("read in this order, not moved")
         ),
         frame.matrix("dy", tr("gradient of the output"), "input", (s.K, s.PQ), found["dy"][0]),
         frame.matrix("col", tr("column gradients"), "workspace", (s.CRS, s.PQ)),
@@ -227,6 +218,4 @@ def _pixels(links: Links) -> Annotation:
         tr("This pixel is in {0} windows. {0} threads add to this address: their additions collide."),
     )
     count = links.additions
-    return Annotation(
-        "dx", Captions(texts, np.minimum(count, 2), count[:, None]), {"col": padded_lists(elements)}
-    )
+    return Annotation("dx", Captions(texts, np.minimum(count, 2), count[:, None]), {"col": padded_lists(elements)})

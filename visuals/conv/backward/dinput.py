@@ -33,9 +33,7 @@ def kinds_of(s: ConvShape) -> frame.Kinds:
     column = f"{{9}} + {s.pad_w} − {{1}}·{s.dilation_w} = {{2}}"
 
     def hole(stride: int) -> str:
-        return tr(
-            "It is not a multiple of the stride {stride}. This is a hole between two outputs.", stride=stride
-        )
+        return tr("It is not a multiple of the stride {stride}. This is a hole between two outputs.", stride=stride)
 
     products = (
         tr("The [gradient](input) {5} times the [tap](filter) {6} makes the [sum](output) {7}.")
@@ -62,9 +60,7 @@ def kinds_of(s: ConvShape) -> frame.Kinds:
         ),
         "store": (
             "input_gradient[(size_t)n",
-            tr(
-                "All taps are complete. The thread stores its [sum](output) {7} as the gradient of pixel ({8}, {9})."
-            ),
+            tr("All taps are complete. The thread stores its [sum](output) {7} as the gradient of pixel ({8}, {9})."),
         ),
         "pixel": ("input_gradient[(size_t)n", _pixel(s)),
         "lonely": (
@@ -90,9 +86,17 @@ def dinput_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np
         one_pixel(r, links, found, pixel)
     spread = s.stride != (1, 1)
     return frame.assemble(
-        found, r, kinds, [0], tensors(found, spread), groups(spread), tr(NOTE),
-        sums=(sum_of(links),), annotations=annotations(links), readings=readings(r),
-    )  # fmt: skip
+        found,
+        r,
+        kinds,
+        [0],
+        tensors(found, spread),
+        groups(spread),
+        tr(NOTE),
+        sums=(sum_of(links),),
+        annotations=annotations(links),
+        readings=readings(r),
+    )
 
 
 # -- tensors ---------------------------------------------------------------------------------------------
@@ -101,18 +105,10 @@ def tensors(found: frame.Run, spread: bool) -> list[Tensor]:
     out = [
         frame.image("dx", tr("gradient of the input"), "output", s.C, (s.H, s.W), plane_name=tr("channel")),
         frame.image(
-            "dy",
-            tr("gradient of the output"),
-            "input",
-            s.K,
-            (s.P, s.Q),
-            found["dy"][0],
-            plane_name=tr("filter"),
+            "dy", tr("gradient of the output"), "input", s.K, (s.P, s.Q), found["dy"][0], plane_name=tr("filter")
         ),
         frame.filters("w", tr("filters"), s, values=found["w"]),
-        frame.image(
-            "fed", tr("gradients"), "input", s.K, (s.R, s.S), note=tr("of the outputs that this pixel fed")
-        ),
+        frame.image("fed", tr("gradients"), "input", s.K, (s.R, s.S), note=tr("of the outputs that this pixel fed")),
         frame.image("tap", tr("taps"), "filter", s.K, (s.R, s.S)),
         frame.image("prod", tr("products"), "output", s.K, (s.R, s.S), note=tr("gradient × tap")),
         frame.image("sum", tr("sum"), "output", 1, (1, 1), note=""),
@@ -133,16 +129,20 @@ def _spread(s: ConvShape) -> Tensor:
     )
     note = tr("not in memory; the stride leaves holes")
     return frame.image(
-        "spread", tr("gradient of the output, spread"), "workspace", s.K, (rows, columns), pad=pad, note=note,
+        "spread",
+        tr("gradient of the output, spread"),
+        "workspace",
+        s.K,
+        (rows, columns),
+        pad=pad,
+        note=note,
         plane_name=tr("filter"),
-    )  # fmt: skip
+    )
 
 
 def groups(spread: bool) -> list[Group]:
     own = Group((("fed", "tap", "prod", "sum"),), "registers", tr("registers of one thread"))
-    picture = (
-        [Group((("spread",),), "workspace", tr("the same gradient, spread by the stride"))] if spread else []
-    )
+    picture = [Group((("spread",),), "workspace", tr("the same gradient, spread by the stride"))] if spread else []
     return [Group((("dx", "dy", "w"),)), *picture, own]
 
 
@@ -256,9 +256,7 @@ def sum_of(links: Links) -> Sum:
         factors.append(((k * s.C + c) * s.R * s.S + taps).ravel())
         counts.append(cells[-1].size)
     start = np.cumsum([0, *counts])
-    return Sum(
-        "dx", "dy", start, np.concatenate(cells).astype(int), np.concatenate(factors).astype(int), left="w"
-    )
+    return Sum("dx", "dy", start, np.concatenate(cells).astype(int), np.concatenate(factors).astype(int), left="w")
 
 
 def annotations(links: Links) -> tuple[Annotation, ...]:
@@ -270,8 +268,6 @@ def annotations(links: Links) -> tuple[Annotation, ...]:
     text = tr("Filter {0}, output ({1}, {2}) read {3} pixels. Its gradient goes back to the same pixels.")
     return (
         Annotation(
-            "dy",
-            Captions((text,), np.zeros(len(args), int), args),
-            {"dx": padded_lists([read[o] for o in output])},
+            "dy", Captions((text,), np.zeros(len(args), int), args), {"dx": padded_lists([read[o] for o in output])}
         ),
     )

@@ -38,14 +38,9 @@ def direct_kinds(s: ConvShape) -> frame.Kinds:
     return {
         "term": (
             "row_sum +=",
-            at
-            + " "
-            + tr("The [pixel](input) {5} times the [gradient](workspace) {6} makes the [sum](output) {7}."),
+            at + " " + tr("The [pixel](input) {5} times the [gradient](workspace) {6} makes the [sum](output) {7}."),
         ),
-        "zero": (
-            "row_sum +=",
-            at + " " + tr("That is in the padding: a zero. The [sum](output) stays {7}."),
-        ),
+        "zero": ("row_sum +=", at + " " + tr("That is in the padding: a zero. The [sum](output) stays {7}.")),
         "image": (
             "sum += image_sum",
             tr("All outputs of image {0} are added. The [sum](output) over the images is {7}."),
@@ -56,9 +51,7 @@ def direct_kinds(s: ConvShape) -> frame.Kinds:
         ),
         "tap": (
             "filter_gradient[filter_tap]",
-            tr(
-                "Filter {0}, channel {1}, tap ({2}, {3}): a sum of {4} products, {5} of them with zeros of the padding."
-            )
+            tr("Filter {0}, channel {1}, tap ({2}, {3}): a sum of {4} products, {5} of them with zeros of the padding.")
             + " "
             + tr("Its [gradient](output) is {6}."),
         ),
@@ -75,11 +68,19 @@ def direct_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np
         _one_tap(r, links, found, tap)
     registers = ("pixels", "gradients", "prod", "sum")
     return frame.assemble(
-        found, r, kinds, [0], [*_images(found), *_registers(s)],
-        [Group((("x", "dy", "dw"),)), Group((registers,), "registers", tr("what one thread multiplies, position by position"))],
-        tr(DIRECT_NOTE), annotations=(_tap_notes(links),),
+        found,
+        r,
+        kinds,
+        [0],
+        [*_images(found), *_registers(s)],
+        [
+            Group((("x", "dy", "dw"),)),
+            Group((registers,), "registers", tr("what one thread multiplies, position by position")),
+        ],
+        tr(DIRECT_NOTE),
+        annotations=(_tap_notes(links),),
         readings=(Reading(tr("multiply-adds"), r.so_far("added"), "predicted"),),
-    )  # fmt: skip
+    )
 
 
 def folded_direct_scene(scene: Scene) -> Scene:
@@ -87,9 +88,7 @@ def folded_direct_scene(scene: Scene) -> Scene:
     kind = np.asarray(scene.captions.kind)
     runs = repeats(np.where(kind <= 1, 0, kind), (0,))
     sums = {run: scene.captions.args[run[1]][7] for run in runs}
-    text = tr(
-        "Products {0} to {1} are added in the same way. The [sum](output) of the row's image is now {2}."
-    )
+    text = tr("Products {0} to {1} are added in the same way. The [sum](output) of the row's image is now {2}.")
     return folded(scene, runs, text, lambda run: (run[0] + 1, run[1] + 1, sums[run]))
 
 
@@ -155,13 +154,7 @@ def _images(found: frame.Run) -> list[Tensor]:
     return [
         frame.image("x", tr("input"), "input", s.N * s.C, (s.H, s.W), found["x"], plane_name=of_images),
         frame.image(
-            "dy",
-            tr("gradient of the output"),
-            "workspace",
-            s.N * s.K,
-            (s.P, s.Q),
-            found["dy"],
-            plane_name=of_filters,
+            "dy", tr("gradient of the output"), "workspace", s.N * s.K, (s.P, s.Q), found["dy"], plane_name=of_filters
         ),
         frame.filters("dw", tr("gradient of the filters"), s, "output"),
     ]
@@ -172,9 +165,7 @@ def _registers(s: ConvShape) -> list[Tensor]:
     return [
         frame.image("pixels", tr("pixels under this tap"), "input", s.N, size, plane_name=tr("image")),
         frame.image("gradients", tr("gradients"), "workspace", s.N, size, plane_name=tr("image")),
-        frame.image(
-            "prod", tr("products"), "output", s.N, size, note=tr("pixel × gradient"), plane_name=tr("image")
-        ),
+        frame.image("prod", tr("products"), "output", s.N, size, note=tr("pixel × gradient"), plane_name=tr("image")),
         frame.image("sum", tr("sum"), "output", 1, (1, 1), note=""),
     ]
 
@@ -211,10 +202,7 @@ def gemm_kinds(s: ConvShape) -> frame.Kinds:
                 n=s.N * s.PQ,
             ),
         ),
-        "store": (
-            "C[(size_t)row * cols",
-            tr("Each thread stores its [sum](output): the gradient of one tap."),
-        ),
+        "store": ("C[(size_t)row * cols", tr("Each thread stores its [sum](output): the gradient of one tap.")),
     }
 
 
@@ -236,14 +224,20 @@ def gemm_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np.n
     r.copy("dw", "C", np.arange(s.K * s.CRS))
     upto.append(s.N * s.PQ)
     return frame.assemble(
-        found, r, kinds, [0, copied], _gemm_tensors(found),
-        [Group((("x", "dw"),)), Group(product("dym", "D", "C"), "workspace", table=True)], tr(GEMM_NOTE),
-        matmuls=(MatMul("dym", "D", "C", upto=np.array(upto)),), annotations=(_tap_notes(links),),
+        found,
+        r,
+        kinds,
+        [0, copied],
+        _gemm_tensors(found),
+        [Group((("x", "dw"),)), Group(product("dym", "D", "C"), "workspace", table=True)],
+        tr(GEMM_NOTE),
+        matmuls=(MatMul("dym", "D", "C", upto=np.array(upto)),),
+        annotations=(_tap_notes(links),),
         readings=(
             Reading(tr("values copied"), r.so_far("copied"), "predicted"),
             Reading(tr("multiply-adds"), r.so_far("added"), "predicted"),
         ),
-    )  # fmt: skip
+    )
 
 
 def folded_gemm_scene(scene: Scene) -> Scene:
@@ -293,8 +287,9 @@ def _gemm_tensors(found: frame.Run) -> list[Tensor]:
     s = found.s
     x, _, dw = _images(found)
     return [
-        x, dw,
+        x,
+        dw,
         frame.matrix("dym", tr("gradient of the output"), "workspace", (s.K, s.N * s.PQ), _flat_gradient(found)),
         frame.matrix("D", tr("data matrix, transposed (workspace)"), "input", (s.N * s.PQ, s.CRS)),
         frame.matrix("C", tr("sums"), "output", (s.K, s.CRS)),
-    ]  # fmt: skip
+    ]

@@ -46,9 +46,7 @@ def run(rung: str, s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, 
 
 
 # -- tensors ---------------------------------------------------------------------------------------------
-def image(
-    name: str, title: str, role: str, planes: int, size: tuple[int, int], values=None, **fields: Any
-) -> Tensor:
+def image(name: str, title: str, role: str, planes: int, size: tuple[int, int], values=None, **fields: Any) -> Tensor:
     """Returns a tensor of planes, each a channel or a filter's output of one image."""
     flat = None if values is None else np.ravel(values)
     note = part_note((0, planes, planes), (0, size[0], size[0]), (0, size[1], size[1]), plane="plane")

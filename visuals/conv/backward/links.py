@@ -60,9 +60,7 @@ class Links:
         r, or HOLE, or OUTSIDE. It is fed_output of backward.cuh."""
         s = self.s
         size, pad, taps, dilation, stride, outputs = (
-            (s.W, s.pad_w, s.S, s.dilation_w, s.v, s.Q)
-            if horizontal
-            else (s.H, s.pad_h, s.R, s.dilation_h, s.u, s.P)
+            (s.W, s.pad_w, s.S, s.dilation_w, s.v, s.Q) if horizontal else (s.H, s.pad_h, s.R, s.dilation_h, s.u, s.P)
         )
         distance = np.arange(size)[:, None] + pad - np.arange(taps) * dilation
         output, rest = np.divmod(distance, stride)

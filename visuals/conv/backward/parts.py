@@ -37,16 +37,11 @@ def kinds_of(s: ConvShape, parts: int, atomics: bool) -> frame.Kinds:
         ),
         "copy": (
             "correlate(sum,",
-            tr(
-                "Positions {1} to {2}: the block copies [gradients](workspace) and [pixels](input) into shared memory."
-            )
+            tr("Positions {1} to {2}: the block copies [gradients](workspace) and [pixels](input) into shared memory.")
             + " "
             + tr("Zeros of the padding: {3}."),
         ),
-        "barrier": (
-            "correlate(sum,",
-            tr("All threads of the block wait until both tiles are complete."),
-        ),
+        "barrier": ("correlate(sum,", tr("All threads of the block wait until both tiles are complete.")),
         "multiply": (
             "correlate(sum,",
             tr("The products of positions {1} to {2} are added to the [sums](output) of part {0}."),
@@ -56,30 +51,26 @@ def kinds_of(s: ConvShape, parts: int, atomics: bool) -> frame.Kinds:
         zero = ("y[i] = 0.0f", tr("The [gradient of the filters](output) is set to 0."))
         first = tr("The block adds its {3} sums to the gradient by atomics.")
         again = tr("Part 0 to part {0} have now added to the same {3} addresses: their additions collide.")
-        return {"zero": zero} | file_kinds | {
-            "first": ("atomicAdd(&filter_gradient", first), "again": ("atomicAdd(&filter_gradient", first + " " + again),
-        }  # fmt: skip
-    line = (
-        "*(float4*)&part_gradients"
-        if s.CRS % 4 == 0
-        else "part_gradients[(size_t)row * columns + column] = sum"
-    )
+        return (
+            {"zero": zero}
+            | file_kinds
+            | {
+                "first": ("atomicAdd(&filter_gradient", first),
+                "again": ("atomicAdd(&filter_gradient", first + " " + again),
+            }
+        )
+    line = "*(float4*)&part_gradients" if s.CRS % 4 == 0 else "part_gradients[(size_t)row * columns + column] = sum"
     stored = tr("The block stores its {3} sums in the array of part {0}.")
     if parts == 1:
         stored = tr("There is one part. The block stores its {3} sums directly as the gradient.")
     return file_kinds | {
         "store": (line, stored),
         "sum": ("sum += parts", tr("The second kernel adds part {0}. The order is the same in every run.")),
-        "done": (
-            "result[element] = sum",
-            tr("Each thread stores the [sum](output) of {parts} parts.", parts=parts),
-        ),
+        "done": ("result[element] = sum", tr("Each thread stores the [sum](output) of {parts} parts.", parts=parts)),
     }
 
 
-def parts_scene(
-    s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray], rung: str = SPLIT
-) -> Scene:
+def parts_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray], rung: str = SPLIT) -> Scene:
     """Returns the scene of inputs x [N,C,H,W] and dy [N,K,P,Q]: all images. `rung`: by atomics or with a second sum."""
     found, links = frame.run(rung, s, tiles, inputs), Links(s)
     step = next(step for step in found.program.steps if "implicit" in step.source or "atomics" in step.source)
@@ -101,9 +92,15 @@ def parts_scene(
         starts.append(r.steps)
         _add_parts(r, found, parts)
     return frame.assemble(
-        found, r, kinds, starts, _tensors(found, parts, atomics, min(terms, BK)), _groups(parts, atomics), tr(NOTE),
+        found,
+        r,
+        kinds,
+        starts,
+        _tensors(found, parts, atomics, min(terms, BK)),
+        _groups(parts, atomics),
+        tr(NOTE),
         readings=_readings(r, atomics),
-    )  # fmt: skip
+    )
 
 
 def folded_parts_scene(scene: Scene) -> Scene:
@@ -150,22 +147,12 @@ def _part(r: Recorder, found: frame.Run, matrices, part: int, terms: int, BK: in
     return sums
 
 
-def _finish_part(
-    r: Recorder, found: frame.Run, part: int, parts: int, total: np.ndarray, atomics: bool
-) -> None:
+def _finish_part(r: Recorder, found: frame.Run, part: int, parts: int, total: np.ndarray, atomics: bool) -> None:
     """Adds the step that stores or adds a part. What the last part leaves is what the kernel stored."""
     cells = np.arange(found.s.K * found.s.CRS)
     last = part == parts - 1
     if atomics:
-        r.step(
-            "again" if part else "first",
-            part,
-            0,
-            0,
-            len(cells),
-            atomics=len(cells),
-            shared=len(cells) * (part > 0),
-        )
+        r.step("again" if part else "first", part, 0, 0, len(cells), atomics=len(cells), shared=len(cells) * (part > 0))
         r.put("dw", found["dw"] if last else total)
         r.put("adds", np.full(len(cells), part + 1))
         return
@@ -194,24 +181,20 @@ def _tensors(found: frame.Run, parts: int, atomics: bool, width: int) -> list[Te
     s = found.s
     x, dy, dw = _images(found)
     out = [
-        x, dy, dw,
+        x,
+        dy,
+        dw,
         frame.matrix("A", tr("gradients"), "workspace", (s.K, width), note=tr("one tile")),
         frame.matrix("B", tr("columns, transposed"), "input", (width, s.CRS), note=tr("never in global memory")),
         frame.matrix("sum", tr("sums of one part"), "output", (s.K, s.CRS)),
-    ]  # fmt: skip
+    ]
     if atomics:
         out.append(frame.filters("adds", tr("additions to each tap"), s, "workspace"))
     elif parts > 1:
         note = tr("one matrix per part")
         out.append(
             frame.image(
-                "parts",
-                tr("parts (workspace)"),
-                "workspace",
-                parts,
-                (s.K, s.CRS),
-                note=note,
-                plane_name=tr("part"),
+                "parts", tr("parts (workspace)"), "workspace", parts, (s.K, s.CRS), note=note, plane_name=tr("part")
             )
         )
         out.append(frame.matrix("total", tr("sums of all parts"), "output", (s.K, s.CRS)))
@@ -220,9 +203,7 @@ def _tensors(found: frame.Run, parts: int, atomics: bool, width: int) -> list[Te
 
 def _groups(parts: int, atomics: bool) -> list[Group]:
     first = Group((("x", "dy", "dw", *(["adds"] if atomics else [])),))
-    tile = Group(
-        product("A", "B", "sum"), "shared", tr("shared memory and registers of one block"), table=True
-    )
+    tile = Group(product("A", "B", "sum"), "shared", tr("shared memory and registers of one block"), table=True)
     if atomics or parts == 1:
         return [first, tile]
     return [

@@ -98,13 +98,9 @@ def kinds_of(s: ConvShape) -> frame.Kinds:
     data = tr(
         "It copies the [gradients](input) under the same taps. Of these {2} elements, {3} are outside the output: they become 0."
     )
-    start = tr(
-        "Phase of pixel ({0}, {1}): {3} pixels of each channel. Taps that read them: {2} of {n}.", n=s.R * s.S
-    )
+    start = tr("Phase of pixel ({0}, {1}): {3} pixels of each channel. Taps that read them: {2} of {n}.", n=s.R * s.S)
     if s.stride == (1, 1):
-        start = tr(
-            "The stride is 1, so all {3} pixels of a channel are one phase. Each is read through all {2} taps."
-        )
+        start = tr("The stride is 1, so all {3} pixels of a channel are one phase. Each is read through all {2} taps.")
     empty = tr(
         "Phase of pixel ({0}, {1}): {3} pixels of each channel. No tap reads them, so there is nothing to multiply."
     )
@@ -116,9 +112,7 @@ def kinds_of(s: ConvShape) -> frame.Kinds:
         "barrier": ("__syncthreads();", tr("All threads of the block wait until both tiles are complete.")),
         "multiply": (
             "multiply(sum",
-            tr(
-                "Each element of the [result](output) gets the products of terms {0} to {1}. No factor is a hole."
-            ),
+            tr("Each element of the [result](output) gets the products of terms {0} to {1}. No factor is a hole."),
         ),
         "store": (
             f"store<{width}>(input_gradient",
@@ -145,11 +139,17 @@ def phases_scene(
     tensors = [tensor for phase in phases for tensor in _tensors(phase)]
     groups = [Group((("dx", "dy", "w"),)), *(_group(phase, title) for phase in phases if phase.index.size)]
     return frame.assemble(
-        found, r, kinds, [0], [*_images(found), *tensors], groups, tr(NOTE),
+        found,
+        r,
+        kinds,
+        [0],
+        [*_images(found), *tensors],
+        groups,
+        tr(NOTE),
         matmuls=tuple(_matmul(phase, upto[phase.number], r.steps) for phase in phases if phase.index.size),
         annotations=(_phase_notes(links, phases),),
         readings=(Reading(tr("multiply-adds"), r.so_far("added"), "predicted"),),
-    )  # fmt: skip
+    )
 
 
 def _phase(r: Recorder, phase: Phase, found: frame.Run, BK: int, upto: dict) -> None:
@@ -207,13 +207,7 @@ def _images(found: frame.Run) -> list[Tensor]:
     return [
         frame.image("dx", tr("gradient of the input"), "output", s.C, (s.H, s.W), plane_name=tr("channel")),
         frame.image(
-            "dy",
-            tr("gradient of the output"),
-            "input",
-            s.K,
-            (s.P, s.Q),
-            found["dy"][0],
-            plane_name=tr("filter"),
+            "dy", tr("gradient of the output"), "input", s.K, (s.P, s.Q), found["dy"][0], plane_name=tr("filter")
         ),
         frame.filters("w", tr("filters"), s, values=found["w"]),
     ]

@@ -40,14 +40,17 @@ FOLDED: dict[str, Callable[[Scene], Scene]] = {  # a shorter scene: repeated ste
 def why_not(s: ConvShape, rung: str, tiles: Mapping[str, int]) -> str:
     """Returns why a rung has no scene at a shape (of links.watched); "" if it has one."""
     if rung == phases.RUNG and (count := len(phases.phases_of(Links(s)))) > phases.MAX_PHASES:
-        return tr("A stride of {u} × {v} makes {n} phases. The stage shows at most {limit}.",
-                  u=s.u, v=s.v, n=count, limit=phases.MAX_PHASES)  # fmt: skip
+        return tr(
+            "A stride of {u} × {v} makes {n} phases. The stage shows at most {limit}.",
+            u=s.u,
+            v=s.v,
+            n=count,
+            limit=phases.MAX_PHASES,
+        )
     return broken_rule(rung, s, tiles)
 
 
-def backward_scene(
-    rung: str, s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]
-) -> Scene:
+def backward_scene(rung: str, s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of a rung of conv-dinput or conv-dweight at a small shape with one group.
 
     `inputs` are the rung's, float32, by name. RuleError if it cannot run the shape.

@@ -23,9 +23,7 @@ from visuals.conv.backward.links import Links
 DIRECT, ATOMICS, GATHER, PHASES = (
     f"conv-dinput/{name}" for name in ("direct", "gemm-atomics", "gemm-gather", "implicit-gemm")
 )
-TAPS, PARTS_ATOMICS, PARTS = (
-    f"conv-dweight/{name}" for name in ("direct", "implicit-gemm-atomics", "implicit-gemm")
-)
+TAPS, PARTS_ATOMICS, PARTS = (f"conv-dweight/{name}" for name in ("direct", "implicit-gemm-atomics", "implicit-gemm"))
 
 
 # -- gradient of the input -------------------------------------------------------------------------------
@@ -61,15 +59,21 @@ def dinput_cost(s: ConvShape) -> str:
     if s.groups > 1:
         return " ".join(sentences)
     columns = 4 * s.N * s.CRS * s.PQ
-    return " ".join((
-        *sentences,
-        tr(
-            "The gradient of the data matrix takes {matrix}, {ratio}× the gradient of the input.",
-            matrix=units.bytes_(columns), ratio=units.ratio(columns / (4 * s.elements["x"])),
-        ),
-        tr("By atomics, {n} additions go to {pixels} pixels.", n=decimal(f"{s.N * s.C * found:,}"),
-           pixels=decimal(f"{s.elements['x']:,}")),
-    ))  # fmt: skip
+    return " ".join(
+        (
+            *sentences,
+            tr(
+                "The gradient of the data matrix takes {matrix}, {ratio}× the gradient of the input.",
+                matrix=units.bytes_(columns),
+                ratio=units.ratio(columns / (4 * s.elements["x"])),
+            ),
+            tr(
+                "By atomics, {n} additions go to {pixels} pixels.",
+                n=decimal(f"{s.N * s.C * found:,}"),
+                pixels=decimal(f"{s.elements['x']:,}"),
+            ),
+        )
+    )
 
 
 def dinput_gain(rows: Mapping[str, Row]) -> str:
@@ -98,13 +102,21 @@ def transpose_cost(t: TransposeShape) -> str:
     if t.groups > 1:
         return " ".join(sentences)
     windows = 4 * s.N * s.CRS * s.PQ
-    return " ".join((
-        *sentences,
-        tr("The windows of all input pixels take {windows}, {ratio}× the output.",
-           windows=units.bytes_(windows), ratio=units.ratio(windows / (4 * s.elements["x"]))),
-        tr("By atomics, {n} additions go to {outputs} outputs.", n=decimal(f"{s.N * s.C * found:,}"),
-           outputs=decimal(f"{s.elements['x']:,}")),
-    ))  # fmt: skip
+    return " ".join(
+        (
+            *sentences,
+            tr(
+                "The windows of all input pixels take {windows}, {ratio}× the output.",
+                windows=units.bytes_(windows),
+                ratio=units.ratio(windows / (4 * s.elements["x"])),
+            ),
+            tr(
+                "By atomics, {n} additions go to {outputs} outputs.",
+                n=decimal(f"{s.N * s.C * found:,}"),
+                outputs=decimal(f"{s.elements['x']:,}"),
+            ),
+        )
+    )
 
 
 def transpose_gain(rows: Mapping[str, Row]) -> str:
@@ -130,8 +142,10 @@ def dweight_cost(s: ConvShape) -> str:
     blocks = tr(
         "The gradient has only {blocks} tiles of {rows} × {columns}. Cut into {parts} parts, the sum keeps every SM at work.",
         blocks=ceil(s.CRS, tiles["BN"]) * ceil(s.filters, tiles["BM"]) * s.groups,
-        rows=tiles["BM"], columns=tiles["BN"], parts=parts,
-    )  # fmt: skip
+        rows=tiles["BM"],
+        columns=tiles["BN"],
+        parts=parts,
+    )
     memory = tr(
         "Stored separately, the parts take {bytes}. By atomics they take nothing, but {parts} blocks add to each address.",
         bytes=units.bytes_(4 * parts * s.elements["w"]),
@@ -184,6 +198,8 @@ DINPUT = Story(
 )
 TRANSPOSE = Story(transpose_cost, transpose_gain, list, "")
 DWEIGHT = Story(
-    dweight_cost, dweight_gain, partial(_examples, PARTS, PARTS_ATOMICS),
+    dweight_cost,
+    dweight_gain,
+    partial(_examples, PARTS, PARTS_ATOMICS),
     mark("Recorded speed of stored parts, relative to atomics:"),
-)  # fmt: skip
+)

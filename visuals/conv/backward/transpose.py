@@ -38,9 +38,7 @@ class Wording:
     notes: Callable[[], Mapping[str, tuple[str, ...]]]
 
 
-def transpose_scene(
-    rung: str, t: TransposeShape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]
-) -> Scene:
+def transpose_scene(rung: str, t: TransposeShape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of image 0 of inputs x [N,C,H,W] and w [C,K,R,S], of a small shape with one group."""
     wording, s = WORDINGS[rung], t.conv
     scene = wording.build(s, tiles, {"dy": inputs["x"], "w": inputs["w"]})
@@ -81,11 +79,7 @@ def _renamed(tensor: Tensor) -> Tensor:
 
 
 def _retitled(group: Group) -> Group:
-    return (
-        replace(group, title=tr("the same input, spread by the stride"))
-        if group.rows == (("spread",),)
-        else group
-    )
+    return replace(group, title=tr("the same input, spread by the stride")) if group.rows == (("spread",),) else group
 
 
 def _reworded(annotation: Annotation, notes: Mapping[str, tuple[str, ...]]) -> Annotation:
@@ -100,25 +94,19 @@ def _direct(s: ConvShape) -> Texts:
 
     def hole(stride: int) -> str:
         return tr(
-            "It is not a multiple of the stride {stride}. This is a hole between two input pixels.",
-            stride=stride,
+            "It is not a multiple of the stride {stride}. This is a hole between two input pixels.", stride=stride
         )
 
     sums = tr("The [pixel](input) {5} times the [tap](filter) {6} makes the [sum](output) {7}.")
     if s.K > 1:
-        sums = tr(
-            "The products of [pixel](input) and [tap](filter) of {n} channels make the [sum](output) {7}.",
-            n=s.K,
-        )
+        sums = tr("The products of [pixel](input) and [tap](filter) of {n} channels make the [sum](output) {7}.", n=s.K)
     counts = tr("Input pixels of each channel that reach it: {3}. Taps without one: {4} of {n}.", n=s.R * s.S)
     return {
         "row_hole": row + hole(s.u),
         "row_outside": row + tr("The input has no such row."),
         "column_hole": column + hole(s.v),
         "column_outside": column + tr("The input has no such column."),
-        "link": tr(
-            "r = {0}, s = {1}: the input pixel in row {3}, column {4} reaches this output through this tap."
-        )
+        "link": tr("r = {0}, s = {1}: the input pixel in row {3}, column {4} reaches this output through this tap.")
         + " "
         + sums,
         "store": tr("All taps are complete. The thread stores its [sum](output) {7} as output ({8}, {9})."),
@@ -160,10 +148,7 @@ def _atomics(s: ConvShape) -> Texts:
 
 
 def _columns() -> tuple[str, str]:
-    return (
-        tr("This element is added to channel {0}, output ({1}, {2})."),
-        tr("The padding cuts this element off."),
-    )
+    return (tr("This element is added to channel {0}, output ({1}, {2})."), tr("The padding cuts this element off."))
 
 
 def _atomics_notes() -> Mapping[str, tuple[str, ...]]:
@@ -179,22 +164,16 @@ def _gather(s: ConvShape) -> Texts:
     output = tr("Channel {0}, output ({1}, {2}).")
     return {
         "product": _product(s),
-        "pixel": output
-        + " "
-        + tr("Elements of the [windows](workspace) that reach it: {3}. They add up to {4}."),
+        "pixel": output + " " + tr("Elements of the [windows](workspace) that reach it: {3}. They add up to {4}."),
         "lonely": output + " " + tr("No window reaches it. The [output](output) is 0."),
     }
 
 
 # -- phases ------------------------------------------------------------------------------------------------
 def _phases(s: ConvShape) -> Texts:
-    start = tr(
-        "Phase of output ({0}, {1}): {3} outputs of each map. Taps that reach them: {2} of {n}.", n=s.R * s.S
-    )
+    start = tr("Phase of output ({0}, {1}): {3} outputs of each map. Taps that reach them: {2} of {n}.", n=s.R * s.S)
     if s.stride == (1, 1):
-        start = tr(
-            "The stride is 1, so all {3} outputs of a map are one phase. Each is reached through all {2} taps."
-        )
+        start = tr("The stride is 1, so all {3} outputs of a map are one phase. Each is reached through all {2} taps.")
     return {
         "start": start,
         "empty": tr("Phase of output ({0}, {1}): {3} outputs of each map. No tap reaches them: they are 0."),
@@ -207,9 +186,7 @@ def _phases(s: ConvShape) -> Texts:
             "Each element of the [result](output) gets the products of terms {0} to {1}. No factor is a hole."
         ),
         "store": tr(
-            "The [sums](output) are stored to every row {0} + i·{u} and column {1} + j·{v} of the output.",
-            u=s.u,
-            v=s.v,
+            "The [sums](output) are stored to every row {0} + i·{u} and column {1} + j·{v} of the output.", u=s.u, v=s.v
         ),
     }
 
@@ -222,7 +199,5 @@ WORDINGS: dict[str, Wording] = {
     DIRECT: Wording(dinput.dinput_scene, dinput.kinds_of, _direct, _direct_notes),
     ATOMICS: Wording(col2im.atomics_scene, col2im.atomics_kinds, _atomics, _atomics_notes),
     GATHER: Wording(col2im.gather_scene, col2im.gather_kinds, _gather, lambda: {"col": _columns()}),
-    PHASES: Wording(
-        partial(phases.phases_scene, title=phases.OF_OUTPUT), phases.kinds_of, _phases, _phases_notes
-    ),
+    PHASES: Wording(partial(phases.phases_scene, title=phases.OF_OUTPUT), phases.kinds_of, _phases, _phases_notes),
 }

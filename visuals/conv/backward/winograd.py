@@ -88,12 +88,8 @@ class Matrices:
         count = self.values.size // (rows * columns)
         note = tr("{n} matrices {rows} × {columns}", n=count, rows=rows, columns=columns)
         if columns < whole:
-            note = tr(
-                "{n} matrices {rows} × {columns}, the tiles of image 0", n=count, rows=rows, columns=columns
-            )
-        return Tensor(
-            self.name, self.name, title, role, 1, count * rows, columns, note=note, partial=columns < whole
-        )
+            note = tr("{n} matrices {rows} × {columns}, the tiles of image 0", n=count, rows=rows, columns=columns)
+        return Tensor(self.name, self.name, title, role, 1, count * rows, columns, note=note, partial=columns < whole)
 
 
 # -- the gradient of the input ---------------------------------------------------------------------------
@@ -144,9 +140,16 @@ def dinput_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np
         cells = np.arange(s.C)[:, None] * dx.shape[1] + valid
         r.put("dx", dx.ravel()[cells], cells)
     return frame.assemble(
-        found, r, kinds, starts, _dinput_tensors(found, of, (U, V, Z)), _groups(of, ("dy", "w", "dx"), ("g", "d")), tr(NOTE),
-        sums=_dinput_sums(s, of, (U, V, Z)), readings=_readings(r),
-    )  # fmt: skip
+        found,
+        r,
+        kinds,
+        starts,
+        _dinput_tensors(found, of, (U, V, Z)),
+        _groups(of, ("dy", "w", "dx"), ("g", "d")),
+        tr(NOTE),
+        sums=_dinput_sums(s, of, (U, V, Z)),
+        readings=_readings(r),
+    )
 
 
 def _turned_filters(r: Recorder, found: frame.Run, U: Matrices, of: Tiles) -> None:
@@ -187,7 +190,9 @@ def _dinput_tensors(found: frame.Run, of: Tiles, matrices: Sequence[Matrices]) -
     turned = convolution(s)
     pad = tuple(max(0, n) for n in (turned.pad_h, turned.pad_w, turned.after[0], turned.after[1]))
     return [
-        frame.image("dy", tr("gradient of the output"), "input", s.K, (s.P, s.Q), found["dy"][0], plane_name=plane, pad=pad),
+        frame.image(
+            "dy", tr("gradient of the output"), "input", s.K, (s.P, s.Q), found["dy"][0], plane_name=plane, pad=pad
+        ),
         frame.filters("w", tr("filters"), s, values=found["w"]),
         frame.image("dx", tr("gradient of the input"), "output", s.C, (s.H, s.W), plane_name=tr("channel")),
         U.tensor(tr("U = G g Gᵀ"), "filter", U.values.shape[2]),
@@ -195,7 +200,7 @@ def _dinput_tensors(found: frame.Run, of: Tiles, matrices: Sequence[Matrices]) -
         Z.tensor(tr("Z = Uᵀ V"), "output", row),
         frame.matrix("g", tr("g, turned"), "filter", (3, 3)),
         frame.matrix("d", tr("d, of filter 0"), "input", (of.T, of.T)),
-    ]  # fmt: skip
+    ]
 
 
 def _dinput_sums(s: ConvShape, of: Tiles, matrices: Sequence[Matrices]) -> tuple[Sum, ...]:
@@ -259,9 +264,16 @@ def dweight_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, n
             Z.look(r, np.s_[:, k, c])
             r.put("dw", taps[k * s.C + c], (k * s.C + c) * 9 + np.arange(9))
     return frame.assemble(
-        found, r, kinds, starts, _dweight_tensors(found, of, (U, V, Z)), _groups(of, ("x", "dy", "dw"), ("dY", "d")), tr(NOTE),
-        sums=_dweight_sums(s, of, (U, V, Z), parts), readings=_readings(r),
-    )  # fmt: skip
+        found,
+        r,
+        kinds,
+        starts,
+        _dweight_tensors(found, of, (U, V, Z)),
+        _groups(of, ("x", "dy", "dw"), ("dY", "d")),
+        tr(NOTE),
+        sums=_dweight_sums(s, of, (U, V, Z), parts),
+        readings=_readings(r),
+    )
 
 
 def _tiles_of_images(
@@ -297,19 +309,19 @@ def _tiles_of_images(
 def _dweight_tensors(found: frame.Run, of: Tiles, matrices: Sequence[Matrices]) -> list[Tensor]:
     s, (U, V, Z) = found.s, matrices
     pad = tuple(max(0, n) for n in (s.pad_h, s.pad_w, s.after[0], s.after[1]))
-    maps, filters = (
-        (tr("image and channel"), tr("image and filter")) if s.N > 1 else (tr("channel"), tr("filter"))
-    )
+    maps, filters = (tr("image and channel"), tr("image and filter")) if s.N > 1 else (tr("channel"), tr("filter"))
     return [
         frame.image("x", tr("input"), "input", s.N * s.C, (s.H, s.W), found["x"], plane_name=maps, pad=pad),
-        frame.image("dy", tr("gradient of the output"), "workspace", s.N * s.K, (s.P, s.Q), found["dy"], plane_name=filters),
+        frame.image(
+            "dy", tr("gradient of the output"), "workspace", s.N * s.K, (s.P, s.Q), found["dy"], plane_name=filters
+        ),
         frame.filters("dw", tr("gradient of the filters"), s, "output"),
         U.tensor(tr("U = A dY Aᵀ"), "workspace", U.values.shape[2]),
         V.tensor(tr("V = Bᵀ d B"), "input", V.values.shape[2]),
         Z.tensor(tr("Z = U Vᵀ"), "output", s.C),
         frame.matrix("dY", tr("dY, of filter 0"), "workspace", (of.m, of.m)),
         frame.matrix("d", tr("d, of map 0"), "input", (of.T, of.T)),
-    ]  # fmt: skip
+    ]
 
 
 def _dweight_sums(s: ConvShape, of: Tiles, matrices: Sequence[Matrices], parts: int) -> tuple[Sum, ...]:
@@ -338,8 +350,10 @@ def _dweight_sums(s: ConvShape, of: Tiles, matrices: Sequence[Matrices], parts: 
 
     products = [
         (V.cells[p % of.positions, c, :count], U.cells[p % of.positions, k, :count])
-        for p in range(len(Z.values)) for k in range(s.K) for c in range(s.C)
-    ]  # fmt: skip
+        for p in range(len(Z.values))
+        for k in range(s.K)
+        for c in range(s.C)
+    ]
     whole = () if parts > 1 else (sum_of("Z", "V", products, "U"),)
     return (_sum("U", "dy", U, gradient), _sum("V", "x", V, pixels), *whole, sum_of("dw", "Z", taps()))
 
@@ -410,6 +424,4 @@ def folded_scene(scene: Scene) -> Scene:
     single = {names.index("product"), names.index("result") if "result" in names else names.index("taps")}
     runs = [(a, b) for a, b in repeats(group, single)]
     runs += [(a, b - 1) for a, b in repeats(group, {first for first, _ in numbers}) if b - 1 > a]
-    return folded(
-        scene, sorted(runs), tr("The next {0} steps are the same."), lambda run: (run[1] - run[0] + 1,)
-    )
+    return folded(scene, sorted(runs), tr("The next {0} steps are the same."), lambda run: (run[1] - run[0] + 1,))

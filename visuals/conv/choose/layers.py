@@ -59,9 +59,7 @@ Choice = Callable[[Timed], Row | None]
 
 
 def timed(
-    network: Network,
-    recorded: Callable[[str, object, dict], Row | None],
-    why_not: Callable[[Rung, object], str],
+    network: Network, recorded: Callable[[str, object, dict], Row | None], why_not: Callable[[Rung, object], str]
 ) -> list[Timed]:
     """Returns each layer with the recordings of every rung. `recorded(rung, shape, tiles)` returns a row or None.
     `why_not(rung, shape)` returns why a rung cannot run, "" if no reason is known."""
@@ -105,11 +103,14 @@ def single_rung_totals(layers: Sequence[Timed]) -> list[SingleRungTotal]:
     """Returns every rung used for all layers. Complete rungs come first, the fastest before the others. Then come
     those with the fewest gaps."""
     found = [
-        SingleRungTotal(r.name, total(layers, lambda entry, name=r.name: entry.rows.get(name)),
-                   sum(r.name not in entry.rows for entry in layers),
-                   sum(r.name not in entry.rows and r.name in entry.unsupported for entry in layers))
+        SingleRungTotal(
+            r.name,
+            total(layers, lambda entry, name=r.name: entry.rows.get(name)),
+            sum(r.name not in entry.rows for entry in layers),
+            sum(r.name not in entry.rows and r.name in entry.unsupported for entry in layers),
+        )
         for r in LADDER.rungs
-    ]  # fmt: skip
+    ]
     return sorted(found, key=lambda entry: (entry.missing, entry.ms or 0.0))
 
 
@@ -120,19 +121,12 @@ def summary(layers: Sequence[Timed]) -> str:
         return ""
     complete = [entry for entry in single_rung_totals(layers) if entry.ms is not None]
     sentences = [
-        tr(
-            "With the best kernel for each layer, the network’s convolutions take {time}.",
-            time=units.time_(best),
-        )
+        tr("With the best kernel for each layer, the network’s convolutions take {time}.", time=units.time_(best))
     ]
     if complete:
         title, ratio = tr(LADDER.rung(complete[0].rung).title), complete[0].ms / best
         sentences.append(
-            tr(
-                "The best single kernel, {kernel}, takes {ratio}× that time.",
-                kernel=title,
-                ratio=units.ratio(ratio),
-            )
+            tr("The best single kernel, {kernel}, takes {ratio}× that time.", kernel=title, ratio=units.ratio(ratio))
             if ratio >= FASTER
             else tr("The best single kernel, {kernel}, takes the same time.", kernel=title)
         )
@@ -163,10 +157,7 @@ def html(layers: Sequence[Timed], href: Callable[[object], str]) -> str:
     that have one."""
     parts = [entry.total_of(entry.best) or 0.0 for entry in layers]
     sums, max_ms, both = sum(parts), max(parts), _both(layers)
-    names = [tr("layer"), "×", tr("best"), tr("time"), tr("share")] + [
-        tr("best of ours"),
-        tr("best of cuDNN"),
-    ] * both
+    names = [tr("layer"), "×", tr("best"), tr("time"), tr("share")] + [tr("best of ours"), tr("best of cuDNN")] * both
     headings = "".join(f'<th scope="col">{name}</th>' for name in names)
     lines = "".join(_line(entry, sums, max_ms, both, href) for entry in layers)
     name = tr("Layers")
@@ -208,12 +199,7 @@ def totals(layers: Sequence[Timed]) -> str:
     best = total(layers, lambda entry: entry.best)
     lines = [(tr("best for each layer"), best, "", "ink")] if best else []
     lines += [
-        (
-            tr(LADDER.rung(entry.rung).short_title),
-            entry.ms,
-            entry.why(len(layers)),
-            family(entry.rung).token,
-        )
+        (tr(LADDER.rung(entry.rung).short_title), entry.ms, entry.why(len(layers)), family(entry.rung).token)
         for entry in single_rung_totals(layers)
     ]
     min_ms = min((ms for _, ms, _, _ in lines if ms), default=1.0)
@@ -227,7 +213,4 @@ def _bar(title: str, ms: float | None, why: str, token: str, max_ms: float) -> s
         return f'<div class="kt-cannot"><dt>{escape(title)}</dt><dd>{escape(why)}</dd></div>'
     cut = ' class="kt-cut"' if ms > max_ms else ""
     bar = style(background=f"var(--kt-{token})", width=f"{min(100.0, 100 * ms / max_ms):.2f}%")
-    return (
-        f'<div><dt>{escape(title)}</dt><dd><i{cut} style="{bar}"></i></dd>'
-        f"<dd><b>{units.time_(ms)}</b></dd></div>"
-    )
+    return f'<div><dt>{escape(title)}</dt><dd><i{cut} style="{bar}"></i></dd><dd><b>{units.time_(ms)}</b></dd></div>'

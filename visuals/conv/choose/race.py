@@ -118,14 +118,10 @@ def finish(lanes: Sequence[Lane]) -> str:
         tr("The fastest is {kernel}: {time}.", kernel=first.title, time=time),
         tr("No measurable difference from {kernel}: their spreads overlap.", kernel=second.title)
         if within_spread(first.row, second.row)
-        else tr(
-            "Next is {kernel}: {ratio}× that time.", kernel=second.title, ratio=units.ratio(second.ratio)
-        ),
+        else tr("Next is {kernel}: {ratio}× that time.", kernel=second.title, ratio=units.ratio(second.ratio)),
     ]
     if len(by_time) > 2:
-        sentences.append(
-            tr("The slowest is {kernel}: {ratio}×.", kernel=last.title, ratio=units.ratio(last.ratio))
-        )
+        sentences.append(tr("The slowest is {kernel}: {ratio}×.", kernel=last.title, ratio=units.ratio(last.ratio)))
     titled = [(lane.title, lane.row) for lane in by_time]
     notes = (units.disturbed_note(titled), units.waits_note(titled), units.sweeps_note(titled))
     return " ".join(filter(None, (*sentences, *notes)))
@@ -167,9 +163,7 @@ def css() -> str:
     return Path(__file__).with_name("race.css").read_text(encoding="utf-8") + hues
 
 
-def html(
-    lanes: Sequence[Lane], out: Sequence[NotStarted] = (), guess: str = "", said: str = "", turn: int = 0
-) -> str:
+def html(lanes: Sequence[Lane], out: Sequence[NotStarted] = (), guess: str = "", said: str = "", turn: int = 0) -> str:
     """Returns the lanes, then the rungs that did not start. At the finish it shows the first one, and the
     sentence `said` on a `guess`. Another `turn` starts the animation again."""
     count, unit = clock(winner(lanes).row["median_ms"])

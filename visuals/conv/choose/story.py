@@ -64,9 +64,7 @@ def gain(rows: Mapping[str, Row]) -> str:
     if executed is None:
         sentences.append(tr("The library does not report the FLOPs that it executes."))
     elif executed == shape.flops:
-        sentences.append(
-            tr("It executes as many FLOPs as direct convolution: it is faster without doing less work.")
-        )
+        sentences.append(tr("It executes as many FLOPs as direct convolution: it is faster without doing less work."))
     else:
         sentences.append(
             tr(
@@ -85,10 +83,7 @@ def gain(rows: Mapping[str, Row]) -> str:
         )
     if others := [row for row in rows.values() if row is not first and within_spread(row, first)]:
         sentences.append(
-            tr(
-                "No measurable difference from {kernels}: their spreads overlap.",
-                kernels=", ".join(map(title, others)),
-            )
+            tr("No measurable difference from {kernels}: their spreads overlap.", kernels=", ".join(map(title, others)))
         )
     return " ".join(sentences)
 
@@ -114,11 +109,7 @@ def examples() -> list[tuple[Preset, str]]:
     other families, from the cold recordings at the default tile sizes."""
     best: dict[str, tuple[float, Preset]] = {}
     for preset in (CONV_PRESETS | CONV_LAYER_PRESETS).values():
-        rows = [
-            row
-            for rung in LADDER.rungs
-            if (row := records.recorded(rung.name, preset.shape, rung.default_tiles))
-        ]
+        rows = [row for rung in LADDER.rungs if (row := records.recorded(rung.name, preset.shape, rung.default_tiles))]
         rows.sort(key=lambda row: row["median_ms"])
         if not rows:
             continue

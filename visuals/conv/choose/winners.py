@@ -114,10 +114,7 @@ def by_shape(rows: Iterable[Row], mode: str) -> dict[ConvShape, list[Row]]:
             device = device or row["device"]
             if row["device"] == device:
                 rows_by_shape.setdefault(_shape(tuple(row["shape"].items())), []).append(row)
-    return {
-        shape: sorted(shape_rows, key=lambda row: row["median_ms"])
-        for shape, shape_rows in rows_by_shape.items()
-    }
+    return {shape: sorted(shape_rows, key=lambda row: row["median_ms"]) for shape, shape_rows in rows_by_shape.items()}
 
 
 def _shape(params: tuple) -> ConvShape:
@@ -142,9 +139,7 @@ def winners(
     return None
 
 
-def _without_isolated(
-    cells: Mapping[tuple[int, int], Cell], around: ConvShape
-) -> dict[tuple[int, int], Cell]:
+def _without_isolated(cells: Mapping[tuple[int, int], Cell], around: ConvShape) -> dict[tuple[int, int], Cell]:
     """Returns the cells without those that are alone in their line or column: nothing can be compared along it.
     The cell at `around` stays."""
     lines = [Counter(position[n] for position in cells) for n in (0, 1)]
@@ -167,8 +162,16 @@ def fixed_values_text(winner_map: Map) -> str:
     """Returns what all cells of a map have in common: "N=32, R=3, S=3, pad_h=1, pad_w=1"."""
     first = next(iter(winner_map.cells.values())).shape
     moved = (*winner_map.across.fields, *winner_map.down.fields)
-    defaults = {"u": 1, "v": 1, "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation", "pad_h": 0, "pad_w": 0,
-             **CONV_SINCE}  # fmt: skip
+    defaults = {
+        "u": 1,
+        "v": 1,
+        "dilation_h": 1,
+        "dilation_w": 1,
+        "mode": "cross-correlation",
+        "pad_h": 0,
+        "pad_w": 0,
+        **CONV_SINCE,
+    }
     fixed = {n: v for n, v in asdict(first).items() if n not in moved and defaults.get(n) != v}
     text = ", ".join(f"{name}={value}" for name, value in fixed.items())
     same = _keeps_size(first) and first.R > 1
@@ -190,10 +193,7 @@ def summary(winner_map: Map) -> str:
     sentences = [tr("Fastest in {total} cells: {families}.", total=total, families=won)]
     if tied:
         sentences.append(
-            tr(
-                "In {tied} of them, the first two show no measurable difference: their spreads overlap.",
-                tied=tied,
-            )
+            tr("In {tied} of them, the first two show no measurable difference: their spreads overlap.", tied=tied)
         )
     present = Counter(
         key for cell in winner_map.cells.values() for key in {family(row["rung"]).key for row in cell.rows}
@@ -207,9 +207,7 @@ def summary(winner_map: Map) -> str:
     return " ".join(sentences)
 
 
-def planned(
-    around: ConvShape, across: Axis, down: Axis, spans: Mapping[str, Sequence[int]]
-) -> list[ConvShape]:
+def planned(around: ConvShape, across: Axis, down: Axis, spans: Mapping[str, Sequence[int]]) -> list[ConvShape]:
     """Returns the shapes of a map to measure. Invalid shapes (a filter that does not fit) are left out."""
     found = []
     for d in spans[down.key]:
@@ -227,8 +225,7 @@ def html(winner_map: Map, here: ConvShape, href) -> str:
     hover. The shape `here` is ringed. `href(shape)` is the link of a cell, "" for none."""
     xs, ys = winner_map.values
     first = next(
-        (cell for cell in winner_map.cells.values() if cell.shape == here),
-        winner_map.cells[min(winner_map.cells)],
+        (cell for cell in winner_map.cells.values() if cell.shape == here), winner_map.cells[min(winner_map.cells)]
     )
     heads = "".join(f'<th scope="col">{decimal(f"{x:,}")}</th>' for x in xs)
     lines = "".join(

@@ -14,12 +14,17 @@ def templates(s: ConvShape, part: Part) -> tuple[str, ...]:
     {4} r, {5} s, {6} h, {7} w, {8} address, {9} pixel, {10} tap, {11} product, {12} sum, {13} thread, {14} pixels
     inside, {15} outside, {16} {17} where the window begins."""
     position = _index_formula(s)
-    window = " ".join(filter(None, (
-        tr("Thread {13}: k = {0}, p = {1}, q = {2}."),
-        tr("Its window starts at row {16}, column {17} of the [input](input)."),
-        _gaps(s),
-        _products(s, part),
-    )))  # fmt: skip
+    window = " ".join(
+        filter(
+            None,
+            (
+                tr("Thread {13}: k = {0}, p = {1}, q = {2}."),
+                tr("Its window starts at row {16}, column {17} of the [input](input)."),
+                _gaps(s),
+                _products(s, part),
+            ),
+        )
+    )
     total = " ".join(filter(None, (tr("The [sum](output) is {12}."), _hidden_channels(s, part))))
     return (
         tr(
@@ -32,16 +37,21 @@ def templates(s: ConvShape, part: Part) -> tuple[str, ...]:
             "The [sum](output) stays {12}.",
             position=position,
         ),
-        " ".join(filter(None, (
-            tr("The loops over c, r and s are complete."),
-            _hidden_channels(s, part),
-            tr("Thread {13} stores its [sum](output), {12}, in y[0, {0}, {1}, {2}]."),
-            tr("Every other output pixel has its own thread."),
-        ))),
+        " ".join(
+            filter(
+                None,
+                (
+                    tr("The loops over c, r and s are complete."),
+                    _hidden_channels(s, part),
+                    tr("Thread {13} stores its [sum](output), {12}, in y[0, {0}, {1}, {2}]."),
+                    tr("Every other output pixel has its own thread."),
+                ),
+            )
+        ),
         f"{window} {total}",
         " ".join((window, tr("1 of these values is a zero of the padding."), total)),
         " ".join((window, tr("{15} of these values are zeros of the padding."), total)),
-    )  # fmt: skip
+    )
 
 
 def folded() -> str:
@@ -91,9 +101,7 @@ def _index_formula(s: ConvShape) -> str:
 def _gaps(s: ConvShape) -> str:
     if s.dilation == (1, 1):
         return ""
-    return tr(
-        "Dilation sets its taps {rows} × {columns} pixels apart.", rows=s.dilation_h, columns=s.dilation_w
-    )
+    return tr("Dilation sets its taps {rows} × {columns} pixels apart.", rows=s.dilation_h, columns=s.dilation_w)
 
 
 def pixel_templates(s: ConvShape, part: Part) -> tuple[str, ...]:
@@ -103,9 +111,7 @@ def pixel_templates(s: ConvShape, part: Part) -> tuple[str, ...]:
     if s.K > 1:
         filters = decimal(f"{s.K:,}")
         one = tr("It is in 1 window. {2} threads load it: 1 window × {filters} filters.", filters=filters)
-        more = tr(
-            "It is in {1} windows. {2} threads load it: {1} windows × {filters} filters.", filters=filters
-        )
+        more = tr("It is in {1} windows. {2} threads load it: {1} windows × {filters} filters.", filters=filters)
     else:
         one = tr("It is in 1 window. 1 thread loads it.")
         more = tr("It is in {1} windows. {2} threads load it, one per window.")

@@ -81,7 +81,7 @@ def direct_scene(
         readings=steps.readings(),
         captions=Captions(captions.templates(s, part), steps.caption_kind(), steps.args()),
         source=source_of(FILE, MARKS, np.array(MARK_INDEX)[kind], detail=resources(launch)),
-    )  # fmt: skip
+    )
 
 
 def folded_scene(scene: Scene) -> Scene:
@@ -189,8 +189,26 @@ class Steps:
         tap = self.w.reshape(part.K, -1)[k, term]
         sums = np.concatenate([self.partial(), self.y])
         thread = (k * s.P + p) * s.Q + q
-        columns = (k, p, q, c, r, t, h, w, (c * s.H + h) * s.W + w, pixel, tap, self.products[self.pixel, term], sums, thread,
-                inside, self.terms - inside, p * s.u - s.pad_h, q * s.v - s.pad_w)  # fmt: skip
+        columns = (
+            k,
+            p,
+            q,
+            c,
+            r,
+            t,
+            h,
+            w,
+            (c * s.H + h) * s.W + w,
+            pixel,
+            tap,
+            self.products[self.pixel, term],
+            sums,
+            thread,
+            inside,
+            self.terms - inside,
+            p * s.u - s.pad_h,
+            q * s.v - s.pad_w,
+        )
         return np.stack([np.asarray(column, float) for column in columns], axis=1)
 
 
@@ -233,8 +251,15 @@ def output_sum(s: ConvShape, part: Part, index: np.ndarray) -> Sum:
     output, term = np.nonzero(inside)
     k = np.repeat(np.arange(part.K), len(output))
     start = np.concatenate([[0], np.cumsum(np.tile(inside.sum(axis=1), part.K))])
-    return Sum("y", "x", start, np.tile(index.T[inside], part.K), k * terms + np.tile(term, part.K), left="w",
-               rest=tr("channels") if part.C < s.C else "")  # fmt: skip
+    return Sum(
+        "y",
+        "x",
+        start,
+        np.tile(index.T[inside], part.K),
+        k * terms + np.tile(term, part.K),
+        left="w",
+        rest=tr("channels") if part.C < s.C else "",
+    )
 
 
 def annotations(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Annotation, ...]:
@@ -248,14 +273,7 @@ def annotations(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Annotation
     address = (c * s.H + part.h + h) * s.W + part.w + w
     k, c, r, t = np.unravel_index(np.arange(part.K * terms), (part.K, part.C, s.R, s.S))
     taps = np.stack(
-        [
-            k,
-            c,
-            r,
-            t,
-            (k * s.C + c) * s.R * s.S + r * s.S + t,
-            np.tile(np.bincount(term, minlength=terms), part.K),
-        ],
+        [k, c, r, t, (k * s.C + c) * s.R * s.S + r * s.S + t, np.tile(np.bincount(term, minlength=terms), part.K)],
         axis=1,
     )
     links = np.tile(_padded_lists(term, pixel, terms), (part.K, 1))
@@ -263,7 +281,7 @@ def annotations(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Annotation
     return (
         Annotation("x", Captions(captions.pixel_templates(s, part), np.minimum(fields, 2), pixels)),
         Annotation("w", Captions(captions.tap_templates(s, part), np.minimum(taps[:, 5], 2), taps), {"x": links}),
-    )  # fmt: skip
+    )
 
 
 def _padded_lists(key: np.ndarray, value: np.ndarray, keys: int) -> np.ndarray:

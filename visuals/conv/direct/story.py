@@ -91,17 +91,11 @@ def gain(rows: Mapping[str, Row]) -> str:
 def _against(tiled: Row, direct: Row) -> str:
     ratio = direct["median_ms"] / tiled["median_ms"]
     if within_spread(tiled, direct):
-        return tr(
-            "Shared memory makes no measurable difference here: the spreads of the two kernels overlap."
-        )
+        return tr("Shared memory makes no measurable difference here: the spreads of the two kernels overlap.")
     if ratio > 1:
-        return tr(
-            "Staging through shared memory is faster here: {ratio}× as fast as direct.",
-            ratio=units.ratio(ratio),
-        )
+        return tr("Staging through shared memory is faster here: {ratio}× as fast as direct.", ratio=units.ratio(ratio))
     return tr(
-        "Staging through shared memory is slower here: {ratio}× the time of direct.",
-        ratio=units.ratio(1 / ratio),
+        "Staging through shared memory is slower here: {ratio}× the time of direct.", ratio=units.ratio(1 / ratio)
     )
 
 

@@ -38,8 +38,7 @@ LOADS = (
         "Active lanes: {1} of {11}. Sectors (32 bytes) touched: {2}, minimum {3}."
     ),
     mark(
-        "Warp {0} stores its [sums](output). "
-        "Active lanes: {1} of {11}. Sectors (32 bytes) touched: {2}, minimum {3}."
+        "Warp {0} stores its [sums](output). Active lanes: {1} of {11}. Sectors (32 bytes) touched: {2}, minimum {3}."
     ),
 )
 
@@ -110,9 +109,7 @@ def requests_of(trace: BlockTrace) -> list[Request]:
         element = byte[lanes_of(mask)].astype(np.int64) // 4
         name = trace.buffers[traced.buffer[n]]
         requests.append(
-            Request(
-                name, int(traced.warp[n]), mask, line.number, element, *requested_sectors(byte, mask, width)
-            )
+            Request(name, int(traced.warp[n]), mask, line.number, element, *requested_sectors(byte, mask, width))
         )
     return requests
 
@@ -174,20 +171,10 @@ def _readings(requests: list[Request], extra_steps: int) -> tuple[Reading, ...]:
         return np.cumsum([*values, *[0] * extra_steps])
 
     return (
+        Reading(tr("sectors of x"), so_far(request.sectors * (request.name == "x") for request in requests), "counted"),
+        Reading(tr("sectors of w"), so_far(request.sectors * (request.name == "w") for request in requests), "counted"),
         Reading(
-            tr("sectors of x"),
-            so_far(request.sectors * (request.name == "x") for request in requests),
-            "counted",
-        ),
-        Reading(
-            tr("sectors of w"),
-            so_far(request.sectors * (request.name == "w") for request in requests),
-            "counted",
-        ),
-        Reading(
-            tr("sectors stored"),
-            so_far(request.sectors * (request.name == "y") for request in requests),
-            "counted",
+            tr("sectors stored"), so_far(request.sectors * (request.name == "y") for request in requests), "counted"
         ),
         Reading(tr("requests"), so_far(1 for _ in requests), "counted"),
     )

@@ -106,9 +106,7 @@ def arrays_of(
     s = replace(s, N=1, C=maps, K=1, groups=1, bias=0, relu=0)
     times = np.ones(maps, np.float32) if times is None else np.asarray(times, np.float32)
     if 0 < tile < max(s.span_h, s.span_w):
-        raise ValueError(
-            f"a filter that covers {s.span_h} x {s.span_w} does not fit a transform of {tile} x {tile}"
-        )
+        raise ValueError(f"a filter that covers {s.span_h} x {s.span_w} does not fit a transform of {tile} x {tile}")
     tiling = cut_of(s, tile, padding)
     rows, columns, down, across = (int(tiling[name]) for name in ("rows", "columns", "down", "across"))
     conv, half = common.struct(s), columns // 2 + 1
@@ -131,18 +129,7 @@ def arrays_of(
     spectra = (a.view(np.complex64)[..., 0] for a in (X, W, Y))
     X, W, Y = spectra
     return Arrays(
-        s,
-        tiling,
-        times,
-        x,
-        w,
-        x_padded[0],
-        w_padded[0],
-        X[0],
-        W[0],
-        Y[0, :, :, 0],
-        dense[0, :, :, 0],
-        y[0, 0],
+        s, tiling, times, x, w, x_padded[0], w_padded[0], X[0], W[0], Y[0, :, :, 0], dense[0, :, :, 0], y[0, 0]
     )
 
 

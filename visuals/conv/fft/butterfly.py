@@ -129,14 +129,16 @@ def _tensors(x: np.ndarray, note: str) -> tuple[Tensor, ...]:
     w = twiddles()
     return (
         Tensor("x", "x", "x", "input", 1, 1, N, x, note=note),
-        Tensor("w", "ω", "ω⁰ … ω³", "filter", 1, 2, N // 2, np.concatenate([w.real, w.imag]), note=tr("twiddle factors")),
+        Tensor(
+            "w", "ω", "ω⁰ … ω³", "filter", 1, 2, N // 2, np.concatenate([w.real, w.imag]), note=tr("twiddle factors")
+        ),
         stage(0, tr("reordered"), tr("reordered")),
         stage(1, tr("stage 1"), tr("stage 1")),
         stage(2, tr("stage 2"), tr("stage 2")),
         stage(3, "X = FFT(x)", "X"),
         Tensor("size", "|X|", "|X|", "output", 1, 1, N, note=tr("magnitude")),
         Tensor("phase", "∠X", "∠X", "output", 1, 1, N, note=tr("phase, degrees")),
-    )  # fmt: skip
+    )
 
 
 def _sum(stage: int) -> Sum:
@@ -174,8 +176,7 @@ def _polar_cells(X: np.ndarray) -> tuple[Annotation, ...]:
         "phase": tr("The phase of X[{0}] = ({1}, {2}) is the angle of this arrow."),
     }
     return tuple(
-        Annotation(name, Captions((text,), np.zeros(N, int), args), {"s3": cells})
-        for name, text in texts.items()
+        Annotation(name, Captions((text,), np.zeros(N, int), args), {"s3": cells}) for name, text in texts.items()
     )
 
 
@@ -196,9 +197,7 @@ def _record(r: Recorder, x: np.ndarray, stages: np.ndarray) -> list[str]:
         r.look("w", np.array([one.k, N // 2 + one.k]))
         cells = np.array([one.a, one.b])
         after = stages[one.stage + 1, cells]
-        r.put(
-            f"s{one.stage + 1}", np.concatenate([after.real, after.imag]), np.concatenate([cells, N + cells])
-        )
+        r.put(f"s{one.stage + 1}", np.concatenate([after.real, after.imag]), np.concatenate([cells, N + cells]))
     size, phase = polar(stages[-1])
     for k in range(N // 2 + 1):
         step(_frequency(k, stages[-1, k], size[k], phase[k]))
@@ -255,17 +254,11 @@ def _butterfly(n: int, one: Butterfly, stages: np.ndarray) -> str:
             else tr("The twiddle factor [ω](filter) to the power 0 is 1, so b stays as it is.", **fields),
             tr("The sum a + ωb = {sum} goes to {i}, the difference a − ωb = {difference} to {j}.", **fields),
         )
-    )  # fmt: skip
+    )
 
 
 def _frequency(k: int, X: complex, size: float, phase: float) -> str:
-    fields = {
-        "k": k,
-        "X": pair(X),
-        "size": number(round(size, 9)),
-        "phase": number(round(phase, 9)),
-        "mirror": N - k,
-    }
+    fields = {"k": k, "X": pair(X), "size": number(round(size, 9)), "phase": number(round(phase, 9)), "mirror": N - k}
     text = tr(
         "[X](input)[{k}] = {X} as an arrow: its length, the magnitude, is {size}. Its angle, the phase, is {phase} degrees.",
         **fields,

@@ -7,9 +7,19 @@ from kernels.i18n import decimal, tr, trn
 from visuals.conv.fft.arrays import Arrays
 
 (
-    PAD_INPUT, PAD_FILTER, ROW_INPUT, ROW_INPUT_EMPTY, COLUMN_INPUT, ROW_FILTER, ROW_FILTER_EMPTY, COLUMN_FILTER,
-    MULTIPLY, INVERSE, PICK, PICK_WRONG,
-) = range(12)  # fmt: skip
+    PAD_INPUT,
+    PAD_FILTER,
+    ROW_INPUT,
+    ROW_INPUT_EMPTY,
+    COLUMN_INPUT,
+    ROW_FILTER,
+    ROW_FILTER_EMPTY,
+    COLUMN_FILTER,
+    MULTIPLY,
+    INVERSE,
+    PICK,
+    PICK_WRONG,
+) = range(12)
 ROW_KINDS = {"X": (ROW_INPUT, ROW_INPUT_EMPTY), "W": (ROW_FILTER, ROW_FILTER_EMPTY)}
 COLUMN_KIND = {"X": COLUMN_INPUT, "W": COLUMN_FILTER}
 
@@ -53,47 +63,34 @@ def templates(a: Arrays, shape: ConvShape, tiled: bool = False) -> tuple[str, ..
         tr("Row {0} of the [output](output) is taken from row {1} of [d](output) and divided by {2}."),
         *[tr("The stride keeps one pixel of every {v}.", v=s.v)] * (s.v > 1),
     ]
-    inverse = tr("It is the output at every position of the filter, as if the stride were 1. The result of cuFFT is {1}× too large.")  # fmt: skip
+    inverse = tr(
+        "It is the output at every position of the filter, as if the stride were 1. The result of cuFFT is {1}× too large."
+    )
     copied = tr("The [input](input) is copied into an array of {0} × {1} in the [workspace](workspace).")
     if tiled:
-        inverse = tr("It is the output at every position of the filter, as if the stride were 1. It is {1}× too large.")  # fmt: skip
+        inverse = tr("It is the output at every position of the filter, as if the stride were 1. It is {1}× too large.")
         copied = tr("A tile of {0} × {1} numbers of the [input](input) is copied into shared memory.")
     return (
-        _joined(
-            copied,
-            _zeros(a),
-        ),
+        _joined(copied, _zeros(a)),
         _joined(*padded_filter),
-        _row(
-            tr("Row {0} of the padded [input](input): its {1} numbers become {2} complex numbers."),
-            one_channel,
-        ),
+        _row(tr("Row {0} of the padded [input](input): its {1} numbers become {2} complex numbers."), one_channel),
         tr("Row {0} of the padded [input](input) is all zeros, so its transform is zero."),
         _column(
-            tr("X at (0, {0}) is ({2}, {3}).")
-            if one_channel
-            else tr("X at (0, {0}) in channel 0 is ({2}, {3})."),
+            tr("X at (0, {0}) is ({2}, {3}).") if one_channel else tr("X at (0, {0}) in channel 0 is ({2}, {3})."),
             a.rows,
         ),
-        _row(
-            tr("Row {0} of the padded [filter](filter): its {1} numbers become {2} complex numbers."),
-            one_channel,
-        ),
+        _row(tr("Row {0} of the padded [filter](filter): its {1} numbers become {2} complex numbers."), one_channel),
         _joined(
             tr("Row {0} of the padded [filter](filter) is all zeros, so its transform is zero."),
             tr("Direct convolution does not need this work."),
         ),
         _column(
-            tr("W at (0, {0}) is ({2}, {3}).")
-            if one_channel
-            else tr("W at (0, {0}) in channel 0 is ({2}, {3})."),
+            tr("W at (0, {0}) is ({2}, {3}).") if one_channel else tr("W at (0, {0}) in channel 0 is ({2}, {3})."),
             a.rows,
         ),
         _joined(*product),
         _joined(
-            tr(
-                "Inverse transform, [d](output) = FFT⁻¹([Y](output)): all frequencies together give row {0} of d."
-            ),
+            tr("Inverse transform, [d](output) = FFT⁻¹([Y](output)): all frequencies together give row {0} of d."),
             inverse,
         ),
         _joined(*picked),
@@ -133,9 +130,7 @@ def _column(value: str, rows: int) -> str:
     if rows == 1:
         return _joined(tr("Column {0} has one number. Its transform is the number itself."), value)
     return _joined(
-        tr(
-            "Column {0}: its {1} complex numbers are transformed too. The spectrum is now complete in this column."
-        ),
+        tr("Column {0}: its {1} complex numbers are transformed too. The spectrum is now complete in this column."),
         value,
     )
 

@@ -26,9 +26,7 @@ def _spectrum(name: str, values: np.ndarray, a: Arrays) -> Annotation:
     is."""
     rows, columns = values.shape[1:]
     down = np.minimum(np.arange(rows), a.rows - np.arange(rows))[:, None]
-    args = np.stack(
-        np.broadcast_arrays(values.real, values.imag, down, np.arange(columns), degrees(values)), axis=-1
-    )
+    args = np.stack(np.broadcast_arrays(values.real, values.imag, down, np.arange(columns), degrees(values)), axis=-1)
     args = args.reshape(-1, 5)
     texts = (
         tr(
@@ -67,13 +65,9 @@ def _dense(steps: Steps) -> Annotation:
     args = np.stack([np.full(steps.dense.size, size), (steps.dense / size).ravel()], axis=1).astype(float)
     texts = (  # by 2 * picked + wraps
         tr("This value is correct, but the output does not use it."),
-        tr(
-            "The window wraps around the end of the array, so this value is wrong. The output does not use it."
-        ),
+        tr("The window wraps around the end of the array, so this value is wrong. The output does not use it."),
         tr("Divided by {0} it is {1}, a pixel of the output."),
-        tr(
-            "The window wraps around the end of the array, so {1} is wrong (except by chance). It is still copied."
-        ),
+        tr("The window wraps around the end of the array, so {1} is wrong (except by chance). It is still copied."),
     )
     return Annotation("d", Captions(texts, (2 * is_picked + wraps).ravel(), args))
 
@@ -85,9 +79,7 @@ def _output(steps: Steps) -> Annotation:
     rows, columns = np.meshgrid(*steps.picked_positions, indexing="ij")
     index = steps.p[:, None], steps.q
     size = np.full(rows.size, a.rows * a.columns)
-    args = np.stack([rows.ravel(), columns.ravel(), size, steps.expected[index].ravel()], axis=1).astype(
-        float
-    )
+    args = np.stack([rows.ravel(), columns.ravel(), size, steps.expected[index].ravel()], axis=1).astype(float)
     texts = (
         tr("It is d[{0}, {1}] / {2}."),
         tr("It is d[{0}, {1}] / {2}. The window wraps around: the correct value is {3}."),

@@ -69,14 +69,7 @@ def flops(s: ConvShape, tiles: Tiles) -> Flops:
         return Flops(s.R, s.flops, None, None)
     cut = fft.cut(s, tiles)
     products = (
-        8
-        * s.N
-        * int(cut["down"])
-        * int(cut["across"])
-        * s.K
-        * s.C
-        * int(cut["rows"])
-        * (int(cut["columns"]) // 2 + 1)
+        8 * s.N * int(cut["down"]) * int(cut["across"]) * s.K * s.C * int(cut["rows"]) * (int(cut["columns"]) // 2 + 1)
     )
     return Flops(s.R, s.flops, fft.executed_flops(s, tiles) - products, products)
 
@@ -105,9 +98,7 @@ def flops_sentence(s: ConvShape, counts: Sequence[Flops]) -> str:
         return tr("The FFT cannot run this shape: {rule}.", rule=rule)
     fields = {"size": f"{s.H} × {s.W}", "R": crossing(counts)}
     if fields["R"] is None:
-        return tr(
-            "On images of {size}, the FFT executes more FLOPs than direct convolution at every R.", **fields
-        )
+        return tr("On images of {size}, the FFT executes more FLOPs than direct convolution at every R.", **fields)
     if fields["R"] > 1:
         return tr("From R = {R} on, the FFT executes fewer FLOPs than direct convolution.", **fields)
     return tr("The FFT executes fewer FLOPs than direct convolution at every R.")
@@ -123,11 +114,7 @@ def caption(s: ConvShape, counts: Sequence[Flops]) -> str:
         if current:
             ratio = units.ratio(current.fft / current.direct)
             sentences.append(
-                tr(
-                    "At R = {R} the FFT executes {ratio}× the FLOPs of direct convolution.",
-                    R=s.R,
-                    ratio=ratio,
-                )
+                tr("At R = {R} the FFT executes {ratio}× the FLOPs of direct convolution.", R=s.R, ratio=ratio)
             )
         sentences.append(
             tr("Fewer FLOPs do not always take less time: transforms and spectra move many bytes per FLOP.")
@@ -140,18 +127,14 @@ def caption(s: ConvShape, counts: Sequence[Flops]) -> str:
 
 
 # -- times ---------------------------------------------------------------------------------------
-def recorded(
-    ladder: Ladder, s: ConvShape, tiles_of: Callable[[Rung], Tiles], timing: str
-) -> list[tuple[str, Points]]:
+def recorded(ladder: Ladder, s: ConvShape, tiles_of: Callable[[Rung], Tiles], timing: str) -> list[tuple[str, Points]]:
     """Returns (title, points by R) of each rung that was recorded at two filter sizes or more, with the rest of
     the shape as on the page. The FFT has a line for each FFT_TILE."""
     found = []
     for rung in ladder.rungs:
         lines = {"": dict(tiles_of(rung))}
         if rung.name == RUNG.name:
-            lines = {
-                f", {tr(tile_name(tile))}": lines[""] | {"FFT_TILE": tile} for tile in rung.tiles["FFT_TILE"]
-            }
+            lines = {f", {tr(tile_name(tile))}": lines[""] | {"FFT_TILE": tile} for tile in rung.tiles["FFT_TILE"]}
         for suffix, tiles in lines.items():
             rows = [(taps, records.recorded(rung.name, with_taps(s, taps), tiles, timing)) for taps in TAPS]
             points = [(taps, row) for taps, row in rows if row]
@@ -236,9 +219,7 @@ def fastest(times: Sequence[tuple[str, Points]]) -> str:
     return tr("Fastest in the recordings: {kernels}.", kernels="; ".join(parts)) if parts else ""
 
 
-def chart(
-    s: ConvShape, counts: Sequence[Flops], times: Sequence[tuple[str, Points]], tokens: Tokens
-) -> Figure:
+def chart(s: ConvShape, counts: Sequence[Flops], times: Sequence[tuple[str, Points]], tokens: Tokens) -> Figure:
     """Returns FLOPs over R, with the FFT's split into transforms and products. Times are below, if there are any.
     A line through both marks the page's R."""
     from plotly.subplots import make_subplots
@@ -252,36 +233,45 @@ def chart(
     )
     for name, hue, dash, width, values in lines:
         figure.add_scatter(
-            x=list(TAPS), y=values, name=name, mode="lines", line={"color": tokens[hue], "dash": dash, "width": width},
-            customdata=["" if v is None else units.count(v) for v in values], row=1, col=1,
+            x=list(TAPS),
+            y=values,
+            name=name,
+            mode="lines",
+            line={"color": tokens[hue], "dash": dash, "width": width},
+            customdata=["" if v is None else units.count(v) for v in values],
+            row=1,
+            col=1,
             hovertemplate=tr("R = %{x}: {name} %{customdata}, predicted", name=name) + "<extra></extra>",
-        )  # fmt: skip
+        )
     _times(figure, times, tokens)
     figure.update_yaxes(type="log", exponentformat="SI", dtick=1, gridcolor=tokens["line"], **_axis(tokens))
     figure.update_yaxes(title={"text": tr("FLOPs, predicted"), "standoff": 6}, row=1, col=1)
     figure.update_xaxes(
-        range=[0.5, TAPS[-1] + 0.5],
-        tickvals=TICKS,
-        tickangle=0,
-        showgrid=False,
-        showline=True,
-        **_axis(tokens),
+        range=[0.5, TAPS[-1] + 0.5], tickvals=TICKS, tickangle=0, showgrid=False, showline=True, **_axis(tokens)
     )
-    figure.update_xaxes(
-        title={"text": tr("R = S, taps per side"), "standoff": 4}, row=2 if times else 1, col=1
-    )
+    figure.update_xaxes(title={"text": tr("R = S, taps per side"), "standoff": 4}, row=2 if times else 1, col=1)
     if s.R == s.S:
         figure.add_vline(x=s.R, line={"color": tokens["ink"], "width": 1, "dash": "dot"})
         figure.add_annotation(
-            x=s.R, y=1, yref="paper", text=tr("this page: R = {R}", R=s.R), showarrow=False, yanchor="bottom", xanchor="left",
+            x=s.R,
+            y=1,
+            yref="paper",
+            text=tr("this page: R = {R}", R=s.R),
+            showarrow=False,
+            yanchor="bottom",
+            xanchor="left",
             font={"size": 12, "color": tokens["ink"]},
-        )  # fmt: skip
+        )
     return figure.update_layout(
-        height=px(times), margin={"l": 4, "r": 8, "t": 26, "b": 112 if times else 76}, font={"family": FONT, "size": 12, "color": tokens["ink"]},
-        paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", hovermode="closest",
+        height=px(times),
+        margin={"l": 4, "r": 8, "t": 26, "b": 112 if times else 76},
+        font={"family": FONT, "size": 12, "color": tokens["ink"]},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        hovermode="closest",
         legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
         hoverlabel={"font": {"family": FONT, "size": 12}},
-    )  # fmt: skip
+    )
 
 
 def px(times: Sequence) -> int:
@@ -292,27 +282,41 @@ def _times(figure: Figure, times: Sequence[tuple[str, Points]], tokens: Tokens) 
     for n, (title, points) in enumerate(times):
         rows = [row for _, row in points]
         figure.add_scatter(
-            x=[taps for taps, _ in points], y=[row["median_ms"] for row in rows], name=title, row=2, col=1,
-            mode="lines+markers", marker={"symbol": SYMBOLS[n % len(SYMBOLS)], "size": 8},
+            x=[taps for taps, _ in points],
+            y=[row["median_ms"] for row in rows],
+            name=title,
+            row=2,
+            col=1,
+            mode="lines+markers",
+            marker={"symbol": SYMBOLS[n % len(SYMBOLS)], "size": 8},
             line={"color": tokens[HUES[n % len(HUES)]], "width": 1.5, "dash": DASHES[n % len(DASHES)]},
-            customdata=[[units.time_(r["median_ms"]), units.time_(r["p20_ms"]), units.time_(r["p80_ms"]), r["n"]]
-                        for r in rows],
-            hovertemplate=tr("{title}, R = %{x}: median %{customdata[0]}<br>p20 %{customdata[1]}, p80 %{customdata[2]}, "
-                             "n = %{customdata[3]}", title=title) + "<extra></extra>",
-        )  # fmt: skip
+            customdata=[
+                [units.time_(r["median_ms"]), units.time_(r["p20_ms"]), units.time_(r["p80_ms"]), r["n"]] for r in rows
+            ],
+            hovertemplate=tr(
+                "{title}, R = %{x}: median %{customdata[0]}<br>p20 %{customdata[1]}, p80 %{customdata[2]}, "
+                "n = %{customdata[3]}",
+                title=title,
+            )
+            + "<extra></extra>",
+        )
     if times:
         figure.update_yaxes(title={"text": tr("ms, recorded"), "standoff": 6}, row=2, col=1)
 
 
 def _axis(tokens: Tokens) -> dict:
-    return {"fixedrange": True, "linecolor": tokens["line"], "zeroline": False, "automargin": True,
-            "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
+    return {
+        "fixedrange": True,
+        "linecolor": tokens["line"],
+        "zeroline": False,
+        "automargin": True,
+        "tickfont": {"size": 12, "color": tokens["dim"]},
+        "title_font": {"size": 12, "color": tokens["dim"]},
+    }
 
 
 # -- whole images or tiles -------------------------------------------------------------------------
-def tilings(
-    s: ConvShape, spectra: int, rows: Mapping[int, Row], kind: str = "measured"
-) -> dict[str, dict[str, str]]:
+def tilings(s: ConvShape, spectra: int, rows: Mapping[int, Row], kind: str = "measured") -> dict[str, dict[str, str]]:
     """Returns the cost of each FFT_TILE in figures, by its name. `rows` are those of a `kind`, measured or
     recorded, by FFT_TILE. A tile that a rule forbids has only that rule."""
     found = {}

@@ -47,19 +47,19 @@ def pipeline_pictures(a: Arrays, picture: str, name: str, channels: int) -> list
     details += [tr("first channel")] * (channels > 1)
     taps = f"{a.shape.R} × {a.shape.S}"
     x, X, Y, d = (array[part.down, part.across] for array in (a.x_padded, a.X, a.Y, a.dense))
-    p, q = (np.flatnonzero(np.arange(n) * u // int(step) == tile) for n, u, step, tile in (
-        (a.shape.P, a.shape.u, a.cut["step_h"], part.down), (a.shape.Q, a.shape.v, a.cut["step_w"], part.across),
-    ))  # fmt: skip
+    p, q = (
+        np.flatnonzero(np.arange(n) * u // int(step) == tile)
+        for n, u, step, tile in (
+            (a.shape.P, a.shape.u, a.cut["step_h"], part.down),
+            (a.shape.Q, a.shape.v, a.cut["step_w"], part.across),
+        )
+    )
     output = a.y[p[0] : p[-1] + 1, q[0] : q[-1] + 1]
     return [
         (x[0], "input", ", ".join([padded, *details])),
         (logarithm(X[0], a.columns), "input", tr("X = FFT(x), its spectrum: magnitude")),
         (phases(X[0], a.columns), "input", tr("phase of X")),
-        (
-            a.w_padded[0],
-            "filter",
-            tr("Padded filter: {name}, {taps} taps in {size}", name=name, taps=taps, size=size),
-        ),
+        (a.w_padded[0], "filter", tr("Padded filter: {name}, {taps} taps in {size}", name=name, taps=taps, size=size)),
         (logarithm(a.W[0], a.columns), "filter", tr("W = FFT(w), its spectrum: magnitude")),
         (phases(a.W[0], a.columns), "filter", tr("phase of W")),
         (

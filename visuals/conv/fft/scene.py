@@ -73,12 +73,7 @@ def _tensors(steps: Steps, shape: ConvShape) -> tuple[Tensor, ...]:
     visible_rows, visible_half = steps.frequencies
     partial = (p.rows, p.columns) != (a.rows, a.columns)
     tiled = [
-        tr(
-            "transform {down}, {across} of {tiles}",
-            down=p.down,
-            across=p.across,
-            tiles=f"{a.tiles[0]} × {a.tiles[1]}",
-        )
+        tr("transform {down}, {across} of {tiles}", down=p.down, across=p.across, tiles=f"{a.tiles[0]} × {a.tiles[1]}")
     ] * (a.tiles != (1, 1))
     maps = [tr("{n} of {total} channels", n=C, total=decimal(f"{shape.C:,}"))] * (C < shape.C)
     spectrum = part_note((0, visible_rows, rows), (0, visible_half, half))
@@ -111,25 +106,28 @@ def _tensors(steps: Steps, shape: ConvShape) -> tuple[Tensor, ...]:
         Tensor("d", "d", "d = FFT⁻¹(Y)", "output", 1, p.rows, p.columns, None, origin, padded, partial=partial),
     ]  # fmt: skip
     if steps.padding == TOO_SMALL:
-        expected_part = steps.expected[steps.p[0] : steps.p[-1] + 1, steps.q[0] : steps.q[-1] + 1].astype(
-            np.float32
+        expected_part = steps.expected[steps.p[0] : steps.p[-1] + 1, steps.q[0] : steps.q[-1] + 1].astype(np.float32)
+        tensors.insert(
+            3,
+            Tensor(
+                "right",
+                tr("correct"),
+                tr("correct y"),
+                "output",
+                1,
+                len(steps.p),
+                len(steps.q),
+                expected_part.ravel(),
+                (0, int(steps.p[0]), int(steps.q[0])),
+            ),
         )
-        tensors.insert(3, Tensor("right", tr("correct"), tr("correct y"), "output", 1, len(steps.p), len(steps.q),
-                             expected_part.ravel(), (0, int(steps.p[0]), int(steps.q[0]))))  # fmt: skip
     return tuple(tensors)
 
 
 def _groups(steps: Steps, tiled: bool) -> tuple[Group, ...]:
     more = ("right",) if steps.padding == TOO_SMALL else ()
-    where = (
-        tr("tiles in shared memory, their spectra in global memory")
-        if tiled
-        else tr("workspace, in global memory")
-    )
-    return (
-        Group((("x", "w", "y", *more),)),
-        Group((("xp", "X", "wp", "W", "Y", "d"),), "workspace", where),
-    )
+    where = tr("tiles in shared memory, their spectra in global memory") if tiled else tr("workspace, in global memory")
+    return (Group((("x", "w", "y", *more),)), Group((("xp", "X", "wp", "W", "Y", "d"),), "workspace", where))
 
 
 def _readings(steps: Steps, tiled: bool) -> tuple[Reading, ...]:
@@ -145,15 +143,25 @@ def _readings(steps: Steps, tiled: bool) -> tuple[Reading, ...]:
 
 # -- the kernels ---------------------------------------------------------------------------------
 MARKS = {  # text of the line that is highlighted at a step, by step of the program
-    "fft_pad_input": "padded[element] = value;", "fft_pad_filter": "padded[element] = value;",
-    "fft_multiply": "sum[i][j].x += x[i].x * w[j].x;", "fft_pick": "sum /= ",
-}  # fmt: skip
+    "fft_pad_input": "padded[element] = value;",
+    "fft_pad_filter": "padded[element] = value;",
+    "fft_multiply": "sum[i][j].x += x[i].x * w[j].x;",
+    "fft_pick": "sum /= ",
+}
 STEP_NAME = {  # step of the program, by kind of step
-    captions.PAD_INPUT: "fft_pad_input", captions.PAD_FILTER: "fft_pad_filter", captions.ROW_INPUT: "cufft_input",
-    captions.ROW_INPUT_EMPTY: "cufft_input", captions.COLUMN_INPUT: "cufft_input", captions.ROW_FILTER: "cufft_filter",
-    captions.ROW_FILTER_EMPTY: "cufft_filter", captions.COLUMN_FILTER: "cufft_filter", captions.MULTIPLY: "fft_multiply",
-    captions.INVERSE: "cufft_output", captions.PICK: "fft_pick", captions.PICK_WRONG: "fft_pick",
-}  # fmt: skip
+    captions.PAD_INPUT: "fft_pad_input",
+    captions.PAD_FILTER: "fft_pad_filter",
+    captions.ROW_INPUT: "cufft_input",
+    captions.ROW_INPUT_EMPTY: "cufft_input",
+    captions.COLUMN_INPUT: "cufft_input",
+    captions.ROW_FILTER: "cufft_filter",
+    captions.ROW_FILTER_EMPTY: "cufft_filter",
+    captions.COLUMN_FILTER: "cufft_filter",
+    captions.MULTIPLY: "fft_multiply",
+    captions.INVERSE: "cufft_output",
+    captions.PICK: "fft_pick",
+    captions.PICK_WRONG: "fft_pick",
+}
 
 
 def source(kinds: tuple[int, ...]) -> Source:
@@ -200,13 +208,19 @@ def _line(kernel: list[str], text: str) -> int:
 # -- the kernels of the FFT in tiles ---------------------------------------------------------------
 # The launch, and the text of the line that is highlighted, by kind of step.
 TILED_MARKS = {
-    captions.PAD_FILTER: (0, "= filters[source]"), captions.ROW_FILTER: (0, "transform_rows(tile, part);"),
-    captions.ROW_FILTER_EMPTY: (0, "if (2 * part < rows)"), captions.COLUMN_FILTER: (0, "Transform<T, -1>::run(re, im);"),
-    captions.PAD_INPUT: (1, "inside ? input["), captions.ROW_INPUT: (1, "transform_rows(tile, part);"),
-    captions.ROW_INPUT_EMPTY: (1, "transform_rows(tile, part);"), captions.COLUMN_INPUT: (1, "Transform<T, -1>::run(re, im);"),
-    captions.MULTIPLY: (2, "re[i][j] += a[0][i] * b[0][j];"), captions.INVERSE: (3, "invert_rows(tile_values, part);"),
-    captions.PICK: (3, "output[corner.map"), captions.PICK_WRONG: (3, "output[corner.map"),
-}  # fmt: skip
+    captions.PAD_FILTER: (0, "= filters[source]"),
+    captions.ROW_FILTER: (0, "transform_rows(tile, part);"),
+    captions.ROW_FILTER_EMPTY: (0, "if (2 * part < rows)"),
+    captions.COLUMN_FILTER: (0, "Transform<T, -1>::run(re, im);"),
+    captions.PAD_INPUT: (1, "inside ? input["),
+    captions.ROW_INPUT: (1, "transform_rows(tile, part);"),
+    captions.ROW_INPUT_EMPTY: (1, "transform_rows(tile, part);"),
+    captions.COLUMN_INPUT: (1, "Transform<T, -1>::run(re, im);"),
+    captions.MULTIPLY: (2, "re[i][j] += a[0][i] * b[0][j];"),
+    captions.INVERSE: (3, "invert_rows(tile_values, part);"),
+    captions.PICK: (3, "output[corner.map"),
+    captions.PICK_WRONG: (3, "output[corner.map"),
+}
 
 
 def tiled_source(kinds: tuple[int, ...]) -> Source:

@@ -63,9 +63,7 @@ def picked(a: Arrays, part: Part) -> tuple[np.ndarray, np.ndarray]:
     picked_axes = []
     for count, stride, step, tile, first, length in axes:
         positions = np.arange(count) * stride
-        inside = (
-            (positions // step == tile) & (first <= positions % step) & (positions % step < first + length)
-        )
+        inside = (positions // step == tile) & (first <= positions % step) & (positions % step < first + length)
         picked_axes.append(np.flatnonzero(inside))
     return picked_axes[0], picked_axes[1]
 
@@ -79,9 +77,7 @@ def input_range(a: Arrays, part: Part) -> tuple[range, range]:
         (s.W, s.pad_w, part.across * int(a.cut["step_w"]) + part.column, part.columns),
     ):
         start, stop = max(first - pad, 0), min(first - pad + length, size)
-        ranges.append(
-            range(start, stop) if start < stop else range(min(start, size - 1), min(start, size - 1) + 1)
-        )
+        ranges.append(range(start, stop) if start < stop else range(min(start, size - 1), min(start, size - 1) + 1))
     return ranges[0], ranges[1]
 
 
@@ -103,9 +99,7 @@ class Steps:
             self.q * a.shape.v - part.across * int(cut["step_w"]),
         )
         transform = part.down, part.across
-        self.X, self.W = (
-            self.visible_part(spectrum, np.abs(spectrum).max()) for spectrum in (a.X[transform], a.W)
-        )
+        self.X, self.W = (self.visible_part(spectrum, np.abs(spectrum).max()) for spectrum in (a.X[transform], a.W))
         self.Y = self.visible_part(a.Y[transform], a.max_product)
         self.dense = snap_to_integers(a.dense[part.block], a.max_output * a.rows * a.columns)
         self.y = snap_to_integers(a.y[self.p[:, None], self.q], a.max_output)
@@ -140,9 +134,7 @@ class Steps:
         self.whole_copies.append(Write("xp", np.array([t]), source="x", index=index.ravel()))
         r, column = np.arange(p.rows), np.arange(p.columns)
         tap_r, tap_s = r // s.dilation_h, column // s.dilation_w
-        tap = ((r % s.dilation_h == 0) & (tap_r < s.R))[:, None] & (
-            (column % s.dilation_w == 0) & (tap_s < s.S)
-        )
+        tap = ((r % s.dilation_h == 0) & (tap_r < s.R))[:, None] & ((column % s.dilation_w == 0) & (tap_s < s.S))
         if s.flip:
             tap_r, tap_s = s.R - 1 - tap_r, s.S - 1 - tap_s
         index = (np.arange(p.maps)[:, None, None] * s.R + tap_r[:, None]) * s.S + tap_s

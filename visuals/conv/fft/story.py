@@ -100,9 +100,7 @@ def part_shares(row: Row) -> dict[str, float]:
     if not all(step in times for steps in PARTS.values() for step in steps):
         return {}
     total = sum(times.values())
-    return (
-        {name: sum(times[step] for step in steps) / total for name, steps in PARTS.items()} if total else {}
-    )
+    return {name: sum(times[step] for step in steps) / total for name, steps in PARTS.items()} if total else {}
 
 
 def largest_part(row: Row) -> str:
@@ -123,10 +121,7 @@ def _tiling(row: Row, rows: Mapping[str, Row]) -> str:
     """Returns a comparison of cuDNN's own FFT, the faster of its two, with our fastest."""
     if not (best := fastest(r for name, r in rows.items() if "fft" in name and name not in OURS)):
         return ""
-    ratio, names = (
-        best["median_ms"] / row["median_ms"],
-        {"ours": title(row), "name": tr(find(best["rung"]).title)},
-    )
+    ratio, names = (best["median_ms"] / row["median_ms"], {"ours": title(row), "name": tr(find(best["rung"]).title)})
     if ratio >= 1:
         return tr("{name} takes {ratio}× the time of {ours}.", ratio=units.ratio(ratio), **names)
     return tr("{name} takes {share} of the time of {ours}.", share=units.share(ratio), **names)

@@ -67,10 +67,7 @@ def waves_scene(a: Arrays) -> Scene:
     taps = a.w[0].astype(float)
     tap_row = int(taps.std(axis=1).argmax())
     w[: min(N, taps.shape[1])] = taps[tap_row, :N]
-    notes = (
-        tr("row {row} of the padded input", row=row),
-        tr("row {row} of the filter, and zeros", row=tap_row),
-    )
+    notes = (tr("row {row} of the padded input", row=row), tr("row {row} of the filter, and zeros", row=tap_row))
     return scene_of(x, w, notes)
 
 
@@ -103,7 +100,7 @@ def scene_of(x: np.ndarray, w: np.ndarray, notes: tuple[str, str] = ("", "")) ->
             Reading(tr("products of the sliding filter"), np.full(r.steps, N * steps.taps), "predicted"),
         ),
         source=source(kinds),
-    )  # fmt: skip
+    )
 
 
 def _tensors(steps: Steps, notes: tuple[str, str]) -> tuple[Tensor, ...]:
@@ -169,8 +166,7 @@ class Steps:
     def _products(self) -> None:
         r, total = self.r, np.zeros(N)
         self._step(
-            captions.ROW_FILTER,
-            tr("The row of the [filter](filter) has a spectrum too: its magnitudes and phases."),
+            captions.ROW_FILTER, tr("The row of the [filter](filter) has a spectrum too: its magnitudes and phases.")
         )
         r.look("w", J)
         for k in range(WAVES):
@@ -194,15 +190,9 @@ class Steps:
         text = tr("The wave of [Y](output)[{k}] is added to [y](output).", k=k)
         if k < WAVES - 1:
             return text
-        terms = (
-            " + ".join(_term(self.x[j], self.w[j]) for j in range(self.taps))
-            if self.taps < 5
-            else "Σ x[j]·w[j]"
-        )
+        terms = " + ".join(_term(self.x[j], self.w[j]) for j in range(self.taps)) if self.taps < 5 else "Σ x[j]·w[j]"
         return f"{text} " + tr(
-            "Now y[0] = {y} = {terms}: the filter at the first place. No window slid.",
-            y=_short(total[0]),
-            terms=terms,
+            "Now y[0] = {y} = {terms}: the filter at the first place. No window slid.", y=_short(total[0]), terms=terms
         )
 
     def annotations(self) -> tuple[Annotation, ...]:
@@ -213,22 +203,14 @@ class Steps:
             texts = (
                 (
                     "size",
-                    tr(
-                        "The magnitude of {name}[{0}] = ({1}, {2}) is the root of the sum of both squares.",
-                        name=name,
-                    ),
+                    tr("The magnitude of {name}[{0}] = ({1}, {2}) is the root of the sum of both squares.", name=name),
                 ),
                 (
                     "phase",
-                    tr(
-                        "The phase of {name}[{0}] = ({1}, {2}) is the angle of this arrow, in degrees.",
-                        name=name,
-                    ),
+                    tr("The phase of {name}[{0}] = ({1}, {2}) is the angle of this arrow, in degrees.", name=name),
                 ),
             )
-            found += [
-                Annotation(name + part, Captions((text,), np.zeros(WAVES, int), args)) for part, text in texts
-            ]
+            found += [Annotation(name + part, Captions((text,), np.zeros(WAVES, int), args)) for part, text in texts]
         return tuple(found)
 
 
@@ -243,13 +225,7 @@ def _term(value: float, weight: float) -> str:
 
 
 def _found(k: int, X: complex, size: float, phase: float) -> str:
-    fields = {
-        "k": k,
-        "re": _short(X.real),
-        "im": _short(X.imag),
-        "size": _short(size),
-        "phase": _short(phase),
-    }
+    fields = {"k": k, "re": _short(X.real), "im": _short(X.imag), "size": _short(size), "phase": _short(phase)}
     if k == 0:
         return tr(
             "[X](input)[0] is the sum of all 8 numbers: {re}. Its magnitude is {size}, its phase {phase} degrees.",
@@ -265,12 +241,16 @@ def _found(k: int, X: complex, size: float, phase: float) -> str:
 def _wave(k: int, height: float, phase: float) -> str:
     fields = {"k": k, "height": _short(height), "phase": _short(phase), "n": N}
     if k == 0:
-        return tr("Wave 0 does not move: it is {height} everywhere, the mean with its sign.", **fields) if phase == 0 else tr(
-            "Wave 0 does not move: its height is {height}, and its phase of 180 degrees makes it negative.", **fields
-        )  # fmt: skip
+        return (
+            tr("Wave 0 does not move: it is {height} everywhere, the mean with its sign.", **fields)
+            if phase == 0
+            else tr(
+                "Wave 0 does not move: its height is {height}, and its phase of 180 degrees makes it negative.",
+                **fields,
+            )
+        )
     return tr(
-        "Wave {k} goes round {k}× in {n} numbers. Its height is {height}. It begins at {phase} degrees.",
-        **fields,
+        "Wave {k} goes round {k}× in {n} numbers. Its height is {height}. It begins at {phase} degrees.", **fields
     )
 
 
@@ -278,8 +258,7 @@ def _added(k: int, total: float, goal: float) -> str:
     fields = {"k": k, "total": _short(total), "goal": _short(goal)}
     if k < WAVES - 1:
         return tr(
-            "Wave {k} is added. The first number of the sum is {total} so far, that of [x](input) is {goal}.",
-            **fields,
+            "Wave {k} is added. The first number of the sum is {total} so far, that of [x](input) is {goal}.", **fields
         )
     return tr("Wave {k} is added. Nothing is missing: the sum of the waves is [x](input).", **fields)
 
@@ -293,5 +272,6 @@ def _product(k: int, X: Spectrum, W: Spectrum, Y: Spectrum) -> str:
     return tr(
         "One multiplication for wave {k}: Y[{k}] = X[{k}] · conj(W[{k}]). Magnitudes: {x_size} · {w_size} = {y_size}. "
         "Phases: {x_phase} − ({w_phase}) gives {y_phase} degrees.",
-        k=k, **values,
-    )  # fmt: skip
+        k=k,
+        **values,
+    )

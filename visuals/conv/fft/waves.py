@@ -37,8 +37,7 @@ def sentence() -> str:
 
 def caption(waves: Sequence[Wave] = WAVES) -> str:
     parts = "; ".join(
-        tr("{periods} periods, height {height}", periods=periods, height=f"{height:g}")
-        for periods, height in waves
+        tr("{periods} periods, height {height}", periods=periods, height=f"{height:g}") for periods, height in waves
     )
     return " ".join(
         (
@@ -58,27 +57,51 @@ def chart(tokens: Mapping[str, str], waves: Sequence[Wave] = WAVES) -> Figure:
     parts = [wave(*item) for item in waves]
     for (periods, _), part in zip(waves, parts, strict=True):
         figure.add_scatter(
-            y=part, mode="lines", line={"color": tokens["dim"], "width": 1, "dash": "dot"}, row=1, col=1,
+            y=part,
+            mode="lines",
+            line={"color": tokens["dim"], "width": 1, "dash": "dot"},
+            row=1,
+            col=1,
             hovertemplate=tr("the wave of {periods} periods: %{y:.3g}", periods=periods) + "<extra></extra>",
-        )  # fmt: skip
+        )
     total = sum(parts)
     figure.add_scatter(
-        y=total, mode="lines+markers", line={"color": tokens["input"], "width": 1.5}, marker={"size": 4}, row=1, col=1,
+        y=total,
+        mode="lines+markers",
+        line={"color": tokens["input"], "width": 1.5},
+        marker={"size": 4},
+        row=1,
+        col=1,
         hovertemplate=tr("sample %{x}: %{y:.3g}") + "<extra></extra>",
-    )  # fmt: skip
+    )
     figure.add_bar(
-        y=heights(total), marker={"color": tokens["input"]}, row=1, col=2,
+        y=heights(total),
+        marker={"color": tokens["input"]},
+        row=1,
+        col=2,
         hovertemplate=tr("%{x} periods: %{y:.3g}") + "<extra></extra>",
-    )  # fmt: skip
-    axis = {"fixedrange": True, "automargin": True, "zeroline": False, "gridcolor": tokens["line"], "linecolor": tokens["line"],
-            "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
+    )
+    axis = {
+        "fixedrange": True,
+        "automargin": True,
+        "zeroline": False,
+        "gridcolor": tokens["line"],
+        "linecolor": tokens["line"],
+        "tickfont": {"size": 12, "color": tokens["dim"]},
+        "title_font": {"size": 12, "color": tokens["dim"]},
+    }
     figure.update_xaxes(showgrid=False, showline=True, **axis)
     figure.update_yaxes(nticks=5, **axis)
     figure.update_xaxes(title={"text": tr("sample"), "standoff": 4}, col=1)
     figure.update_xaxes(title={"text": tr("periods"), "standoff": 4}, col=2)
     figure.update_annotations(font={"size": 12, "color": tokens["dim"]})
     return figure.update_layout(
-        height=HEIGHT, margin={"l": 30, "r": 8, "t": 24, "b": 40}, showlegend=False, bargap=0.25,
-        paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font={"family": FONT, "color": tokens["ink"]},
+        height=HEIGHT,
+        margin={"l": 30, "r": 8, "t": 24, "b": 40},
+        showlegend=False,
+        bargap=0.25,
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"family": FONT, "color": tokens["ink"]},
         hoverlabel={"font": {"family": FONT, "size": 12}},
-    )  # fmt: skip
+    )

@@ -33,7 +33,10 @@ def copies(s: ConvShape, part: Part, index: np.ndarray) -> tuple[np.ndarray, np.
 def reshape(rows: int, cols: int) -> str:
     """Returns the caption of the reshape to planes of `rows` x `cols`."""
     size = f"{rows} × {cols}"
-    return tr("Each row of the [output matrix](output) is read as one plane of {size}. Only the view changes: no bytes move.", size=size)  # fmt: skip
+    return tr(
+        "Each row of the [output matrix](output) is read as one plane of {size}. Only the view changes: no bytes move.",
+        size=size,
+    )
 
 
 def _of_copies(s: ConvShape, part: Part) -> tuple[str, str]:
@@ -55,21 +58,41 @@ def _of_copies(s: ConvShape, part: Part) -> tuple[str, str]:
 
 def _of_tiles() -> tuple[str, ...]:
     return (
-        tr("Block ({0}, {1}) loads two tiles into shared memory: columns {2} to {3} of the [filters](filter), rows {2} to {3} of the [data matrix](workspace)."),
-        tr("Block ({0}, {1}) loads two tiles into shared memory: column {2} of the [filters](filter), row {2} of the [data matrix](workspace)."),
-        tr("Barrier: every thread of block ({0}, {1}) waits until both tiles are complete. A thread reads values that other threads have loaded."),
-        tr("Block ({0}, {1}) multiplies the two tiles. Their product is added to the sums of [output](output) columns {4} to {5}."),
-        tr("Block ({0}, {1}) multiplies the two tiles. Their product is added to the sums of [output](output) column {4}."),
-        tr("Barrier: every thread of block ({0}, {1}) waits until all threads have read both tiles. Only then may new values overwrite them."),
-    )  # fmt: skip
+        tr(
+            "Block ({0}, {1}) loads two tiles into shared memory: columns {2} to {3} of the [filters](filter), rows {2} to {3} of the [data matrix](workspace)."
+        ),
+        tr(
+            "Block ({0}, {1}) loads two tiles into shared memory: column {2} of the [filters](filter), row {2} of the [data matrix](workspace)."
+        ),
+        tr(
+            "Barrier: every thread of block ({0}, {1}) waits until both tiles are complete. A thread reads values that other threads have loaded."
+        ),
+        tr(
+            "Block ({0}, {1}) multiplies the two tiles. Their product is added to the sums of [output](output) columns {4} to {5}."
+        ),
+        tr(
+            "Block ({0}, {1}) multiplies the two tiles. Their product is added to the sums of [output](output) column {4}."
+        ),
+        tr(
+            "Barrier: every thread of block ({0}, {1}) waits until all threads have read both tiles. Only then may new values overwrite them."
+        ),
+    )
 
 
 def _of_ends(s: ConvShape, part: Part) -> tuple[str, ...]:
     """Returns the templates of what follows the tiles: the channels not shown, a store, a library's product, the reshape."""
     shown = tr("{n} of {K} rows are shown.", n=part.K, K=s.K) if part.K < s.K else ""
     return (
-        tr("The other {n} channels are not shown. Their products are added to the sums in the same way.", n=s.C - part.C),
-        tr("The sums of block ({0}, {1}) have all {n} terms. Each thread stores its sum in the [output matrix](output).", n=s.CRS),
-        tr("One call of cuBLAS multiplies the [filters](filter) by the [data matrix](workspace). How it divides the work is not shown."),
+        tr(
+            "The other {n} channels are not shown. Their products are added to the sums in the same way.",
+            n=s.C - part.C,
+        ),
+        tr(
+            "The sums of block ({0}, {1}) have all {n} terms. Each thread stores its sum in the [output matrix](output).",
+            n=s.CRS,
+        ),
+        tr(
+            "One call of cuBLAS multiplies the [filters](filter) by the [data matrix](workspace). How it divides the work is not shown."
+        ),
         " ".join(filter(None, (reshape(part.P, part.Q), shown))),
-    )  # fmt: skip
+    )

@@ -94,18 +94,12 @@ class Product:
 
     @cached_property
     def steps(self) -> list[Step]:
-        tiled = (
-            [step for block in self._blocks() for step in self._block(*block)]
-            if self.tile
-            else [self._call()]
-        )
+        tiled = [step for block in self._blocks() for step in self._block(*block)] if self.tile else [self._call()]
         return [*tiled, Step("reshape")]
 
     def _blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields the visible rows and columns of each block, blocks in the order of their columns."""
-        yield from itertools.product(
-            _runs(np.arange(len(self.w)) // self.tile), _runs(self.columns // self.tile)
-        )
+        yield from itertools.product(_runs(np.arange(len(self.w)) // self.tile), _runs(self.columns // self.tile))
 
     def _block(self, rows: np.ndarray, cols: np.ndarray) -> Iterator[Step]:
         crs, width = self.D.shape
@@ -145,9 +139,7 @@ class Product:
 
     def _call(self) -> Step:
         whole, added = np.arange, len(self.w) * self.D.size
-        return Step(
-            "library", (), whole(self.w.size), whole(self.D.size), stores=whole(self.y.size), added=added
-        )
+        return Step("library", (), whole(self.w.size), whole(self.D.size), stores=whole(self.y.size), added=added)
 
     @cached_property
     def shape(self) -> tuple[int, int]:
@@ -168,8 +160,20 @@ class Product:
         if not self.whole:
             note = tr("{part} of {whole}", part=f"{rows} × {cols}", whole=decimal(f"{s.K:,} × {s.PQ:,}"))
         partial = (rows, cols) != (s.K, s.PQ)
-        C = Tensor("C", "C", tr("output matrix"), "output", 1, rows, cols, None, (0, 0, 0), note, partial=partial,
-                   col_index=None if self.whole else self.columns)  # fmt: skip
+        C = Tensor(
+            "C",
+            "C",
+            tr("output matrix"),
+            "output",
+            1,
+            rows,
+            cols,
+            None,
+            (0, 0, 0),
+            note,
+            partial=partial,
+            col_index=None if self.whole else self.columns,
+        )
         if not self.tile:
             return (C,)
         return C, Tensor("sum", "sum", tr("sums"), "output", 1, *self.shape, note=tr("registers"))
@@ -187,17 +191,18 @@ class Product:
         rows, cols = np.divmod(np.arange(size), self.y.shape[1])
         height, width = self.shape
         place = rows % height * width + cols % width
-        sums = Write("sum", np.repeat(now, [len(step.at) for step in steps]),
-                     np.concatenate([step.sums for step in steps]).astype(np.float32),
-                     cells=np.concatenate([step.at for step in steps]))  # fmt: skip
+        sums = Write(
+            "sum",
+            np.repeat(now, [len(step.at) for step in steps]),
+            np.concatenate([step.sums for step in steps]).astype(np.float32),
+            cells=np.concatenate([step.at for step in steps]),
+        )
         return sums, Write("C", stored, source="sum", index=place), reshape
 
     def reads(self) -> tuple[Read, ...]:
         """Returns the tiles that each step loads, and nothing for the steps before."""
         before, steps = [NO_CELLS] * self.first, self.steps
-        return tuple(
-            read_per_step(name, [*before, *(getattr(step, name) for step in steps)]) for name in ("w", "D")
-        )
+        return tuple(read_per_step(name, [*before, *(getattr(step, name) for step in steps)]) for name in ("w", "D"))
 
     def source(self) -> Source:
         """Returns the kernel with its running line. A library's kernel has none that could be shown."""
@@ -205,10 +210,7 @@ class Product:
             name = "cublasSgemm" if self.s.N == 1 else "cublasSgemmStridedBatched"
             note = tr("cuBLAS is a library. The source of its kernels is not public.")
             return Source(
-                "cuBLAS",
-                f"{name}(filters, data_matrix, output);\n// {note}",
-                np.array([1, 0]),
-                since=self.first,
+                "cuBLAS", f"{name}(filters, data_matrix, output);\n// {note}", np.array([1, 0]), since=self.first
             )
         rung = find("conv/im2col-gemm")
         launch = rung.build(self.s, rung.default_tiles | {"TILE": self.tile}).steps[1]

@@ -46,11 +46,7 @@ def kernel_source(block: int | None = None) -> Source:
     first = next(i for i, line in enumerate(lines) if line.startswith('extern "C"'))
     copying = next(i for i, line in enumerate(lines) if "column[" in line)
     return Source(
-        FILE.rpartition("/")[2],
-        "\n".join(lines[first:]),
-        np.array([copying + 1]),
-        first + 1,
-        detail=resources(launch),
+        FILE.rpartition("/")[2], "\n".join(lines[first:]), np.array([copying + 1]), first + 1, detail=resources(launch)
     )
 
 
@@ -71,18 +67,14 @@ def im2col_scene(
     rows, cols = slice(part.h, part.h + part.H), slice(part.w, part.w + part.W)
     left = np.ascontiguousarray(w[: part.K, : part.C], dtype=np.float32).reshape(part.K, crs)
     visible_x = np.ascontiguousarray(x[0, : part.C, rows, cols], dtype=np.float32)
-    columns, out = (
-        np.append(visible_x.ravel(), np.float32(0))[index],
-        np.reshape(y, (part.K, copies)).astype("f4"),
-    )
+    columns, out = (np.append(visible_x.ravel(), np.float32(0))[index], np.reshape(y, (part.K, copies)).astype("f4"))
     rest = out - left.astype(np.float64) @ columns if part.C < s.C else None
     tile = find("conv/im2col-gemm").default_tiles["TILE"] if tile is None else tile
     product = Product(s, part, left, columns, out, tile, copies)
     steps = copies + len(product.steps)
     tensors = _tensors(s, part, visible_x, left, product.columns)
     return Scene(
-        key=f"im2col {part.p},{part.q} "
-        + ",".join(f"{k}={v}" for k, v in (s.params() | {"tile": tile}).items()),
+        key=f"im2col {part.p},{part.q} " + ",".join(f"{k}={v}" for k, v in (s.params() | {"tile": tile}).items()),
         title="im2col",
         tensors=(*tensors, *product.tensors()),
         groups=_groups(tensors[0], tensors[2], bool(tile)),
@@ -100,9 +92,7 @@ def im2col_scene(
     )
 
 
-def _tensors(
-    s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, columns: np.ndarray
-) -> tuple[Tensor, ...]:
+def _tensors(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, columns: np.ndarray) -> tuple[Tensor, ...]:
     """Returns input, output, data matrix and filters; `columns` as in Product."""
     pad = (
         s.pad_h * (part.h == 0),

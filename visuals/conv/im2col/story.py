@@ -43,8 +43,7 @@ def im2col_gain(rows: Mapping[str, Row]) -> str:
     gemm, ratio = tr(IM2COL_GEMMS[best["rung"]]), direct["median_ms"] / best["median_ms"]
     if within_spread(best, direct):
         return tr(
-            "There is no measurable difference between direct and im2col with {gemm}: the spreads overlap.",
-            gemm=gemm,
+            "There is no measurable difference between direct and im2col with {gemm}: the spreads overlap.", gemm=gemm
         )
     if ratio > 1:
         return tr("im2col with {gemm} is {ratio}× as fast as direct.", gemm=gemm, ratio=units.ratio(ratio))
@@ -69,13 +68,8 @@ def im2col_examples() -> list[tuple[Preset, str]]:
 
 def _direct_and_best(rows: Mapping[str, Row]) -> tuple[Row, Row] | None:
     """Returns the row of direct and the fastest other row."""
-    direct, best = (
-        rows.get("conv/direct"),
-        fastest(row for name, row in rows.items() if name != "conv/direct"),
-    )
+    direct, best = (rows.get("conv/direct"), fastest(row for name, row in rows.items() if name != "conv/direct"))
     return (direct, best) if direct and best else None
 
 
-IM2COL = Story(
-    im2col_cost, im2col_gain, im2col_examples, mark("Recorded speed of im2col, relative to direct:")
-)
+IM2COL = Story(im2col_cost, im2col_gain, im2col_examples, mark("Recorded speed of im2col, relative to direct:"))

@@ -161,9 +161,11 @@ def _templates(s: ConvShape, other_blocks: int) -> tuple[str, ...]:
             "The other {n} blocks copy their windows in the same way. The [data matrix](workspace) is complete.",
             other_blocks,
         ),
-        tr("A second launch multiplies the [filters](filter) by the [data matrix](workspace). The result is the [output matrix](output)."),
+        tr(
+            "A second launch multiplies the [filters](filter) by the [data matrix](workspace). The result is the [output matrix](output)."
+        ),
         reshape(s.P, s.Q),
-    )  # fmt: skip
+    )
 
 
 def _kinds(stores: list[Store], row: int, has_others: bool) -> list[int]:

@@ -137,9 +137,7 @@ def x_note(s: ConvShape, box: tuple[int, ...]) -> str:
 # -- annotations of cells --------------------------------------------------------------------------
 def _high_half(by: Magic, n: np.ndarray) -> np.ndarray:
     """Returns the upper half of 2n times the multiplier. The kernel then shifts it."""
-    return (((n.astype(np.uint64) << np.uint64(1)) * np.uint64(by.multiplier)) >> np.uint64(32)).astype(
-        np.int64
-    )
+    return (((n.astype(np.uint64) << np.uint64(1)) * np.uint64(by.multiplier)) >> np.uint64(32)).astype(np.int64)
 
 
 def row_numbers(plan: Plan) -> np.ndarray:
@@ -148,9 +146,7 @@ def row_numbers(plan: Plan) -> np.ndarray:
     c, r, t, h, w, offset = plan.taps.T
     tap = k - c * s.R * s.S
     out = np.zeros((len(k), 18), int)
-    out[:, :7] = np.stack(
-        [k, _high_half(magic(s.R * s.S), k), c, tap, _high_half(magic(s.S), tap), r, t], axis=1
-    )
+    out[:, :7] = np.stack([k, _high_half(magic(s.R * s.S), k), c, tap, _high_half(magic(s.S), tap), r, t], axis=1)
     out[:, 15:] = np.stack([h, w, offset], axis=1)
     return out
 
@@ -195,25 +191,15 @@ def cell_templates(plan: Plan) -> tuple[str, ...]:
         rows=s.H,
         columns=s.W,
     )
-    return (
-        f"{indices}{address}{divided}",
-        f"{indices}{padding}{divided}",
-    )
+    return (f"{indices}{address}{divided}", f"{indices}{padding}{divided}")
 
 
 def _divided(s: ConvShape) -> str:
     """Returns the kernel's division: the upper half of a product, shifted."""
     columns = []
-    for divisor, n, high, result in (
-        (s.R * s.S, 0, 1, 2),
-        (s.S, 3, 4, 5),
-        (s.PQ, 7, 8, 9),
-        (s.Q, 10, 11, 12),
-    ):
+    for divisor, n, high, result in ((s.R * s.S, 0, 1, 2), (s.S, 3, 4, 5), (s.PQ, 7, 8, 9), (s.Q, 10, 11, 12)):
         m = magic(divisor)
-        columns.append(
-            f"/ {divisor}: 2·{{{n}}}·{m.multiplier} >> 32 = {{{high}}}, >> {m.shift} = {{{result}}}"
-        )
+        columns.append(f"/ {divisor}: 2·{{{n}}}·{m.multiplier} >> 32 = {{{high}}}, >> {m.shift} = {{{result}}}")
     return tr("[\nDivisions](output) as computed in the kernel: {divisions}.", divisions="; ".join(columns))
 
 

@@ -36,13 +36,24 @@ def implicit_map(s: ConvShape, rung: str, tiles: Mapping[str, int], count: bool 
     output = program.nbytes(OUTPUT)
     stores = stored(counters, output * -(-s.CRS // PART))
     total = Traffic(
-        (Amount(program.nbytes(INPUT), "predicted", ONCE), loaded(counters, predicted_loads(plan)), _shared(plan, blocks.count)),
+        (
+            Amount(program.nbytes(INPUT), "predicted", ONCE),
+            loaded(counters, predicted_loads(plan)),
+            _shared(plan, blocks.count),
+        ),
         (Amount(output, "predicted", ONCE), stores, stores),
-    )  # fmt: skip
+    )
     kernel = Kernel(
-        launch.name, blocks, ("w", "x"), "y", plan.iterations, _of_tile(plan), total,
-        (min(plan.TM, 4), min(plan.TN, 8)), f"{plan.TM} × {plan.TN}",
-    )  # fmt: skip
+        launch.name,
+        blocks,
+        ("w", "x"),
+        "y",
+        plan.iterations,
+        _of_tile(plan),
+        total,
+        (min(plan.TM, 4), min(plan.TN, 8)),
+        f"{plan.TM} × {plan.TN}",
+    )
     sizes = ",".join(f"{name}={size}" for name, size in tiles.items())
     return GpuMap(
         key=f"{rung} {s} {sizes}",
@@ -70,9 +81,7 @@ def predicted_loads(plan: Plan) -> int | None:
         return None
     across, down = plan.blocks
     pixels = _all_pixel_sectors(plan)
-    return (
-        None if pixels is None else (across * _filter_sectors(s, s.K, s.CRS) + down * pixels) << SECTOR_BITS
-    )
+    return None if pixels is None else (across * _filter_sectors(s, s.K, s.CRS) + down * pixels) << SECTOR_BITS
 
 
 def _filter_sectors(s: ConvShape, filters: int, taps: int) -> int:
@@ -132,16 +141,32 @@ def _operands(plan: Plan) -> dict[str, Operand]:
     data = tr("{rows} × {cols}, never stored", rows=f"{s.CRS:,}", cols=f"{plan.columns:,}")
     return {
         "x": Operand(
-            "x", "x", "input", channels, images, _size(s.N, s.C, s.H, s.W), np.asarray(channel_piece)[channel_of] * images,
-            np.repeat(first_of_channel, images), Tile(_size(plan.BK, plan.BN), (4, 8)),
+            "x",
+            "x",
+            "input",
+            channels,
+            images,
+            _size(s.N, s.C, s.H, s.W),
+            np.asarray(channel_piece)[channel_of] * images,
+            np.repeat(first_of_channel, images),
+            Tile(_size(plan.BK, plan.BN), (4, 8)),
         ),
         "w": Operand(
-            "w", "w", "filter", rows, depth, _size(s.K, s.C, s.R, s.S), np.asarray(piece), np.tile(first, rows),
+            "w",
+            "w",
+            "filter",
+            rows,
+            depth,
+            _size(s.K, s.C, s.R, s.S),
+            np.asarray(piece),
+            np.tile(first, rows),
             Tile(_size(plan.BM, plan.BK), (8, 4)),
         ),
         "D": Operand("D", tr("data matrix"), "workspace", 1, 4, data, np.zeros(1, int)),
-        "y": Operand("y", "y", "output", rows, cols, _size(s.N, s.K, s.P, s.Q), np.zeros(1, int), stored=float(plan.iterations)),
-    }  # fmt: skip
+        "y": Operand(
+            "y", "y", "output", rows, cols, _size(s.N, s.K, s.P, s.Q), np.zeros(1, int), stored=float(plan.iterations)
+        ),
+    }
 
 
 def _size(*extents: int) -> str:

@@ -44,9 +44,7 @@ def _layers() -> Iterator[Layer]:
     for key in SWEPT:
         preset = LADDER.presets[key]
         here = [row for row in rows if LADDER.shape(**row["shape"]) == preset.shape]
-        library, ours = (
-            fastest(row for row in here if _is_library(row) == is_library) for is_library in (True, False)
-        )
+        library, ours = (fastest(row for row in here if _is_library(row) == is_library) for is_library in (True, False))
         if ours and library:
             yield Layer(preset, ours, library)
 

@@ -49,9 +49,7 @@ def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndar
         key=f"{rung} {s} {sizes}",
         title=tr(find(rung).title),
         tensors=steps.tensors(),
-        groups=(
-            *steps.groups(),
-        ),
+        groups=(*steps.groups(),),
         steps=len(kind),
         step_name=tr("step"),
         order_name=tr(ORDER),
@@ -63,7 +61,7 @@ def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndar
         readings=steps.readings(),
         captions=steps.r.captions(captions.templates(plan)),
         source=source_of(plan.file, plan.marks, np.array(captions.MARK_INDEX)[kind], detail=resources(launch)),
-    )  # fmt: skip
+    )
 
 
 class Steps:
@@ -100,8 +98,7 @@ class Steps:
             part = slice(start, start + PART)
             callback = record if start == 0 else None
             self.product = (
-                self.product
-                + matmul_in_kernel_order(self.filters[:, part], self.data[part], 1, "fp32", callback)
+                self.product + matmul_in_kernel_order(self.filters[:, part], self.data[part], 1, "fp32", callback)
             ).astype(np.float32)
         self.last = np.pad(self.product, ((0, 1), (0, 1)))[np.ix_(rows, cols)]
 
@@ -142,9 +139,7 @@ class Steps:
         numbers = tile + 1, plan.iterations, stage, k0, k1
         taps = plan.inside[0] * count
         zero_count = plan.BM * plan.BK - taps
-        a = self.r.step(
-            captions.FETCH_A_ZEROS if zero_count else captions.FETCH_A, *numbers, taps, zero_count
-        )
+        a = self.r.step(captions.FETCH_A_ZEROS if zero_count else captions.FETCH_A, *numbers, taps, zero_count)
         c, r, t = map(int, plan.taps[k0, :3])
         read = int((offsets >= 0).sum())
         zeros = plan.BK * plan.BN - read
@@ -200,8 +195,7 @@ class Steps:
         buffers = trn("{n} buffer", "{n} buffers", plan.STAGES)
         if plan.is_part_of_tile:
             notes = [
-                tr("{n} of {width} columns", n=n, width=width)
-                for n, width in ((filters, plan.BM), (columns, plan.BN))
+                tr("{n} of {width} columns", n=n, width=width) for n, width in ((filters, plan.BM), (columns, plan.BN))
             ]
         else:
             notes = [
@@ -236,10 +230,7 @@ class Steps:
 
     def groups(self) -> tuple[Group, ...]:
         """Returns the regions of the stage. A small scene is wide, so that the product and the tiles are side by side."""
-        x, data = (
-            Group((("x",),), "global"),
-            Group(product("w", "D", "y"), "global", table=True),
-        )
+        x, data = (Group((("x",),), "global"), Group(product("w", "D", "y"), "global", table=True))
         registers = tr("registers of thread 0")
         if not self.has_time:
             return (
@@ -263,9 +254,7 @@ class Steps:
             sums.append((self.remaining_step, self.last))
         steps = np.repeat([t for t, _ in sums], self.last.size)
         values = np.concatenate([v.ravel() for _, v in sums])
-        window_offsets = self.plan.windows[
-            np.minimum(self.plan.lane_columns[::32], self.plan.columns_shown - 1), 3:
-        ]
+        window_offsets = self.plan.windows[np.minimum(self.plan.lane_columns[::32], self.plan.columns_shown - 1), 3:]
         y = np.full(self.product.shape, self.r.now)
         y[: self.plan.inside[0], : self.plan.inside[1]] = self.stored
         return (
@@ -281,10 +270,7 @@ class Steps:
         """Returns every tile's copies into its stage. Elements outside the matrices are zero."""
         plan, filters = self.plan, target == "As"
         k, pitch, out = np.arange(plan.BK)[:, None], plan.tile_shown[not filters], []
-        m, count = (
-            np.arange(min(pitch, plan.BM) if filters else pitch),
-            len(self.filters) if filters else plan.BN,
-        )
+        m, count = (np.arange(min(pitch, plan.BM) if filters else pitch), len(self.filters) if filters else plan.BN)
         for tile, *when in self.fetched:
             row = tile * plan.BK + k
             index = m * plan.rows_shown + row if filters else row * plan.columns_shown + plan.lane_columns[m]
@@ -305,16 +291,9 @@ class Steps:
             for iteration in range(first, min(tile, last) + 1):
                 step = started if iteration == first else max(started, self._first_step(iteration))
                 fly.append((step, tile % plan.STAGES * columns + iteration, tile + 1))
-        use = [
-            (t, tile % plan.STAGES * columns + tile + 1, tile + 1) for tile, t in enumerate(self.multiplied)
-        ]
+        use = [(t, tile % plan.STAGES * columns + tile + 1, tile + 1) for tile, t in enumerate(self.multiplied)]
         return tuple(
-            Write(
-                name,
-                np.array(events)[:, 0],
-                np.array(events)[:, 2].astype(np.float32),
-                cells=np.array(events)[:, 1],
-            )
+            Write(name, np.array(events)[:, 0], np.array(events)[:, 2].astype(np.float32), cells=np.array(events)[:, 1])
             for name, events in (("fly", fly), ("use", use))
         )
 
@@ -335,8 +314,7 @@ class Steps:
         plan, kinds = self.plan, np.array(self.r.kinds)
         copied = np.cumsum(np.isin(kinds, (captions.FETCH_B, captions.FETCH_B_LATER))) * plan.BK * plan.BN
         multiplied = (
-            np.cumsum(np.isin(kinds, (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST)))
-            * plan.BK
+            np.cumsum(np.isin(kinds, (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST))) * plan.BK
         )
         if plan.iterations_shown < plan.iterations:
             copied[self.remaining_step :] = plan.iterations * plan.BK * plan.BN

@@ -66,8 +66,7 @@ def _divisions(magic: Row, plain: Row) -> str:
         return tr("Division by multiply and shift makes no measurable difference here: the spreads overlap.")
     if ratio > 1:
         return tr(
-            "Division by multiply and shift is faster: {ratio}× as fast as plain division.",
-            ratio=units.ratio(ratio),
+            "Division by multiply and shift is faster: {ratio}× as fast as plain division.", ratio=units.ratio(ratio)
         )
     return tr(
         "Division by multiply and shift is slower here: {ratio}× the time of plain division.",
@@ -78,10 +77,7 @@ def _divisions(magic: Row, plain: Row) -> str:
 def _against(best: Row, other: Row) -> str:
     name, ratio = title(other), _time(other) / _time(best)
     if within_spread(best, other):
-        return tr(
-            "There is no measurable difference between implicit GEMM and {name}: the spreads overlap.",
-            name=name,
-        )
+        return tr("There is no measurable difference between implicit GEMM and {name}: the spreads overlap.", name=name)
     if ratio > 1:
         return tr("Implicit GEMM is {ratio}× as fast as {name}.", ratio=units.ratio(ratio), name=name)
     return tr("Implicit GEMM takes {ratio}× the time of {name}.", ratio=units.ratio(1 / ratio), name=name)
@@ -102,9 +98,4 @@ def _share_of_library(s: ConvShape, mode: str) -> float | None:
     return _time(rows[LIBRARY[0]]) / _time(rows[MAGIC]) if len(rows) == 2 else None
 
 
-STORY = Story(
-    cost,
-    gain,
-    examples,
-    mark("Recorded speed relative to cuDNN IMPLICIT_PRECOMP_GEMM:"),
-)
+STORY = Story(cost, gain, examples, mark("Recorded speed relative to cuDNN IMPLICIT_PRECOMP_GEMM:"))

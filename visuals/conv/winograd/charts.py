@@ -37,12 +37,7 @@ HEIGHT = 300
 WORK_PX = bars.height(1 + len(TILES))  # one bar for direct convolution
 NAMES = {0: mark("direct"), **{m: f"{m}×{m}" for m in MEASURED[1:]}}
 # Rungs with a known tile size m; 0 is direct convolution, None is read from the row.
-RUNGS = {
-    "conv/implicit-gemm": 0,
-    "conv/winograd-2x2": 2,
-    "conv/winograd-4x4": 4,
-    "conv/winograd-nonfused": None,
-}
+RUNGS = {"conv/implicit-gemm": 0, "conv/winograd-2x2": 2, "conv/winograd-4x4": 4, "conv/winograd-nonfused": None}
 Tokens = Mapping[str, str]
 
 
@@ -81,14 +76,7 @@ def work(s: ConvShape, m: int) -> Work:
         4 * parts * T2 * s.K * round_up_to_4(tiles),
     )
     return Work(
-        2 * T2 * tiles * s.K * s.C,
-        G * s.K * s.C,
-        BT * tiles * s.C,
-        AT * tiles * s.K,
-        U,
-        V,
-        Z,
-        s.bytes + U + V + Z,
+        2 * T2 * tiles * s.K * s.C, G * s.K * s.C, BT * tiles * s.C, AT * tiles * s.K, U, V, Z, s.bytes + U + V + Z
     )
 
 
@@ -116,10 +104,7 @@ def work_sentence(s: ConvShape) -> str:
     fields = {"m": m, "share": units.share(best.flops / s.flops)}
     if best.flops < s.flops:
         return tr("{m}×{m} executes the fewest FLOPs: {share} of those of direct convolution.", **fields)
-    return tr(
-        "No tile size saves FLOPs here: even {m}×{m} executes {share} of those of direct convolution.",
-        **fields,
-    )
+    return tr("No tile size saves FLOPs here: even {m}×{m} executes {share} of those of direct convolution.", **fields)
 
 
 def work_details(s: ConvShape) -> str:
@@ -152,21 +137,29 @@ def work_chart(s: ConvShape, tokens: Tokens) -> Figure:
     for part, (name, role) in enumerate(((tr("products"), "output"), (tr("transforms"), "workspace"))):
         values = [parts[part] for parts in works.values()]
         figure.add_bar(
-            x=values, y=titles, orientation="h", marker={"color": tokens[role]}, width=0.6,
+            x=values,
+            y=titles,
+            orientation="h",
+            marker={"color": tokens[role]},
+            width=0.6,
             customdata=[units.count(value) for value in values],
             hovertemplate=tr("%{y}, {name}: %{customdata} FLOPs, predicted", name=name) + "<extra></extra>",
-        )  # fmt: skip
+        )
     for title, parts in works.items():
         text = f"{units.count(sum(parts))} · {units.share(sum(parts) / s.flops)}"
         figure.add_annotation(
-            x=1, xref="paper", y=title, text=text, showarrow=False, xanchor="left", xshift=8,
+            x=1,
+            xref="paper",
+            y=title,
+            text=text,
+            showarrow=False,
+            xanchor="left",
+            xshift=8,
             font={"color": tokens["ink"], "size": 13},
-        )  # fmt: skip
+        )
     bars.lay_out(figure, WORK_PX, tokens)
     figure.update_xaxes(visible=False, fixedrange=True)
-    figure.update_yaxes(
-        autorange="reversed", fixedrange=True, automargin=True, showgrid=False, ticklabelstandoff=8
-    )
+    figure.update_yaxes(autorange="reversed", fixedrange=True, automargin=True, showgrid=False, ticklabelstandoff=8)
     return figure.update_layout(margin={"l": 0, "r": 120, "t": 4, "b": 4})
 
 
@@ -184,9 +177,7 @@ def errors(C: int) -> dict[str, dict[int, float]]:
         rounded = [a.astype(dtype).astype(np.float32) for a in (x, w)]
         exact = _direct(*(a.astype(np.float64) for a in rounded))
         with np.errstate(over="ignore", invalid="ignore"):  # an overflow of FP16 becomes inf in the result
-            computed = {
-                m: (_winograd(*rounded, m, dtype) if m else _direct(*rounded)).astype(dtype) for m in MEASURED
-            }
+            computed = {m: (_winograd(*rounded, m, dtype) if m else _direct(*rounded)).astype(dtype) for m in MEASURED}
         found[name] = {m: _error(y, exact) for m, y in computed.items()}
     return found
 
@@ -239,42 +230,70 @@ def error_chart(
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    for (name, by_tile), role, dash in zip(
-        measured.items(), ("input", "workspace"), ("solid", "dash"), strict=True
-    ):
+    for (name, by_tile), role, dash in zip(measured.items(), ("input", "workspace"), ("solid", "dash"), strict=True):
         finite = {tr(NAMES[m]): e for m, e in by_tile.items() if 0 < e < np.inf}
         figure.add_scatter(
-            x=list(finite), y=list(finite.values()), mode="lines+markers", line={"color": tokens[role], "width": 2, "dash": dash},
-            marker={"size": 8}, hovertemplate=tr("{name}, %{x}: %{y:.2e}, measured", name=name) + "<extra></extra>",
-        )  # fmt: skip
+            x=list(finite),
+            y=list(finite.values()),
+            mode="lines+markers",
+            line={"color": tokens[role], "width": 2, "dash": dash},
+            marker={"size": 8},
+            hovertemplate=tr("{name}, %{x}: %{y:.2e}, measured", name=name) + "<extra></extra>",
+        )
         if finite:
             first = next(iter(finite))
             figure.add_annotation(
-                x=first, y=np.log10(finite[first]), text=name, showarrow=False, yanchor="bottom", yshift=9,
+                x=first,
+                y=np.log10(finite[first]),
+                text=name,
+                showarrow=False,
+                yanchor="bottom",
+                yshift=9,
                 font={"size": 13, "color": tokens[role]},
-            )  # fmt: skip
+            )
     if rows:
         figure.add_scatter(
-            x=[tr(NAMES[m]) for m, _, _ in rows], y=[row["error"] for _, _, row in rows], mode="markers",
+            x=[tr(NAMES[m]) for m, _, _ in rows],
+            y=[row["error"] for _, _, row in rows],
+            mode="markers",
             marker={"symbol": "diamond-open", "size": 12, "color": tokens["write"], "line": {"width": 2}},
             customdata=[[rung.partition("/")[2], row["device"]] for _, rung, row in rows],
             hovertemplate=tr("%{customdata[0]} on %{customdata[1]}: %{y:.2e}, recorded") + "<extra></extra>",
-        )  # fmt: skip
-    axis = {"fixedrange": True, "linecolor": tokens["line"], "zeroline": False, "automargin": True,
-            "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
+        )
+    axis = {
+        "fixedrange": True,
+        "linecolor": tokens["line"],
+        "zeroline": False,
+        "automargin": True,
+        "tickfont": {"size": 12, "color": tokens["dim"]},
+        "title_font": {"size": 12, "color": tokens["dim"]},
+    }
     figure.update_xaxes(
-        type="category", categoryorder="array", categoryarray=list(map(tr, NAMES.values())), showgrid=False,
-        range=[-0.4, len(NAMES) - 0.4], title={"text": tr("outputs per tile"), "standoff": 4}, **axis,
-    )  # fmt: skip
+        type="category",
+        categoryorder="array",
+        categoryarray=list(map(tr, NAMES.values())),
+        showgrid=False,
+        range=[-0.4, len(NAMES) - 0.4],
+        title={"text": tr("outputs per tile"), "standoff": 4},
+        **axis,
+    )
     figure.update_yaxes(
-        type="log", dtick=1, exponentformat="power", gridcolor=tokens["line"],
-        title={"text": tr("relative L2 error"), "standoff": 6}, **axis,
-    )  # fmt: skip
+        type="log",
+        dtick=1,
+        exponentformat="power",
+        gridcolor=tokens["line"],
+        title={"text": tr("relative L2 error"), "standoff": 6},
+        **axis,
+    )
     return figure.update_layout(
-        height=HEIGHT, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", showlegend=False,
-        margin={"l": 0, "r": 8, "t": 8, "b": 4}, font={"family": FONT, "color": tokens["ink"], "size": 13},
+        height=HEIGHT,
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        showlegend=False,
+        margin={"l": 0, "r": 8, "t": 8, "b": 4},
+        font={"family": FONT, "color": tokens["ink"], "size": 13},
         hoverlabel={"bgcolor": tokens["panel"], "bordercolor": tokens["line"], "font": {"color": tokens["ink"]}},
-    )  # fmt: skip
+    )
 
 
 def error_sentence(measured: Mapping[str, Mapping[int, float]]) -> str:

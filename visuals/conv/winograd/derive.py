@@ -90,19 +90,14 @@ def scene_of(m: int, d: np.ndarray, g: np.ndarray) -> Scene:
         writes=r.writes(),
         reads=r.reads(),
         captions=r.captions(captions),
-        matmuls=(
-            MatMul("S", "d", "yd"),
-            MatMul("G", "g", "u"),
-            MatMul("BT", "d", "v"),
-            MatMul("AT", "p", "y"),
-        ),
+        matmuls=(MatMul("S", "d", "yd"), MatMul("G", "g", "u"), MatMul("BT", "d", "v"), MatMul("AT", "p", "y")),
         sums=(sum_of("p", "v", [(np.array([i]), np.array([i])) for i in range(rows.n)], "u"),),
         readings=tuple(
             Reading(title, r.so_far(name), "predicted")
             for name, title in (("direct", tr("multiplications, direct")), ("product", tr("multiplications, u · v")))
         ),
         source=_source(m, [line for _, line in steps]),
-    )  # fmt: skip
+    )
 
 
 def _tensors(rows: Rows) -> tuple[Tensor, ...]:
@@ -228,9 +223,7 @@ def _taps(point: Point, k: int, rows: Rows) -> str:
     else:
         first = tr("Point x = {at}: there the filter’s polynomial is {value}.", **fields)
         if point.N != 1:
-            first += " " + tr(
-                "It is divided by {N}, the product of the distances to the other points.", **fields
-            )
+            first += " " + tr("It is divided by {N}, the product of the distances to the other points.", **fields)
     return f"{first} " + tr("Row {k} of [G](filter) is {factors}. So [u{k}](filter) = {u}.", **fields)
 
 
@@ -254,10 +247,7 @@ def _inputs(point: Point, k: int, rows: Rows) -> str:
         [tr("Next, from values back to coefficients (interpolation).")] * (k == 0)
         + [
             first,
-            tr(
-                "Its coefficients {factors} are row {k} of [Bᵀ](input). So [v{k}](input) = {sum} = {v}.",
-                **fields,
-            ),
+            tr("Its coefficients {factors} are row {k} of [Bᵀ](input). So [v{k}](input) = {sum} = {v}.", **fields),
         ]
     )
 
@@ -302,8 +292,6 @@ def _source(m: int, rows: list[tuple[str, int] | None]) -> Source:
     lines = sources.text(FILE).splitlines()
     begin = next(i for i, line in enumerate(lines) if line.endswith(f"if M == {m}"))
     end = next(i for i in range(begin + 1, len(lines)) if lines[i].startswith("#e"))
-    place = {
-        name: next(i for i in range(begin, end) if f" {name}[" in lines[i]) + 1 for name in ("AT", "G", "BT")
-    }
+    place = {name: next(i for i in range(begin, end) if f" {name}[" in lines[i]) + 1 for name in ("AT", "G", "BT")}
     lit = [begin if row is None else place[row[0]] + row[1] for row in rows]
     return Source(FILE.rpartition("/")[2], "\n".join(lines[begin:end]), np.array(lit) + 1, begin + 1)

@@ -17,16 +17,7 @@ from kernels.i18n import mark, tr
 from kernels.ladders import find
 from visuals.conv.winograd import halves
 from visuals.conv.winograd.halves import Halves
-from visuals.conv.winograd.part import (
-    Numbers,
-    Operations,
-    Part,
-    derived,
-    operations,
-    output_terms,
-    sum_of,
-    terms,
-)
+from visuals.conv.winograd.part import Numbers, Operations, Part, derived, operations, output_terms, sum_of, terms
 from visuals.scene.parts import Group, Reading, Sum, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import mask_of
@@ -41,16 +32,32 @@ ORDER_NOTE = mark(
 )
 MAX_DETAILED = 4  # up to so many tiles, each takes all its steps; of more, only the first two do
 (
-    FILTER_HALF, FILTER, LOAD, LOAD_ZEROS, TRANSFORM_HALF, TRANSFORM, MULTIPLY, INVERSE_HALF, INVERSE, INVERSE_CUT, TILE,
-) = range(11)  # fmt: skip
-_FILES = (
-    ("07_winograd_filter.cu", 'extern "C"', ""), halves.TRANSFORM, ("08_winograd_fused.cu", 'extern "C"', ""),
-)  # fmt: skip
+    FILTER_HALF,
+    FILTER,
+    LOAD,
+    LOAD_ZEROS,
+    TRANSFORM_HALF,
+    TRANSFORM,
+    MULTIPLY,
+    INVERSE_HALF,
+    INVERSE,
+    INVERSE_CUT,
+    TILE,
+) = range(11)
+_FILES = (("07_winograd_filter.cu", 'extern "C"', ""), halves.TRANSFORM, ("08_winograd_fused.cu", 'extern "C"', ""))
 _MARKS = (
-    "transform_2d(G, g, u)", halves.SECOND_HALF, "load_tile(input", "load_tile(input", "transform_2d(BT, d, v)",
-    halves.SECOND_HALF, "sum[e][i][j] +=", "transform_2d(AT, z, out)", halves.SECOND_HALF, halves.SECOND_HALF,
+    "transform_2d(G, g, u)",
+    halves.SECOND_HALF,
+    "load_tile(input",
+    "load_tile(input",
+    "transform_2d(BT, d, v)",
+    halves.SECOND_HALF,
+    "sum[e][i][j] +=",
     "transform_2d(AT, z, out)",
-)  # fmt: skip
+    halves.SECOND_HALF,
+    halves.SECOND_HALF,
+    "transform_2d(AT, z, out)",
+)
 # What the steps count, and its name on the stage.
 COUNTED = {
     "direct": mark("multiplications, direct"),
@@ -87,12 +94,11 @@ def fused_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
         captions=r.captions(_templates(part)),
         readings=readings(r),
         source=halves.listing(
-            tr("two kernels, transform_2d"), _FILES, _MARKS, kind,
-            detail=resources(rung.build(s, tiles).steps[1]),
+            tr("two kernels, transform_2d"), _FILES, _MARKS, kind, detail=resources(rung.build(s, tiles).steps[1])
         ),
         lanes=r.lanes(),
         sums=_sums(part),
-    )  # fmt: skip
+    )
 
 
 def readings(r: Recorder) -> tuple[Reading, ...]:
@@ -146,13 +152,22 @@ def _tensors(part: Part) -> tuple[Tensor, ...]:
     side, channel = f"{T} × {T}", tr("channel") if s.C > 1 else ""
     plane_name = tr("filter") if s.K > 1 else ""
     return (
-        Tensor("U", "U", "U = G g Gᵀ", "filter", part.K * part.C, T, T, plane_name="" if s.K * s.C == 1 else tr("filter · channel"),
-               note=tr("{side}, {bytes} in all", side=side, bytes=bytes_(4 * T2 * s.C * round_up_to_4(s.K)))),
+        Tensor(
+            "U",
+            "U",
+            "U = G g Gᵀ",
+            "filter",
+            part.K * part.C,
+            T,
+            T,
+            plane_name="" if s.K * s.C == 1 else tr("filter · channel"),
+            note=tr("{side}, {bytes} in all", side=side, bytes=bytes_(4 * T2 * s.C * round_up_to_4(s.K))),
+        ),
         Tensor("V", "V", "V = Bᵀ d B", "input", part.C, T, T, note=side, plane_name=channel),
         Tensor("d", "d", "d", "input", part.C, T, T, note=side, plane_name=channel),
         halves.tensor(part),
         Tensor("Z", "Z", "Z = Σ U · V", "output", part.K, T, T, plane_name=plane_name),
-    )  # fmt: skip
+    )
 
 
 def _sums(part: Part) -> tuple[Sum, ...]:
@@ -161,11 +176,16 @@ def _sums(part: Part) -> tuple[Sum, ...]:
     channels = np.arange(C)
     return (
         sum_of("y", "Z", output_terms(part, lambda position, k, tile: k * T2 + position)),
-        sum_of("Z", "V", [(channels * T2 + p, (k * C + channels) * T2 + p) for k in range(K) for p in range(T2)],
-               "U", tr("channels") if C < part.s.C else ""),
+        sum_of(
+            "Z",
+            "V",
+            [(channels * T2 + p, (k * C + channels) * T2 + p) for k in range(K) for p in range(T2)],
+            "U",
+            tr("channels") if C < part.s.C else "",
+        ),
         sum_of("V", "d", [(c * T2 + cells, by) for c in range(C) for cells, by in d]),
         sum_of("U", "w", [(f * 9 + cells, by) for f in range(K * C) for cells, by in g]),
-    )  # fmt: skip
+    )
 
 
 # -- steps ---------------------------------------------------------------------------------------------
@@ -191,24 +211,13 @@ def _record(part: Part, n: Numbers) -> Recorder:
     return r
 
 
-def _tile(
-    r: Recorder,
-    half: Halves,
-    ops: Operations,
-    read_counts: np.ndarray,
-    tile: int,
-    detailed: bool,
-):
+def _tile(r: Recorder, half: Halves, ops: Operations, read_counts: np.ndarray, tile: int, detailed: bool):
     """Add the steps of one tile, or all its work as one step."""
     part, n = half.part, half.n
     T2, window, out, number = positions(part.m), part.window(tile), part.outputs(tile), part.number(tile)
     lane, inside, valid = number % FUSED_TILES, window[window >= 0], out[out >= 0]
     location, lane_args = (number, *part.at(tile)), {"warp": 0, "mask": mask_of(np.array([lane]))}
-    zeros, before, cut = (
-        len(window) - len(inside),
-        int((read_counts[inside] > 0).sum()),
-        len(out) - len(valid),
-    )
+    zeros, before, cut = (len(window) - len(inside), int((read_counts[inside] > 0).sum()), len(out) - len(valid))
     pairs = part.K * part.C
     forward, inverse = counted(ops.input, part.C), counted(ops.output, part.K)
     product, direct = T2 * pairs, 9 * len(valid) * pairs
@@ -248,10 +257,7 @@ def _templates(part: Part) -> tuple[str, ...]:
     sizes = {"m": m, "T": T}
     begin = tr("Tile {0} gives the output from row {1}, column {2}.")
     read = (
-        tr(
-            "Lane {3} of warp 0 in block {4} reads {T} × {T} pixels of the [input](input) into [d](input).",
-            **sizes,
-        )
+        tr("Lane {3} of warp 0 in block {4} reads {T} × {T} pixels of the [input](input) into [d](input).", **sizes)
         if one_channel
         else tr(
             "In block {4}, lane {3} of one warp per channel reads {T} × {T} pixels of the [input](input) into [d](input).",
@@ -279,11 +285,7 @@ def _templates(part: Part) -> tuple[str, ...]:
         winograd=winograd,
         direct=direct,
     )
-    first = (
-        tr("At position (0, 0): {3} × {4} = {5}.")
-        if one_channel
-        else tr("At position (0, 0) the sum is {5}.")
-    )
+    first = tr("At position (0, 0): {3} × {4} = {5}.") if one_channel else tr("At position (0, 0) the sum is {5}.")
     inverse = tr(
         "Then [y](output) = Xd A gives {m} × {m} values of each filter, from row {1}, column {2}. Both halves take {3} "
         "additions and {4} multiplications.",
@@ -320,9 +322,7 @@ def _templates(part: Part) -> tuple[str, ...]:
             stored,
         ),
         joined(product, multiplied, saved, first),
-        tr(
-            "Inverse transform, first half: [Xd](workspace) = Aᵀ [Z](output). Each column of Z is multiplied by Aᵀ."
-        ),
+        tr("Inverse transform, first half: [Xd](workspace) = Aᵀ [Z](output). Each column of Z is multiplied by Aᵀ."),
         inverse,
         joined(inverse, tr("{5} values are outside the output and are dropped.")),
         joined(

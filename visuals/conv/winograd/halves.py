@@ -63,9 +63,7 @@ def listing(
     for file, begin, end in files:
         lines = sources.text(f"conv/{file}").splitlines()
         first = next(i for i, line in enumerate(lines) if begin in line)
-        last = next(
-            (i for i in range(first + 1, len(lines)) if end and lines[i].lstrip().startswith(end)), len(lines)
-        )
+        last = next((i for i in range(first + 1, len(lines)) if end and lines[i].lstrip().startswith(end)), len(lines))
         text += [f"// {file}", *"\n".join(lines[first:last]).rstrip().splitlines(), ""]
     lit = [next((i + 1 for i, line in enumerate(text) if mark in line), 0) for mark in marks]
     if 0 in lit:

@@ -50,8 +50,20 @@ class Values:
         Gg, Bd = G @ self.g, BT @ self.d
         U, V = Gg @ G.T, Bd @ BT.T
         AZ = AT @ (U * V)
-        return {"d": self.d, "g": self.g, "AT": AT, "G": G, "BT": BT, "Gg": Gg, "U": U, "Bd": Bd, "V": V,
-                "Z": U * V, "AZ": AZ, "y": AZ @ AT.T}  # fmt: skip
+        return {
+            "d": self.d,
+            "g": self.g,
+            "AT": AT,
+            "G": G,
+            "BT": BT,
+            "Gg": Gg,
+            "U": U,
+            "Bd": Bd,
+            "V": V,
+            "Z": U * V,
+            "AZ": AZ,
+            "y": AZ @ AT.T,
+        }
 
 
 def nested_scene(part: Part, n: Numbers) -> Scene:
@@ -90,16 +102,23 @@ def scene_of(m: int, d: np.ndarray, g: np.ndarray) -> Scene:
 
 def _tensors(arrays: dict[str, np.ndarray]) -> tuple[Tensor, ...]:
     titles = (
-        ("G", "G", "G", "filter", True), ("g", "g", "g", "filter", True), ("Gg", "Gg", "Gg", "filter", False),
-        ("U", "U", "U = Gg Gᵀ", "filter", False), ("BT", "Bᵀ", "Bᵀ", "input", True), ("d", "d", "d", "input", True),
-        ("Bd", "Bᵀd", "Bᵀd", "input", False), ("V", "V", "V = Bᵀd B", "input", False),
-        ("AT", "Aᵀ", "Aᵀ", "output", True), ("Z", "Z", "Z = U · V", "output", False),
-        ("AZ", "AᵀZ", "AᵀZ", "output", False), ("y", "y", "y = AᵀZ A", "output", False),
-    )  # fmt: skip
+        ("G", "G", "G", "filter", True),
+        ("g", "g", "g", "filter", True),
+        ("Gg", "Gg", "Gg", "filter", False),
+        ("U", "U", "U = Gg Gᵀ", "filter", False),
+        ("BT", "Bᵀ", "Bᵀ", "input", True),
+        ("d", "d", "d", "input", True),
+        ("Bd", "Bᵀd", "Bᵀd", "input", False),
+        ("V", "V", "V = Bᵀd B", "input", False),
+        ("AT", "Aᵀ", "Aᵀ", "output", True),
+        ("Z", "Z", "Z = U · V", "output", False),
+        ("AZ", "AᵀZ", "AᵀZ", "output", False),
+        ("y", "y", "y = AᵀZ A", "output", False),
+    )
     return tuple(
         Tensor(name, symbol, title, role, 1, *arrays[name].shape, arrays[name].ravel() if known else None)
         for name, symbol, title, role, known in titles
-    )  # fmt: skip
+    )
 
 
 def _sums(m: int) -> tuple:
@@ -127,9 +146,7 @@ def _record(r: Recorder, arrays: dict[str, np.ndarray], m: int) -> None:
         second all rows of X for one row."""
         values = arrays[name]
         for i, row in enumerate(values):
-            counts = (
-                _operations(arrays[X], i if half == 1 else None, len(row)) if X else {"product": len(row)}
-            )
+            counts = _operations(arrays[X], i if half == 1 else None, len(row)) if X else {"product": len(row)}
             r.step(kind, i, len(row), float(row[0]), *counts.values(), **counts)
             r.put(name, row, i * len(row) + np.arange(len(row)))
 
@@ -159,12 +176,19 @@ def _templates(m: int) -> tuple[str, ...]:
     named = {
         name: first.format(name=title, role=role)
         for name, title, role in (
-            ("g", "g", "filter"), ("Gg", "Gg", "filter"), ("U", "U", "filter"), ("d", "d", "input"),
-            ("Bd", "Bᵀd", "input"), ("V", "V", "input"), ("Z", "Z", "output"), ("AZ", "AᵀZ", "output"), ("y", "y", "output"),
+            ("g", "g", "filter"),
+            ("Gg", "Gg", "filter"),
+            ("U", "U", "filter"),
+            ("d", "d", "input"),
+            ("Bd", "Bᵀd", "input"),
+            ("V", "V", "input"),
+            ("Z", "Z", "output"),
+            ("AZ", "AᵀZ", "output"),
+            ("y", "y", "output"),
         )
-    }  # fmt: skip
+    }
     half = mark("Row {0} of {out}: row {0} of {X} is multiplied by each column of {right}. {cost}")
-    whole = mark("Row {0} of {out}: row {0} of {left} is multiplied by each row of {X}, as in one dimension. {cost}")  # fmt: skip
+    whole = mark("Row {0} of {out}: row {0} of {left} is multiplied by each row of {X}, as in one dimension. {cost}")
     begin = {"cost": cost}
     return (
         tr(half, out=named["Gg"], X="G", right=named["g"], **begin),

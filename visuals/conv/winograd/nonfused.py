@@ -18,16 +18,7 @@ from kernels.ladders import find
 from visuals.conv.winograd import halves
 from visuals.conv.winograd.fused import ORDER, common_tensors, counted, joined, overlap, readings
 from visuals.conv.winograd.halves import Halves
-from visuals.conv.winograd.part import (
-    NONFUSED,
-    Numbers,
-    Part,
-    derived,
-    operations,
-    output_terms,
-    sum_of,
-    terms,
-)
+from visuals.conv.winograd.part import NONFUSED, Numbers, Part, derived, operations, output_terms, sum_of, terms
 from visuals.scene.parts import Group, Sum, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import mask_of
@@ -39,22 +30,35 @@ ORDER_NOTE = mark(
     "GPU, each of the four launches runs all its threads at once. All positions are multiplied at the same time."
 )
 (
-    FILTER_HALF, FILTER, FILTER_END, INPUT_HALF, INPUT_HALF_ZEROS, INPUT, INPUT_END, PRODUCT, OUTPUT_HALF, OUTPUT, OUTPUT_CUT,
-) = range(11)  # fmt: skip
+    FILTER_HALF,
+    FILTER,
+    FILTER_END,
+    INPUT_HALF,
+    INPUT_HALF_ZEROS,
+    INPUT,
+    INPUT_END,
+    PRODUCT,
+    OUTPUT_HALF,
+    OUTPUT,
+    OUTPUT_CUT,
+) = range(11)
 _FILES = tuple(
     (file, 'extern "C"', "")
-    for file in (
-        "07_winograd_filter.cu",
-        "09_winograd_input.cu",
-        "09_winograd_product.cu",
-        "09_winograd_output.cu",
-    )
+    for file in ("07_winograd_filter.cu", "09_winograd_input.cu", "09_winograd_product.cu", "09_winograd_output.cu")
 )
 _MARKS = (  # by kind of step
-    "transform_2d(G, g, u)", halves.SECOND_HALF, "transform_2d(G, g, u)", "transform_2d(BT, d, v)", "transform_2d(BT, d, v)",
-    halves.SECOND_HALF, "transform_2d(BT, d, v)", "sum[i][j] +=", "transform_2d(AT, z, out)", halves.SECOND_HALF,
+    "transform_2d(G, g, u)",
     halves.SECOND_HALF,
-)  # fmt: skip
+    "transform_2d(G, g, u)",
+    "transform_2d(BT, d, v)",
+    "transform_2d(BT, d, v)",
+    halves.SECOND_HALF,
+    "transform_2d(BT, d, v)",
+    "sum[i][j] +=",
+    "transform_2d(AT, z, out)",
+    halves.SECOND_HALF,
+    halves.SECOND_HALF,
+)
 
 
 def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
@@ -69,8 +73,11 @@ def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
         tensors=(*common_tensors(part, n)[:3], *_tensors(part), halves.tensor(part)),
         groups=(
             Group((("x", "w", "y"),), "global", tr("global memory")),
-            Group((("U", "V", "Z"),), "workspace",
-                  tr("workspaces: {n} matrices each, one below the other", n=positions(part.m))),
+            Group(
+                (("U", "V", "Z"),),
+                "workspace",
+                tr("workspaces: {n} matrices each, one below the other", n=positions(part.m)),
+            ),
             Group((("Xd",),), "registers", tr("registers")),
         ),
         steps=r.steps,
@@ -81,12 +88,15 @@ def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
         captions=r.captions(_templates(part)),
         readings=readings(r),
         source=halves.listing(
-            tr("four kernels"), (*_FILES, halves.TRANSFORM), _MARKS, np.array(r.kinds),
+            tr("four kernels"),
+            (*_FILES, halves.TRANSFORM),
+            _MARKS,
+            np.array(r.kinds),
             detail="07_winograd_filter.cu, 09_winograd_*.cu",
         ),
         lanes=r.lanes(),
         sums=_sums(part),
-    )  # fmt: skip
+    )
 
 
 def columns(part: Part) -> tuple[int, int]:
@@ -104,21 +114,15 @@ def _tensors(part: Part) -> tuple[Tensor, ...]:
     def workspace(name, title, role, rows, cols, whole, index=None) -> Tensor:
         size = f"{T2} × {whole[0]:,} × {whole[1]:,}, {bytes_(4 * T2 * whole[0] * whole[1])}"
         partial = (rows, cols) != whole
-        note = (
-            tr("{rows} × {cols} of each position, of {size}", rows=rows, cols=cols, size=size)
-            if partial
-            else size
-        )
-        return Tensor(
-            name, name, title, role, 1, T2 * rows, cols, note=note, partial=partial, col_index=index
-        )
+        note = tr("{rows} × {cols} of each position, of {size}", rows=rows, cols=cols, size=size) if partial else size
+        return Tensor(name, name, title, role, 1, T2 * rows, cols, note=note, partial=partial, col_index=index)
 
     numbers = None if tiles == row else np.array([part.number(t) for t in range(tiles)])
     return (
         workspace("U", "U = G g Gᵀ", "filter", part.C, filters, (s.C, K)),
         workspace("V", "V = Bᵀ d B", "input", part.C, tiles, (s.C, row), numbers),
         workspace("Z", "Z = Uᵀ V", "output", part.K, tiles, (s.K, row), numbers),
-    )  # fmt: skip
+    )
 
 
 def _sums(part: Part) -> tuple[Sum, ...]:
@@ -139,20 +143,21 @@ def _sums(part: Part) -> tuple[Sum, ...]:
         return ((k * C + c) * 9 + g[p][0], g[p][1]) if k < K else empty
 
     def pairs(p: int, k: int, tile: int):
-        return (
-            ((p * C + channels) * tiles + tile, (p * C + channels) * filters + k)
-            if tile < part.tiles
-            else empty
-        )
+        return ((p * C + channels) * tiles + tile, (p * C + channels) * filters + k) if tile < part.tiles else empty
 
     pairs_of_positions = [(p, c) for p in range(T2) for c in range(C)]
     return (
         sum_of("y", "Z", output_terms(part, lambda p, k, tile: (p * K + k) * tiles + tile)),
-        sum_of("Z", "V", [pairs(p, k, tile) for p in range(T2) for k in range(K) for tile in range(tiles)],
-               "U", tr("channels") if C < part.s.C else ""),
+        sum_of(
+            "Z",
+            "V",
+            [pairs(p, k, tile) for p in range(T2) for k in range(K) for tile in range(tiles)],
+            "U",
+            tr("channels") if C < part.s.C else "",
+        ),
         sum_of("V", "x", [pixels(p, c, tile) for p, c in pairs_of_positions for tile in range(tiles)]),
         sum_of("U", "w", [taps(p, c, k) for p, c in pairs_of_positions for k in range(filters)]),
-    )  # fmt: skip
+    )
 
 
 # -- steps ---------------------------------------------------------------------------------------------
@@ -160,8 +165,11 @@ def _record(part: Part, tiles: Mapping[str, int], n: Numbers) -> Recorder:
     r, ops, s = Recorder(), operations(part.m), part.s
     C, K, T2 = part.C, part.K, positions(part.m)
     filters, cols = columns(part)
-    cells = {"U": np.arange(T2 * C * filters).reshape(T2, C, filters), "V": np.arange(T2 * C * cols).reshape(T2, C, cols),
-             "Z": np.arange(T2 * K * cols).reshape(T2, K, cols)}  # fmt: skip
+    cells = {
+        "U": np.arange(T2 * C * filters).reshape(T2, C, filters),
+        "V": np.arange(T2 * C * cols).reshape(T2, C, cols),
+        "Z": np.arange(T2 * K * cols).reshape(T2, K, cols),
+    }
 
     def write(name: str, region) -> None:
         index = cells[name]
@@ -243,13 +251,11 @@ def _templates(part: Part) -> tuple[str, ...]:
         tr("Launch 2, tile {0}: thread {0} reads {T} × {T} pixels of the [input](input).", **sizes)
         if s.C == 1
         else tr(
-            "Launch 2, tile {0}: {C} threads, one per channel, read {T} × {T} pixels of the [input](input).",
-            **sizes,
+            "Launch 2, tile {0}: {C} threads, one per channel, read {T} × {T} pixels of the [input](input).", **sizes
         )
     )
     before = joined(
-        tr("The tile gives the output from row {1}, column {2}. {3} of its pixels were read before."),
-        *overlap(part),
+        tr("The tile gives the output from row {1}, column {2}. {3} of its pixels were read before."), *overlap(part)
     )
     zeros = tr("{4} positions are outside the input: they are loaded as zero.")
     begin = tr("First half of its transform: [Xd](workspace) = Bᵀ d.")
@@ -260,10 +266,7 @@ def _templates(part: Part) -> tuple[str, ...]:
         **counts(ops.input),
     )
     gather = (
-        tr(
-            "Launch 4, tile {0}: thread {0} gathers {T2} values of [Z](output), one from each matrix.",
-            **sizes,
-        )
+        tr("Launch 4, tile {0}: thread {0} gathers {T2} values of [Z](output), one from each matrix.", **sizes)
         if s.K == 1
         else tr(
             "Launch 4, tile {0}: {K} threads, one per filter, gather {T2} values of [Z](output) each, one from each matrix.",
@@ -279,7 +282,7 @@ def _templates(part: Part) -> tuple[str, ...]:
     return (
         tr(
             "Launch 1: one thread transforms [filter](filter) {0}, channel {1}. First half: [Xd](workspace) = G g, G times each "
-            "column of the filter.",
+            "column of the filter."
         ),
         tr(
             "Launch 1, second half: [U](filter) = Xd Gᵀ. Both halves take {additions} additions and {multiplications} "
@@ -293,9 +296,7 @@ def _templates(part: Part) -> tuple[str, ...]:
                 "Launch 1: {n} threads beyond the last filter store zeros.",
                 filters - part.K,
             ),
-            tr(
-                "The length of a row of [U](filter) is a multiple of 4, so the product copies 16 bytes at a time."
-            ),
+            tr("The length of a row of [U](filter) is a multiple of 4, so the product copies 16 bytes at a time."),
         ),
         joined(read, before, begin),
         joined(read, before, zeros, begin),

@@ -192,9 +192,13 @@ def computed(part: Part, x: np.ndarray, w: np.ndarray) -> Numbers:
     # The kernel may sum the channels in parts.
     sums = arrays["Z"].reshape(-1, part.T * part.T, *arrays["Z"].shape[1:]).sum(axis=0)
     return Numbers(
-        np.asarray(x[C], np.float32), arrays["w"][:, C], arrays["U"][:, C], arrays["V"][:, C], sums,
+        np.asarray(x[C], np.float32),
+        arrays["w"][:, C],
+        arrays["U"][:, C],
+        arrays["V"][:, C],
+        sums,
         arrays["y"][0, :, :P, :Q],
-    )  # fmt: skip
+    )
 
 
 # -- transforms as sums --------------------------------------------------------------------------------

@@ -50,8 +50,7 @@ def winograd_cost(s: ConvShape) -> str:
 def winograd_rows(rows: Mapping[str, Row]) -> list[Row]:
     """Returns the rows of our Winograd kernels, the fastest first."""
     return sorted(
-        (row for name, row in rows.items() if name.startswith("conv/winograd-")),
-        key=lambda row: row["median_ms"],
+        (row for name, row in rows.items() if name.startswith("conv/winograd-")), key=lambda row: row["median_ms"]
     )
 
 
@@ -106,15 +105,8 @@ def _against(name: str, row: Row, other: Row, other_name: str) -> str:
             other=other_name,
         )
     if ratio > 1:
-        return tr(
-            "{name} is {ratio}× as fast as {other}.", name=name, ratio=units.ratio(ratio), other=other_name
-        )
-    return tr(
-        "{name} takes {ratio}× the time of {other}.",
-        name=name,
-        ratio=units.ratio(1 / ratio),
-        other=other_name,
-    )
+        return tr("{name} is {ratio}× as fast as {other}.", name=name, ratio=units.ratio(ratio), other=other_name)
+    return tr("{name} takes {ratio}× the time of {other}.", name=name, ratio=units.ratio(1 / ratio), other=other_name)
 
 
 def _share_of_transforms(row: Row) -> str:
@@ -156,9 +148,7 @@ def _loss_reason(row: Row, s: ConvShape, executed_flops: int) -> list[str]:
             ratio=units.ratio(s.K * s.C / (s.K + s.C)),
         ),
         trn(
-            "Each filter transform is used by {n} tile.",
-            "Each filter transform is used by {n} tiles.",
-            tiles_of(s, m),
+            "Each filter transform is used by {n} tile.", "Each filter transform is used by {n} tiles.", tiles_of(s, m)
         ),
     ]
 
@@ -175,17 +165,12 @@ def winograd_examples() -> list[tuple[Preset, str]]:
     def speedup(s: ConvShape) -> float | None:
         rows = recorded_at(s, (BASE, *(rung.name for rung in RUNGS)))
         return (
-            rows[BASE]["median_ms"] / ours[0]["median_ms"]
-            if BASE in rows and (ours := winograd_rows(rows))
-            else None
+            rows[BASE]["median_ms"] / ours[0]["median_ms"] if BASE in rows and (ours := winograd_rows(rows)) else None
         )
 
     return extremes(speedup)
 
 
 WINOGRAD = Story(
-    winograd_cost,
-    winograd_gain,
-    winograd_examples,
-    mark("Recorded speed-up of Winograd over implicit GEMM:"),
+    winograd_cost, winograd_gain, winograd_examples, mark("Recorded speed-up of Winograd over implicit GEMM:")
 )

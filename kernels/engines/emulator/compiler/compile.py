@@ -42,9 +42,7 @@ def _nvrtc() -> ctypes.CDLL:
     try:
         import nvidia
     except ImportError:
-        raise CompilerMissing(
-            "NVRTC is not installed (pip install nvidia-cuda-nvrtc; Linux and Windows)"
-        ) from None
+        raise CompilerMissing("NVRTC is not installed (pip install nvidia-cuda-nvrtc; Linux and Windows)") from None
     for folder in nvidia.__path__:
         pattern = "cu*/bin/**/nvrtc64_*.dll" if sys.platform == "win32" else "cu*/lib/libnvrtc.so.*"
         for path in sorted(Path(folder).glob(pattern)):
@@ -177,20 +175,13 @@ def _program(text: str, name: str, options: Sequence[str], names: Sequence[str])
     headers = standard.provided(folders) if implicit or cuda_headers.options(text) else {}
     program = ctypes.c_void_p()
     library.nvrtcCreateProgram(
-        ctypes.byref(program),
-        _bytes(text),
-        _bytes(name),
-        len(headers),
-        _array(headers.values()),
-        _array(headers),
+        ctypes.byref(program), _bytes(text), _bytes(name), len(headers), _array(headers.values()), _array(headers)
     )
     try:
         for expression in names:
             library.nvrtcAddNameExpression(program, _bytes(expression))
         if library.nvrtcCompileProgram(program, len(options), _array(options)):
-            raise CompileError(
-                cuda_headers.with_advice(_shortened(_fetch(program, "ProgramLog").strip(), name))
-            )
+            raise CompileError(cuda_headers.with_advice(_shortened(_fetch(program, "ProgramLog").strip(), name)))
         yield program
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))

@@ -51,8 +51,5 @@ def fingerprint(text: str, folder: Path, folders: Iterable[Path], fixed: Iterabl
 
 def _date(folder: Path) -> str:
     """Returns when files of an installed folder were last added or removed. An upgrade changes these times."""
-    folders = [
-        folder,
-        *(entry.path for entry in sorted(os.scandir(folder), key=lambda e: e.name) if entry.is_dir()),
-    ]
+    folders = [folder, *(entry.path for entry in sorted(os.scandir(folder), key=lambda e: e.name) if entry.is_dir())]
     return " ".join(str(os.stat(path).st_mtime_ns) for path in folders)

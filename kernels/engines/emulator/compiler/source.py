@@ -58,9 +58,7 @@ class Source:
         return f"{message}\n{int(at[1]):5} | {code}" if code else message
 
 
-def options(
-    file: Path, defines: Sequence[str], folders: Sequence[str], arch: str, standard: str
-) -> tuple[str, ...]:
+def options(file: Path, defines: Sequence[str], folders: Sequence[str], arch: str, standard: str) -> tuple[str, ...]:
     """Returns the compiler's options. The file's own folder is the last that is searched for <headers>."""
     for text in defines:
         if not _DEFINE.fullmatch(text):

@@ -15,9 +15,13 @@ _LIBCUXX = (
     "variant"
 ).split()
 _NAMED_AS_C = {
-    "cinttypes": "cstdint", "inttypes.h": "cstdint", "float.h": "cfloat", "limits.h": "climits",
-    "stddef.h": "cstddef", "stdint.h": "cstdint",
-}  # fmt: skip
+    "cinttypes": "cstdint",
+    "inttypes.h": "cstdint",
+    "float.h": "cfloat",
+    "limits.h": "climits",
+    "stddef.h": "cstddef",
+    "stdint.h": "cstdint",
+}
 _BUILT_IN = ("assert.h", "cassert", "cstdio", "new", "stdbool.h", "stdio.h", "stdlib.h", "string.h", "time.h")
 _MATH = """#pragma once
 #define HUGE_VAL __longlong_as_double(0x7ff0000000000000)
@@ -44,8 +48,7 @@ _MATH = """#pragma once
 IMPLICIT = "implicit.h"
 _TYPES = {"char": 8, "short": 16, "int": 32, "long long": 64}
 _INTEGERS = "".join(
-    f"typedef signed {type_} int{bits}_t; typedef unsigned {type_} uint{bits}_t;\n"
-    for type_, bits in _TYPES.items()
+    f"typedef signed {type_} int{bits}_t; typedef unsigned {type_} uint{bits}_t;\n" for type_, bits in _TYPES.items()
 )
 _SHORT = "typedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong;\n"
 _LIMITS = """#define CHAR_BIT 8

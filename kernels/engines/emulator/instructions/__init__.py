@@ -34,9 +34,18 @@ from kernels.engines.emulator.state import Machine
 
 _MODIFIED = (arithmetic, bits, comparisons, conversions)  # these opcodes take _MODIFIERS
 _OTHERS = (
-    integers, video, memory_access, generic_access, atomics, warp, tensor, mbarrier, runtime_functions, cluster,
+    integers,
+    video,
+    memory_access,
+    generic_access,
+    atomics,
+    warp,
+    tensor,
+    mbarrier,
+    runtime_functions,
+    cluster,
     warpgroup,
-)  # fmt: skip
+)
 _CHECKED = {opcode: build for part in _MODIFIED for opcode, build in part.BUILDERS.items()}
 BUILDERS = _CHECKED | {opcode: build for part in _OTHERS for opcode, build in part.BUILDERS.items()}
 _MODIFIERS = {

@@ -70,14 +70,14 @@ class Accessor:
         active = self.m.active(address)
         bad = np.flatnonzero(active > limit) if space.size >= self.width else np.zeros(1, int)
         if bad.size:
-            message = f"out-of-bounds access of {self.width} bytes {space.describe(int(active[bad[0]]) % max(space.size, 1))}"
+            message = (
+                f"out-of-bounds access of {self.width} bytes {space.describe(int(active[bad[0]]) % max(space.size, 1))}"
+            )
             if space.size:
                 message = f"out-of-bounds access of {self.width} bytes at byte {int(active[bad[0]])} of the block's {space.size} bytes of {space.name} memory"
             self.m.fail(self.pc, message, self.m.slot_of(int(bad[0])))
 
-    def checked(
-        self, write: bool, inside: np.ndarray | None = None
-    ) -> tuple[Space, str, np.ndarray, np.ndarray]:
+    def checked(self, write: bool, inside: np.ndarray | None = None) -> tuple[Space, str, np.ndarray, np.ndarray]:
         """Locate and check the offsets of the active threads. Return (space, name, all offsets, active ones)."""
         space, name, offsets = self.locate(inside)
         m = self.m

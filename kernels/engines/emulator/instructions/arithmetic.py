@@ -6,15 +6,7 @@ import numpy as np
 
 from kernels.engines.emulator.instructions.closure import Build, Run, Unknown
 from kernels.engines.emulator.operations import floats, integers, table
-from kernels.engines.emulator.operations.dtypes import (
-    DTYPES,
-    UNSIGNED,
-    from_bf16,
-    halves,
-    is_float,
-    packed,
-    to_bf16,
-)
+from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED, from_bf16, halves, is_float, packed, to_bf16
 from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.state import Machine
 
@@ -232,9 +224,9 @@ def _not_negative(f):
 
 def _xor_of_signs(f):
     """Return .xorsign.abs of f: f of the magnitudes, with the sign of the product."""
-    return lambda a, b: np.copysign(
-        f(np.abs(a), np.abs(b)), np.where(np.signbit(a) ^ np.signbit(b), -1, 1)
-    ).astype(a.dtype)
+    return lambda a, b: np.copysign(f(np.abs(a), np.abs(b)), np.where(np.signbit(a) ^ np.signbit(b), -1, 1)).astype(
+        a.dtype
+    )
 
 
 def _sad(m: Machine, pc: int, i: Instruction) -> Run:
@@ -254,6 +246,14 @@ BUILDERS: dict[str, Build] = {
     **dict.fromkeys(table.BINARY, _binary),
     **dict.fromkeys(table.UNARY, _unary),
     **dict.fromkeys(table.MINMAX, _minmax),
-    "add": _add_or_carry, "sub": _add_or_carry, "addc": _addc, "subc": _addc,
-    "mul": _mul, "mad": _mad, "madc": _mad, "fma": _fma, "dp4a": _dp4a, "sad": _sad,
-}  # fmt: skip
+    "add": _add_or_carry,
+    "sub": _add_or_carry,
+    "addc": _addc,
+    "subc": _addc,
+    "mul": _mul,
+    "mad": _mad,
+    "madc": _mad,
+    "fma": _fma,
+    "dp4a": _dp4a,
+    "sad": _sad,
+}

@@ -67,5 +67,9 @@ def _bfind(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 BUILDERS: dict[str, Build] = {
-    "bfe": _three(integers.bfe), "bfi": _three(integers.bfi), "lop3": _lop3, "shf": _shf, "bfind": _bfind,
-}  # fmt: skip
+    "bfe": _three(integers.bfe),
+    "bfi": _three(integers.bfi),
+    "lop3": _lop3,
+    "shf": _shf,
+    "bfind": _bfind,
+}

@@ -24,9 +24,15 @@ from kernels.model.tensor_map import ELEMENTS, MAX_OFFSET, Im2colMap, TensorMap
 MAP_BYTES = 128
 _PLAIN = {"cp", "async", "bulk", "global", "shared::cta", "shared::cluster"}
 _KNOWN = _PLAIN | {
-    "tensor", *(f"{n}d" for n in range(1, 6)), "tile", "im2col", "mbarrier::complete_tx::bytes",
-    "multicast::cluster", "bulk_group", "L2::cache_hint",
-}  # fmt: skip
+    "tensor",
+    *(f"{n}d" for n in range(1, 6)),
+    "tile",
+    "im2col",
+    "mbarrier::complete_tx::bytes",
+    "multicast::cluster",
+    "bulk_group",
+    "L2::cache_hint",
+}
 
 
 def bulk(m: Machine, pc: int, i: Instruction) -> Run:
@@ -147,9 +153,15 @@ class _Copy:
         m.copies.store(store)
 
     def _event(
-        self, slot: int, blocks: list[int], at: int, address: int, nbytes: int, map_: TensorMap | None,
+        self,
+        slot: int,
+        blocks: list[int],
+        at: int,
+        address: int,
+        nbytes: int,
+        map_: TensorMap | None,
         barrier: int = NONE,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Adds a copy to the trace. Returns its number there. `address`: of the tensor or of the bytes in global memory."""
         m, buffer, first = self.m, "", address
         if not (self.loads and self.from_shared):
@@ -201,9 +213,7 @@ class _Copy:
             self._fail(slot, f"{len(self.coordinates)} coordinates for {len(map_.extents)} dimensions")
         pieces = swizzled(at + np.arange(0, map_.box_bytes, PIECE), map_.swizzle)
         if pieces.max() + PIECE > self.m.shared.size:
-            self._fail(
-                slot, f"the box extends beyond the block's {self.m.shared.size:,} bytes of shared memory"
-            )
+            self._fail(slot, f"the box extends beyond the block's {self.m.shared.size:,} bytes of shared memory")
         return pieces
 
     def _bytes(self, slot: int, at: int) -> int:

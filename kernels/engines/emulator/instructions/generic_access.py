@@ -47,9 +47,7 @@ def _split(m: Machine, run: Run, spaces: np.ndarray, each: np.ndarray) -> None:
     active_mask, write_mask = m.active_mask, m.write_mask
     try:
         for space in each:
-            m.active_mask = m.write_mask = (
-                (spaces == space) if active_mask is None else (spaces == space) & active_mask
-            )
+            m.active_mask = m.write_mask = (spaces == space) if active_mask is None else (spaces == space) & active_mask
             run()
     finally:
         m.active_mask, m.write_mask = active_mask, write_mask

@@ -100,10 +100,7 @@ def _mul24(m: Machine, pc: int, i: Instruction) -> Run:
     shift = np.int64(16 if "hi" in i.parts else 0)
 
     def run() -> None:
-        x, y = (
-            (v << v.dtype.type(8) >> v.dtype.type(8)).astype(np.int64)
-            for v in (np.asarray(a()), np.asarray(b()))
-        )
+        x, y = ((v << v.dtype.type(8) >> v.dtype.type(8)).astype(np.int64) for v in (np.asarray(a()), np.asarray(b())))
         total = (x * y >> shift) + (c[0]().astype(np.int64) if c else 0)
         if "sat" in i.parts:
             total = np.clip(total, -(1 << 31), (1 << 31) - 1)
@@ -117,9 +114,7 @@ def _pack(m: Machine, pc: int, i: Instruction) -> Run:
     is a c."""
     narrow = i.parts[3]
     bits = int(narrow[1:])
-    min_value, max_value = (
-        (-(1 << bits - 1), (1 << bits - 1) - 1) if narrow[0] == "s" else (0, (1 << bits) - 1)
-    )
+    min_value, max_value = (-(1 << bits - 1), (1 << bits - 1) - 1) if narrow[0] == "s" else (0, (1 << bits) - 1)
     put = m.writer(i.operands[0], "u32")
     a, b, *c = (m.reader(o, t) for o, t in zip(i.operands[1:], (i.parts[4], i.parts[4], "u32"), strict=False))
 
@@ -155,7 +150,14 @@ def _prmt(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 BUILDERS = {
-    "fns": _of(_fns, "u32", "u32", "s32"), "szext": _of(_szext, "u32", "u32"), "bmsk": _of(_bmsk, "u32", "u32"),
-    "cnot": _cnot, "slct": _slct, "dp2a": _dp2a, "mul24": _mul24, "mad24": _mul24, "prmt": _prmt,
+    "fns": _of(_fns, "u32", "u32", "s32"),
+    "szext": _of(_szext, "u32", "u32"),
+    "bmsk": _of(_bmsk, "u32", "u32"),
+    "cnot": _cnot,
+    "slct": _slct,
+    "dp2a": _dp2a,
+    "mul24": _mul24,
+    "mad24": _mul24,
+    "prmt": _prmt,
     "cvt.pack": _pack,
-}  # fmt: skip
+}

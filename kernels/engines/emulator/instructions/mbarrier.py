@@ -19,17 +19,7 @@ from kernels.engines.emulator.phases import MAX_COUNT, PARITY, WIDTH, Phase, pha
 from kernels.engines.emulator.ptx.kernel import Instruction, type_bytes
 from kernels.engines.emulator.state import Machine
 
-_HINTS = {
-    "b64",
-    "shared",
-    "shared::cta",
-    "shared::cluster",
-    "acquire",
-    "release",
-    "relaxed",
-    "cta",
-    "cluster",
-}
+_HINTS = {"b64", "shared", "shared::cta", "shared::cluster", "acquire", "release", "relaxed", "cta", "cluster"}
 
 
 def _check(i: Instruction, *known: str) -> None:
@@ -45,11 +35,7 @@ def init(m: Machine, pc: int, i: Instruction) -> Run:
         memory, name, offsets, chosen = access.checked(write=True)
         counts = m.active(count()).astype(np.uint64)
         if bad := np.flatnonzero((counts == 0) | (counts > MAX_COUNT)).tolist():
-            m.fail(
-                pc,
-                f"an mbarrier expects 1 to {MAX_COUNT:,} arrivals, got {counts[bad[0]]}",
-                m.slot_of(bad[0]),
-            )
+            m.fail(pc, f"an mbarrier expects 1 to {MAX_COUNT:,} arrivals, got {counts[bad[0]]}", m.slot_of(bad[0]))
         words = np.array([Phase(n, n, 0, 0).word for n in counts.tolist()], np.uint64)
         if name == "shared" and m.races is not None:
             m.races.write(pc, offsets, WIDTH, words)
@@ -84,9 +70,7 @@ def expect(m: Machine, pc: int, i: Instruction) -> Run:
     access, count = Accessor(m, pc, i.operands[0], space_of(i), WIDTH), m.reader(i.operands[1], "u32")
     sign = 1 if i.parts[1] == "expect_tx" else -1
     none = np.uint32(0)
-    return lambda: (
-        _arrivals(m, access, m.active(none), False, sign * m.active(count()).astype(np.int64)) and None
-    )
+    return lambda: _arrivals(m, access, m.active(none), False, sign * m.active(count()).astype(np.int64)) and None
 
 
 def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
@@ -116,9 +100,7 @@ def _arrivals(
     words = dict(zip(chosen.tolist(), memory.load(chosen, WIDTH).tolist(), strict=True))
     before, ended = np.empty(len(chosen), np.uint64), []
     more = np.zeros(len(chosen), np.int64) if nbytes is None else nbytes
-    for n, (offset, count, of_copies) in enumerate(
-        zip(chosen.tolist(), counts.tolist(), more.tolist(), strict=True)
-    ):
+    for n, (offset, count, of_copies) in enumerate(zip(chosen.tolist(), counts.tolist(), more.tolist(), strict=True)):
         before[n] = words[offset]
         phase = Phase.of(words[offset])
         if phase.pending < count:
@@ -126,11 +108,7 @@ def _arrivals(
             m.fail(access.pc, message, m.slot_of(n))
         phase.bytes += of_copies
         if abs(phase.bytes) > MAX_COUNT:
-            m.fail(
-                access.pc,
-                f"an mbarrier expects at most {MAX_COUNT:,} bytes, got {phase.bytes:,}",
-                m.slot_of(n),
-            )
+            m.fail(access.pc, f"an mbarrier expects at most {MAX_COUNT:,} bytes, got {phase.bytes:,}", m.slot_of(n))
         phase.pending -= count
         phase.expected -= count if drop else 0
         if phase.ends():
@@ -223,9 +201,15 @@ def copy(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 _FORMS = {
-    "init": init, "inval": invalidate, "arrive": arrive, "arrive_drop": arrive, "test_wait": wait, "try_wait": wait,
-    "expect_tx": expect, "complete_tx": expect,
-}  # fmt: skip
+    "init": init,
+    "inval": invalidate,
+    "arrive": arrive,
+    "arrive_drop": arrive,
+    "test_wait": wait,
+    "try_wait": wait,
+    "expect_tx": expect,
+    "complete_tx": expect,
+}
 BUILDERS = {
     **{f"mbarrier.{name}": by_space(build) for name, build in _FORMS.items() if name != "try_wait"},
     "mbarrier.try_wait": wait,

@@ -86,9 +86,7 @@ class Spec:
             if self.kind == "A":
                 sign, body = sign.upper(), body.upper()
         else:
-            body = (
-                f"%{'#' if '#' in flags else ''}.{6 if precision is None else precision}{self.kind}" % value
-            )
+            body = f"%{'#' if '#' in flags else ''}.{6 if precision is None else precision}{self.kind}" % value
         return sign.encode(), body.encode(), True
 
 

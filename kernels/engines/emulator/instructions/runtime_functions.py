@@ -87,9 +87,7 @@ def _assertfail(
     m: Machine, pc: int, expression: Values, file: Values, line: Values, function: Values, size: Values
 ) -> None:
     slot = m.slot_of(0)
-    expression_text, name = (
-        _string(m, pc, int(p[0]), slot).decode("utf-8", "replace") for p in (expression, file)
-    )
+    expression_text, name = (_string(m, pc, int(p[0]), slot).decode("utf-8", "replace") for p in (expression, file))
     written = f"{name.replace(chr(92), '/').rpartition('/')[2]}:{line[0]}"
     position = "" if written == str(m.kernel.code[pc].line) else f" at {written}"
     m.fail(pc, f"the assertion {expression_text} failed{position}", slot)

@@ -33,16 +33,24 @@ from kernels.engines.emulator.state import Machine
 
 # (shape, type of a and b): the supported accumulator types.
 MMA = {
-    ("m16n8k8", "f16"): ("f16", "f32"), ("m16n8k16", "f16"): ("f16", "f32"),
-    ("m16n8k8", "bf16"): ("f32",), ("m16n8k16", "bf16"): ("f32",),
-    ("m16n8k4", "tf32"): ("f32",), ("m16n8k8", "tf32"): ("f32",),
-    ("m16n8k16", "s8"): ("s32",), ("m16n8k16", "u8"): ("s32",),
-    ("m16n8k32", "s8"): ("s32",), ("m16n8k32", "u8"): ("s32",),
-    ("m16n8k32", "s4"): ("s32",), ("m16n8k32", "u4"): ("s32",),
-    ("m16n8k64", "s4"): ("s32",), ("m16n8k64", "u4"): ("s32",),
-    ("m16n8k32", "e4m3"): ("f32",), ("m16n8k32", "e5m2"): ("f32",),
+    ("m16n8k8", "f16"): ("f16", "f32"),
+    ("m16n8k16", "f16"): ("f16", "f32"),
+    ("m16n8k8", "bf16"): ("f32",),
+    ("m16n8k16", "bf16"): ("f32",),
+    ("m16n8k4", "tf32"): ("f32",),
+    ("m16n8k8", "tf32"): ("f32",),
+    ("m16n8k16", "s8"): ("s32",),
+    ("m16n8k16", "u8"): ("s32",),
+    ("m16n8k32", "s8"): ("s32",),
+    ("m16n8k32", "u8"): ("s32",),
+    ("m16n8k32", "s4"): ("s32",),
+    ("m16n8k32", "u4"): ("s32",),
+    ("m16n8k64", "s4"): ("s32",),
+    ("m16n8k64", "u4"): ("s32",),
+    ("m16n8k32", "e4m3"): ("f32",),
+    ("m16n8k32", "e5m2"): ("f32",),
     ("m8n8k4", "f64"): ("f64",),
-}  # fmt: skip
+}
 _MIXED = ({"s8", "u8"}, {"s4", "u4"}, {"e4m3", "e5m2"})  # types that A and B may have, one each
 
 
@@ -96,10 +104,7 @@ def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
         if m.trace is not None:
             for n in range(of.count):
                 for half in (0, 1):
-                    traced = (
-                        spread(m, warps, element_offsets[:, n, half]),
-                        spread(m, warps, values[:, n, half]),
-                    )
+                    traced = (spread(m, warps, element_offsets[:, n, half]), spread(m, warps, values[:, n, half]))
                     m.trace.access(pc, name, traced[0], m.active(traced[1]), np.float16, False)
 
     return run
@@ -118,9 +123,7 @@ def stmatrix(m: Machine, pc: int, i: Instruction) -> Run:
             for n, read in enumerate(reads):
                 words = np.broadcast_to(read(), m.slots).reshape(-1, 32)[warps]
                 for half in (0, 1):
-                    rows[:, n, of.row[half], of.column[half]] = (words >> np.uint32(16 * half)).astype(
-                        np.uint16
-                    )
+                    rows[:, n, of.row[half], of.column[half]] = (words >> np.uint32(16 * half)).astype(np.uint16)
             data = rows.reshape(-1, 8)
             memory, name, offsets, _ = of.access.checked(write=True)
             of.access.count("st", name, offsets)
@@ -142,9 +145,7 @@ def mma(m: Machine, pc: int, i: Instruction) -> Run:
     target, *sources = i.operands
     reads = [reader(m, o, t) for o, t in zip(sources, (a_type, b_type, c_type), strict=True)]
     write = writer(m, target, to)
-    a_at, b_at, c_at = (
-        positions(which, shape, t) for which, t in zip("abc", (a_type, b_type, c_type), strict=True)
-    )
+    a_at, b_at, c_at = (positions(which, shape, t) for which, t in zip("abc", (a_type, b_type, c_type), strict=True))
     saturate = "satfinite" in i.parts
     m.flops(pc, 2 * rows * columns * depth // 32, "flops_mma")
 

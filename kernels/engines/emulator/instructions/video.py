@@ -63,11 +63,7 @@ def scalar(m: Machine, pc: int, i: Instruction) -> Run:
     wraps = "sat" in more and i.opcode.startswith("vadd.u32.u32.u32")
     if set(more) - {"sat", *_THEN} or (len(i.operands) == 4) != (after is not None) or (wraps and after):
         raise Unknown(f"unknown opcode {i.opcode}")
-    put, a, b = (
-        m.writer(i.operands[0], "u32"),
-        _part(m, i.operands[1], a_type),
-        _part(m, i.operands[2], b_type),
-    )
+    put, a, b = (m.writer(i.operands[0], "u32"), _part(m, i.operands[1], a_type), _part(m, i.operands[2], b_type))
     c = _part(m, i.operands[3], to) if after else None
 
     def run() -> None:
@@ -90,11 +86,7 @@ def multiply(m: Machine, pc: int, i: Instruction) -> Run:
     if set(more) - {"sat", "shr7", "shr15"} or unknown:
         raise Unknown(f"unknown opcode {i.opcode}")
     shift = next((int(p[3:]) for p in more if p.startswith("shr")), 0)
-    put, a, b = (
-        m.writer(i.operands[0], "u32"),
-        _part(m, i.operands[1], a_type),
-        _part(m, i.operands[2], b_type),
-    )
+    put, a, b = (m.writer(i.operands[0], "u32"), _part(m, i.operands[1], a_type), _part(m, i.operands[2], b_type))
     c = _part(m, i.operands[3], to)
 
     def signed(value: np.ndarray) -> np.ndarray:
@@ -118,9 +110,7 @@ def packed(m: Machine, pc: int, i: Instruction) -> Run:
 
     def run() -> None:
         pairs = zip(
-            integers.fields(a(), bits, a_type == "s32"),
-            integers.fields(b(), bits, b_type == "s32"),
-            strict=True,
+            integers.fields(a(), bits, a_type == "s32"), integers.fields(b(), bits, b_type == "s32"), strict=True
         )
         values = [f(x, y) for x, y in pairs]
         if "sat" in more:

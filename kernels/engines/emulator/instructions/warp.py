@@ -117,9 +117,13 @@ def redux(m: Machine, pc: int, i: Instruction) -> Run:
     put, value = m.writer(i.operands[0], compute), m.reader(i.operands[1], compute)
     dtype = DTYPES[compute]
     f, start = {
-        "add": (np.add, 0), "min": (np.minimum, np.iinfo(dtype).max), "max": (np.maximum, np.iinfo(dtype).min),
-        "and": (np.bitwise_and, -1), "or": (np.bitwise_or, 0), "xor": (np.bitwise_xor, 0),
-    }[op]  # fmt: skip
+        "add": (np.add, 0),
+        "min": (np.minimum, np.iinfo(dtype).max),
+        "max": (np.maximum, np.iinfo(dtype).min),
+        "and": (np.bitwise_and, -1),
+        "or": (np.bitwise_or, 0),
+        "xor": (np.bitwise_xor, 0),
+    }[op]
 
     def run() -> None:
         values = np.where(_active(m), _lanes(m, value()), np.array(start).astype(dtype))

@@ -36,9 +36,14 @@ WARPS = 4  # of a warpgroup
 ROWS = 16  # of a warp, of 64
 # The type of the factors: their bytes, the depth of a product, the types of the accumulators.
 TYPES = {
-    "f16": (2, 16, ("f16", "f32")), "bf16": (2, 16, ("f32",)), "tf32": (4, 8, ("f32",)),
-    "e4m3": (1, 32, ("f16", "f32")), "e5m2": (1, 32, ("f16", "f32")), "s8": (1, 32, ("s32",)), "u8": (1, 32, ("s32",)),
-}  # fmt: skip
+    "f16": (2, 16, ("f16", "f32")),
+    "bf16": (2, 16, ("f32",)),
+    "tf32": (4, 8, ("f32",)),
+    "e4m3": (1, 32, ("f16", "f32")),
+    "e5m2": (1, 32, ("f16", "f32")),
+    "s8": (1, 32, ("s32",)),
+    "u8": (1, 32, ("s32",)),
+}
 ZERO, NOTHING = np.uint32(0), np.zeros((0, 0))  # an accumulator, and a factor, if all values are zero
 _ROW_BYTES = {0: 0, 1: 128, 2: 64, 3: 32}  # of a swizzled row, by the mode in a descriptor
 
@@ -217,7 +222,9 @@ class _Product:
         """Returns a factor as float64 [64 or columns, depth]."""
         m, inside, (_, stop) = self.m, self._inside(side, descriptor), self._span(side, descriptor)
         if stop > m.shared.size:
-            message = f"the matrix extends to byte {stop - self.item} of the block's {m.shared.size:,} bytes of shared memory"
+            message = (
+                f"the matrix extends to byte {stop - self.item} of the block's {m.shared.size:,} bytes of shared memory"
+            )
             m.fail(self.pc, message, row * 32)
         at = (inside + block * m.shared.size).astype(np.uint64)
         try:
@@ -225,9 +232,7 @@ class _Product:
         except Fault as fault:
             m.fail(self.pc, fault.description, row * 32)
         m.proxies.check(self.pc, at, row * 32)
-        m.products.reads(
-            self.pc, _units(descriptor, *self._extent(side)) + np.uint64(block * m.shared.size >> 4), row
-        )
+        m.products.reads(self.pc, _units(descriptor, *self._extent(side)) + np.uint64(block * m.shared.size >> 4), row)
         if m.zeros:
             return NOTHING
         return _values(m.shared.load(at, self.item), self.a_type if side == "a" else self.b_type)

@@ -125,11 +125,7 @@ def _side(name: str):
     exact = _FRACTIONS[name]
 
     def side(nearest: float, *values: float) -> float:
-        if (
-            math.isnan(nearest)
-            or not all(map(math.isfinite, values))
-            or (name in ("div", "rcp") and not values[-1])
-        ):
+        if math.isnan(nearest) or not all(map(math.isfinite, values)) or (name in ("div", "rcp") and not values[-1]):
             return 0.0
         if math.isinf(nearest):
             return -math.copysign(1, nearest)
@@ -181,17 +177,26 @@ def _exact_sqrt(a):
 
 # Functions of float64: the nearest result, and the rest (at least its sign).
 EXACT = {
-    "add": two_sum, "sub": lambda a, b: two_sum(a, -b), "mul": _two_product,
-    "fma": _exact_fma, "div": _exact_div, "rcp": lambda a: _exact_div(np.ones_like(a), a), "sqrt": _exact_sqrt,
-}  # fmt: skip
+    "add": two_sum,
+    "sub": lambda a, b: two_sum(a, -b),
+    "mul": _two_product,
+    "fma": _exact_fma,
+    "div": _exact_div,
+    "rcp": lambda a: _exact_div(np.ones_like(a), a),
+    "sqrt": _exact_sqrt,
+}
 
 
 # The same results less n, as fractions. Of a square root: a number with the same sign.
 _FRACTIONS = {
-    "add": lambda n, a, b: a + b - n, "sub": lambda n, a, b: a - b - n, "mul": lambda n, a, b: a * b - n,
-    "fma": lambda n, a, b, c: a * b + c - n, "div": lambda n, a, b: a / b - n, "rcp": lambda n, a: 1 / a - n,
+    "add": lambda n, a, b: a + b - n,
+    "sub": lambda n, a, b: a - b - n,
+    "mul": lambda n, a, b: a * b - n,
+    "fma": lambda n, a, b, c: a * b + c - n,
+    "div": lambda n, a, b: a / b - n,
+    "rcp": lambda n, a: 1 / a - n,
     "sqrt": lambda n, a: a - n * n,
-}  # fmt: skip
+}
 
 
 def of_upper_words(function):

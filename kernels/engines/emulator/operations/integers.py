@@ -114,9 +114,7 @@ def prmt(a, b, selector):
     out = np.zeros(np.broadcast(a, b, selector).shape, np.uint32)
     for i in range(4):
         nibble = (selector >> np.uint32(4 * i)) & np.uint32(0xF)
-        byte = (both >> ((nibble & np.uint32(7)).astype(np.uint64) * np.uint64(8))).astype(
-            np.uint32
-        ) & np.uint32(0xFF)
+        byte = (both >> ((nibble & np.uint32(7)).astype(np.uint64) * np.uint64(8))).astype(np.uint32) & np.uint32(0xFF)
         sign = np.where(byte & np.uint32(0x80), np.uint32(0xFF), np.uint32(0))
         out |= np.where(nibble & np.uint32(8), sign, byte) << np.uint32(8 * i)
     return out

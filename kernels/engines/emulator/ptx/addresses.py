@@ -20,10 +20,7 @@ class Addresses:
     start of each shared array in bytes. `writes`: the registers that each instruction writes."""
 
     def __init__(
-        self,
-        code: Sequence[Instruction],
-        symbols: Mapping[str, int],
-        writes: Sequence[AbstractSet[str]] | None = None,
+        self, code: Sequence[Instruction], symbols: Mapping[str, int], writes: Sequence[AbstractSet[str]] | None = None
     ):
         self.symbols = symbols
         self.definitions: dict[str, list[Instruction]] = {}

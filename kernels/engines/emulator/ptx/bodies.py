@@ -34,9 +34,7 @@ _LOC = re.compile(
     r"^\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?"
 )
 _TABLE = re.compile(r"^\s*(?:([\w$]+):)?\s*\.branchtargets\s*(.*)$")
-_CALL = re.compile(
-    r"^(?:\(([^)]*)\)\s*,)?\s*([%\w$]+)\s*(?:,\s*\(([^)]*)\))?\s*(?:,\s*[\w$]+)?\s*$", re.DOTALL
-)
+_CALL = re.compile(r"^(?:\(([^)]*)\)\s*,)?\s*([%\w$]+)\s*(?:,\s*\(([^)]*)\))?\s*(?:,\s*[\w$]+)?\s*$", re.DOTALL)
 _TEXTURES = {"tex", "tld4", "txq", "istypep", "suld", "sust", "sured", "suq"}
 _RETURN = "return"  # the label after an inlined function
 
@@ -150,9 +148,7 @@ class BodyReader:
         """Parse the statement that begins at a line. Return the line after it."""
         text, stop = self.lines[start], start + 1
         stripped = text.strip()
-        directive = stripped.startswith(
-            "."
-        )  # most statements are instructions: they need few of these patterns
+        directive = stripped.startswith(".")  # most statements are instructions: they need few of these patterns
         if not stripped:
             pass
         elif stripped == "{":
@@ -264,9 +260,7 @@ class BodyReader:
         guard = (self._renamed(guard), bool(negated)) if guard else None
         base = opcode.partition(".")[0]
         if base in _TEXTURES:
-            raise PtxError(
-                f"{self.kernel.name}, {self.line}: textures and surfaces are not emulated: {opcode}"
-            )
+            raise PtxError(f"{self.kernel.name}, {self.line}: textures and surfaces are not emulated: {opcode}")
         if base == "call":
             self._call(rest, guard, at)
             return
@@ -322,9 +316,7 @@ class BodyReader:
         if name in self.functions and name not in self.framed:
             self._inline(name, results + arguments, guard)
             return
-        values = [
-            Operand("vector", tuple(Operand("symbol", n) for n in names)) for names in (results, arguments)
-        ]
+        values = [Operand("vector", tuple(Operand("symbol", n) for n in names)) for names in (results, arguments)]
         if name.startswith("%"):
             opcode, values = "call", [*values, self._operand(operand(name))]
         elif name in self.framed:
@@ -340,9 +332,7 @@ class BodyReader:
         for name in names:
             if not re.match(r"[A-Za-z_$]", name):
                 where = f"{self.kernel.name}, {self.line or 'unknown line'}"
-                raise PtxError(
-                    f"{where}: a call hands over {name}: only variables in .param space are emulated"
-                )
+                raise PtxError(f"{where}: a call hands over {name}: only variables in .param space are emulated")
         return [self._renamed(name) for name in names]
 
     def _inline(self, name: str, passed: Sequence[str], guard: Guard) -> None:

@@ -15,9 +15,7 @@ _PARAM = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)(?:\s+\.ptr(?:\s+\.\w+)*(?:\s+\.align\s+\d+)?)?\s+([\w$]+)(?:\[(\d+)\])?"
 )
 # A symbol's address in a variable's initial content, "generic(x)+8", or a byte of it, "0xFF00(x)".
-_ADDRESS = re.compile(
-    r"^(?:(0[xX][fF0]+)\s*\()?\s*(generic\s*\()?\s*([A-Za-z_$][\w$.]*)\s*\)?\s*([+-]\s*\d+)?\s*\)?$"
-)
+_ADDRESS = re.compile(r"^(?:(0[xX][fF0]+)\s*\()?\s*(generic\s*\()?\s*([A-Za-z_$][\w$.]*)\s*\)?\s*([+-]\s*\d+)?\s*\)?$")
 
 
 def variable(statement: str) -> Variable | None:

@@ -11,10 +11,23 @@ from kernels.engines.emulator.ptx.registers import names, read, written
 # Instructions that end a basic block: after them threads may diverge, end or wait. `ending` separates
 # barriers of the block from those of lanes in a mask and from those of a cluster.
 ENDINGS = {
-    "bra": "branch", "brx": "table", "call": "frame", "return": "frame", "ret": "return", "exit": "return",
-    "trap": "trap", "bar": "barrier", "barrier": "barrier", "shfl": "lanes", "vote": "lanes", "match": "lanes", "redux": "lanes",
-    "elect": "lanes", "brkpt": "trap", "mbarrier": "wait",
-}  # fmt: skip
+    "bra": "branch",
+    "brx": "table",
+    "call": "frame",
+    "return": "frame",
+    "ret": "return",
+    "exit": "return",
+    "trap": "trap",
+    "bar": "barrier",
+    "barrier": "barrier",
+    "shfl": "lanes",
+    "vote": "lanes",
+    "match": "lanes",
+    "redux": "lanes",
+    "elect": "lanes",
+    "brkpt": "trap",
+    "mbarrier": "wait",
+}
 # Loads that read memory again each time, and so may wait for another thread: PTX ISA, "Memory Consistency Model".
 STRONG = {"volatile", "relaxed", "acquire", "cg", "cv", "mmio"}
 ORDERS = ("membar", "fence", "nanosleep")
@@ -65,9 +78,7 @@ class Loop:
     @cached_property
     def _deciding(self) -> tuple[set[str], list[Instruction]]:
         """The registers that its branches depend on, and the instructions that write them."""
-        if any(
-            i.opcode.startswith("call") for i in self.body
-        ):  # the registers that a function reads are unknown here
+        if any(i.opcode.startswith("call") for i in self.body):  # the registers that a function reads are unknown here
             return {name for i in self.body for name in read(i) | written(i)}, list(self.body)
         writers: dict[str, list[Instruction]] = {}
         for i in self.body:

@@ -140,7 +140,10 @@ def _widths(group: _Group) -> dict[int, int]:
 
 # -- reading instructions ---------------------------------------------------------------------------------
 def _space(i: Instruction) -> str:
-    return next((p.partition("::")[0] for p in i.parts[1:] if p.startswith(("shared", "global", "local", "param", "const"))), "generic")  # fmt: skip
+    return next(
+        (p.partition("::")[0] for p in i.parts[1:] if p.startswith(("shared", "global", "local", "param", "const"))),
+        "generic",
+    )
 
 
 def _is_plain(i: Instruction) -> bool:
@@ -152,18 +155,7 @@ def _orders_memory(i: Instruction, space: str) -> bool:
     base = i.parts[0]
     if base in ("atom", "red", "st"):
         return space in ("shared", "generic")
-    return base in (
-        "bar",
-        "barrier",
-        "membar",
-        "fence",
-        "cp",
-        "mbarrier",
-        "ldmatrix",
-        "wmma",
-        "call",
-        "extern",
-    )
+    return base in ("bar", "barrier", "membar", "fence", "cp", "mbarrier", "ldmatrix", "wmma", "call", "extern")
 
 
 def _ends_block(i: Instruction) -> bool:

@@ -6,20 +6,7 @@ from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 
 CARRY = "carry"  # stands for the carry that add.cc writes and addc reads
 # Opcodes whose first operand is not written.
-_NO_RESULT = (
-    "st",
-    "red",
-    "bra",
-    "brx",
-    "ret",
-    "exit",
-    "return",
-    "call",
-    "extern",
-    "cp",
-    "nanosleep",
-    "setmaxnreg",
-)
+_NO_RESULT = ("st", "red", "bra", "brx", "ret", "exit", "return", "call", "extern", "cp", "nanosleep", "setmaxnreg")
 
 
 def written(i: Instruction) -> set[str]:

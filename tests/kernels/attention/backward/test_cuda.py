@@ -45,9 +45,7 @@ def run_and_verify(rung, s: BackwardShape, tiles=None, inputs=None) -> float:
     errors = []
     for name, (ref, scale) in LADDER.reference(s, **inputs).items():
         errors.append(relative_error(outputs[name], ref))
-        assert agrees(outputs[name], ref, scale, rung.tolerance), (
-            f"{name} {rung.name} {s} {tiles} {errors[-1]}"
-        )
+        assert agrees(outputs[name], ref, scale, rung.tolerance), f"{name} {rung.name} {s} {tiles} {errors[-1]}"
     return max(errors)
 
 

@@ -30,10 +30,13 @@ MMA, HOPPER = "flash-mma", "flash-wgmma"
 HALVES = MMA, HOPPER  # their tensors have 16 bits
 ATOMIC = "flash"
 SMALL = {  # many tiles in both directions
-    "naive": {"TILE": 8}, "recompute": {"BLOCK": 128}, "flash": {"Br": 8, "Bc": 16},
-    "flash-two-kernels": {"Br": 8, "Bc": 16}, MMA: {"Br": 16, "Bc": 16, "WM": 16},
+    "naive": {"TILE": 8},
+    "recompute": {"BLOCK": 128},
+    "flash": {"Br": 8, "Bc": 16},
+    "flash-two-kernels": {"Br": 8, "Bc": 16},
+    MMA: {"Br": 16, "Bc": 16, "WM": 16},
     HOPPER: {"STAGES": 2},
-}  # fmt: skip
+}
 TOY = BackwardShape(1, 1, 8, 4)
 # Tiles that extend beyond every side, several heads, tiles with some and with only hidden keys.
 RAGGED = BackwardShape(2, 1, 45, 37, causal=1)
@@ -117,9 +120,7 @@ KINDS = ["logits of 1e4", "all equal", "one hot", "rising", "falling", "values o
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("causal", [0, 1])
 def test_hard_scores_stay_finite_and_right(name, causal):
-    kinds = [
-        kind for kind in KINDS if name not in HALVES or kind != "values of every size"
-    ]  # beyond the range of FP16
+    kinds = [kind for kind in KINDS if name not in HALVES or kind != "values of every size"]  # beyond the range of FP16
     one = of_rung(name, BackwardShape(1, 1, 37, 16, causal=causal, scale=1))
     s, hard = side_by_side(kinds, one)
     inputs = inputs_of(LADDER, s, RUNGS[name].build(s, RUNGS[name].default_tiles))
@@ -252,9 +253,7 @@ def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(name):
 def test_no_kernel_spills(name, d):
     """Checks every precompiled set of tile sizes."""
     s = of_rung(name, BackwardShape(1, 1, 256, d))
-    steps = {
-        (t.source, t.defines) for tiles in RUNGS[name].tile_sets(s) for t in RUNGS[name].build(s, tiles).steps
-    }
+    steps = {(t.source, t.defines) for tiles in RUNGS[name].tile_sets(s) for t in RUNGS[name].build(s, tiles).steps}
     for source, defines in steps:
         info = resources(source, defines)
         assert info["spill_bytes"] == 0 and 0 < info["registers"] <= 255, (source, defines)
@@ -280,12 +279,16 @@ RULES = [
     (HOPPER, TOY, {}, "dtype must be fp16 or bf16, got fp32"),
     (HOPPER, TOY.with_(d=72, dtype="bf16"), {}, "d <= 64, got 72"),
     (HOPPER, TOY.with_(d=12, dtype="fp16"), {}, "d % 8 == 0, got 12 % 8"),
-    ("recompute", TOY.with_(N=30_000), {},
-     r"4\*\(2\*N \+ 2\*d \+ 2\*BLOCK\) bytes of shared memory <= 232448, got 242080"),
+    (
+        "recompute",
+        TOY.with_(N=30_000),
+        {},
+        r"4\*\(2\*N \+ 2\*d \+ 2\*BLOCK\) bytes of shared memory <= 232448, got 242080",
+    ),
     ("flash", TOY, {"Br": 8}, r"Br % \(8\*Bc/WK\) == 0, got 8 % 16"),
     ("flash", TOY, {"Br": 5}, "Br must be one of 8, 16, 32, 64, got 5"),
     (MMA, TOY.with_(dtype="fp16"), {"Br": 16}, "Br % WM == 0, got 16 % 32"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)

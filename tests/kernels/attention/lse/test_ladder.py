@@ -133,9 +133,7 @@ def test_equal_keys_give_the_logarithm_of_their_number(name):
     inputs = inputs_of(LADDER, s, RUNG[name].build(s, RUNG[name].default_tiles))
     inputs["K"][...] = 0
     outputs = verified_outputs(cpu, RUNG[name], s, SMALL[name], inputs)
-    np.testing.assert_allclose(
-        outputs["L"], np.log(np.arange(1, 20)) * np.ones((1, 2, 1)), rtol=1e-6, atol=1e-7
-    )
+    np.testing.assert_allclose(outputs["L"], np.log(np.arange(1, 20)) * np.ones((1, 2, 1)), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("causal", [0, 1])
@@ -150,9 +148,7 @@ def test_gradients_from_a_stored_row_sum_are_right(engine, causal):
     dO = np.random.default_rng(1).standard_normal(s.qkv_shape, np.float32)
     ref = backward.LADDER.reference(back, **inputs, dO=dO, **saved(back, inputs))
     two = backward.LADDER.rung("attention-backward/flash-two-kernels")
-    out, _ = rung_runs.computed_outputs(
-        engine, two, back, {"Br": 8, "Bc": 16}, {**inputs, "dO": dO, **stored}
-    )
+    out, _ = rung_runs.computed_outputs(engine, two, back, {"Br": 8, "Bc": 16}, {**inputs, "dO": dO, **stored})
     for name, (expected, scale) in ref.items():
         assert agrees(out[name], expected, scale, two.tolerance), name
 
@@ -176,11 +172,15 @@ FAULTS = {  # what is wrong: (rung, entry, original code, faulty code)
     "another row": ("blocked", "softmax_lse", "L[row] =", "L[row / 2] ="),
     "a lane left out": ("blocked", "softmax_lse", "if (lane == 0)", "if (lane == 0 && row % 32)"),
     "log2 for log": ("flash-registers", "flash_registers_lse", "log2f(l[i])) * LN2", "log2f(l[i]))"),
-    "one lane's part of the sum": ("flash-registers", "flash_registers_lse",
-                                   "      l[i] += __shfl_xor_sync(~0u, l[i], lane_mask);\n    int", "      l[i] *= 1.0f;\n    int"),
+    "one lane's part of the sum": (
+        "flash-registers",
+        "flash_registers_lse",
+        "      l[i] += __shfl_xor_sync(~0u, l[i], lane_mask);\n    int",
+        "      l[i] *= 1.0f;\n    int",
+    ),
     "the first head only": ("flash-registers", "flash_registers_lse", "L += (size_t)blockIdx.y * N", "L += 0"),
     "rows beyond the end": ("flash-registers", "flash_registers_lse", "lane_col == 0 && query < N", "lane_col == 0"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -198,9 +198,7 @@ def test_fault_in_a_kernel_is_detected(fault):
             if rung_runs.relaunched(step, change, memory) is None:
                 return
     reference = LADDER.reference(RAGGED, **inputs)
-    assert not all(
-        agrees(memory.array(key), ref, scale, rung.tolerance) for key, (ref, scale) in reference.items()
-    )
+    assert not all(agrees(memory.array(key), ref, scale, rung.tolerance) for key, (ref, scale) in reference.items())
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
@@ -217,9 +215,7 @@ def test_every_choice_is_in_a_legal_set(name):
 @names
 def test_no_kernel_spills(name, d):
     s = LseShape(1, 1, 256, d)
-    steps = {
-        (t.source, t.defines) for tiles in RUNG[name].tile_sets(s) for t in RUNG[name].build(s, tiles).steps
-    }
+    steps = {(t.source, t.defines) for tiles in RUNG[name].tile_sets(s) for t in RUNG[name].build(s, tiles).steps}
     for source, defines in steps:
         info = resources(source, defines)
         assert info["spill_bytes"] == 0 and 0 < info["registers"] <= 255, (source, defines)

@@ -27,27 +27,19 @@ def ours(ladder, shape) -> list[str]:
     return [r.name for r in ladder.rungs if not r.library and availability.runs(r, shape, r.default_tiles)]
 
 
-@pytest.mark.parametrize(
-    ("ladder", "key"), [(name, key) for name in LADDERS for key in LADDERS[name].presets]
-)
+@pytest.mark.parametrize(("ladder", "key"), [(name, key) for name in LADDERS for key in LADDERS[name].presets])
 def test_every_preset(ladder, key):
     """Includes cuDNN's rungs, some of which are refused. compare() verifies each element."""
     found, refused = LADDERS[ladder], []
     shape = found.presets[key].shape
     supported = [r.name for r in availability.supported_rungs(found, "cuda", shape)]
-    results = compare(
-        supported, shape, engine="cuda", measure=False, refused=lambda *reason: refused.append(reason)
-    )
+    results = compare(supported, shape, engine="cuda", measure=False, refused=lambda *reason: refused.append(reason))
     assert {r.rung for r in results} | {rung for rung, _ in refused} == set(supported)
     assert all("cudnn" in rung for rung, _ in refused), refused
 
 
 @settings(max_examples=60)
-@given(
-    shape=plain_layer_shapes(max_extent=5),
-    name=st.sampled_from(["conv-dinput", "conv-dweight"]),
-    data=st.data(),
-)
+@given(shape=plain_layer_shapes(max_extent=5), name=st.sampled_from(["conv-dinput", "conv-dweight"]), data=st.data())
 def test_every_rung_agrees_at_any_shape(shape, name, data):
     rungs = [LADDERS[name].rung(rung) for rung in ours(LADDERS[name], shape)]
     tiles = {r.name: data.draw(st.sampled_from(list(r.tile_sets(shape))), r.name) for r in rungs}
@@ -69,9 +61,7 @@ def test_every_set_of_tile_sizes_at_a_ragged_shape(name):
         run(name, RAGGED, engine="cuda", tiles=tiles, measure=False)
 
 
-@pytest.mark.parametrize(
-    "name", ["conv-dinput/gemm-gather", "conv-dinput/implicit-gemm", "conv-dweight/implicit-gemm"]
-)
+@pytest.mark.parametrize("name", ["conv-dinput/gemm-gather", "conv-dinput/implicit-gemm", "conv-dweight/implicit-gemm"])
 def test_without_atomics_every_run_gives_the_same_bits(name):
     first, second = (run(name, RES3, engine="cuda", measure=False).output for _ in range(2))
     np.testing.assert_array_equal(first, second)

@@ -143,8 +143,12 @@ def test_transposed_convolution_equals_pytorchs_in_float64(s):
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal(s.x_shape), rng.standard_normal(s.w_shape)
     y = torch.nn.functional.conv_transpose2d(
-        torch.tensor(x), torch.tensor(w), stride=(s.u, s.v), output_padding=(s.output_pad_h, s.output_pad_w),
-        dilation=(s.dilation_h, s.dilation_w), groups=s.groups,
-    ).numpy()  # fmt: skip
+        torch.tensor(x),
+        torch.tensor(w),
+        stride=(s.u, s.v),
+        output_padding=(s.output_pad_h, s.output_pad_w),
+        dilation=(s.dilation_h, s.dilation_w),
+        groups=s.groups,
+    ).numpy()
     y = y[:, :, s.pad_h : s.pad_h + s.P, s.pad_w : s.pad_w + s.Q]  # PyTorch cuts both ends equally: cut here
     np.testing.assert_allclose(transpose_reference(s, x, w)[0], y, rtol=1e-10, atol=1e-10)

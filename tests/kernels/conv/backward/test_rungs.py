@@ -29,9 +29,7 @@ from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.rung_runs import verified_output
 from tests.helpers.shapes import plain_layer_shapes, transpose_shapes
 
-OURS = {
-    rung.name: rung for ladder in (DINPUT, DWEIGHT, TRANSPOSE) for rung in ladder.rungs if not rung.library
-}
+OURS = {rung.name: rung for ladder in (DINPUT, DWEIGHT, TRANSPOSE) for rung in ladder.rungs if not rung.library}
 # Winograd runs few shapes: test_winograd.py.
 OF_CONV = [name for name in OURS if not name.startswith("conv-transpose") and not name.endswith("/winograd")]
 OF_TRANSPOSE = [name for name in OURS if name.startswith("conv-transpose")]
@@ -93,9 +91,7 @@ def test_every_compiled_set_of_tile_sizes_agrees(name):
         verified_output(emulator, OURS[name], RAGGED, tiles)
 
 
-@pytest.mark.parametrize(
-    "name", ["conv-dinput/direct", "conv-dinput/gemm-gather", "conv-dinput/implicit-gemm"]
-)
+@pytest.mark.parametrize("name", ["conv-dinput/direct", "conv-dinput/gemm-gather", "conv-dinput/implicit-gemm"])
 def test_pixels_that_fed_nothing_have_the_gradient_zero(name):
     """A 1x1 filter with stride 2 reads one pixel of four. The others get an exact 0 and are not left unwritten."""
     s = ConvShape(2, 3, 6, 6, 4, 1, 1, stride=2)
@@ -115,9 +111,7 @@ def test_large_and_small_values(name):
         verified_output(emulator, OURS[name], s, inputs=inputs)
 
 
-@pytest.mark.parametrize(
-    "name", ["conv-dweight/direct", "conv-dweight/im2col-gemm", "conv-dweight/implicit-gemm"]
-)
+@pytest.mark.parametrize("name", ["conv-dweight/direct", "conv-dweight/im2col-gemm", "conv-dweight/implicit-gemm"])
 def test_a_long_sum_of_positive_terms_keeps_its_digits(name):
     """The sum grows to 200,000 times a term, so a term loses most of its digits when it is added to one sum."""
     s, rng = ConvShape(8, 1, 160, 160, 1, 1, 1), np.random.default_rng(0)
@@ -125,9 +119,7 @@ def test_a_long_sum_of_positive_terms_keeps_its_digits(name):
     verified_output(cpu, OURS[name], s, inputs=inputs)
     ones = {"x": np.ones(s.x_shape, "f4"), "dy": np.ones(s.y_shape, "f4")}
     assert verified_output(cpu, OURS[name], s, inputs=ones) == s.N * s.PQ
-    assert (
-        s.N * s.PQ // dweight.terms_of_part(s, DWEIGHT_FAST.default_tiles) >= 49
-    )  # parts of at most 4,096 terms
+    assert s.N * s.PQ // dweight.terms_of_part(s, DWEIGHT_FAST.default_tiles) >= 49  # parts of at most 4,096 terms
 
 
 # -- races, orders, faults -------------------------------------------------------------------------------
@@ -152,11 +144,19 @@ def test_atomics_have_no_races_in_any_order(name):
 
 FAULTS = {
     "a barrier left out": (DINPUT_FAST, 0, "      __syncthreads();\n", ""),
-    "the remainder of the padding forgotten": (DINPUT_FAST, 0, "(first + pad) % stride, tap = 0", "first % stride, tap = 0"),
+    "the remainder of the padding forgotten": (
+        DINPUT_FAST,
+        0,
+        "(first + pad) % stride, tap = 0",
+        "first % stride, tap = 0",
+    ),
     "taps of another phase": (DINPUT_FAST, 0, "int end = min(filter_taps, tap_step);", "int end = 1;"),
     "no step back": (DINPUT_FAST, 0, "int p_back = i * phases.output_step_h;", "int p_back = 0;"),
     "the border above forgotten": (
-        DINPUT_FAST, 0, "(unsigned)(windows[j].p - p_back) < (unsigned)shape.P &&", "windows[j].p - p_back < shape.P &&",
+        DINPUT_FAST,
+        0,
+        "(unsigned)(windows[j].p - p_back) < (unsigned)shape.P &&",
+        "windows[j].p - p_back < shape.P &&",
     ),
     "the flip forgotten": (DINPUT_FAST, 0, "if (shape.flip) {", "if (false) {"),
     "a group's filters": (DINPUT_FAST, 0, "output_gradient += (size_t)group * group_K * output_area;", ""),
@@ -164,7 +164,7 @@ FAULTS = {
     "columns of the next image": (DWEIGHT_FAST, 0, "int n = divide(k, divisors.output_area);", "int n = 0;"),
     "the stride forgotten": (DWEIGHT_FAST, 0, "int h = p * shape.u, w", "int h = p, w"),
     "the last part forgotten": (DWEIGHT_FAST, 1, "part < part_count; ++part", "part < part_count - 1; ++part"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -193,8 +193,11 @@ def test_phases_have_every_pixel_once_and_every_link(s):
         )
         pixels += rows.tolist()
         links += [
-            (h, r, p) for r, line in zip(taps, outputs, strict=True) for h, p in zip(rows, line, strict=True) if 0 <= p < s.P
-        ]  # fmt: skip
+            (h, r, p)
+            for r, line in zip(taps, outputs, strict=True)
+            for h, p in zip(rows, line, strict=True)
+            if 0 <= p < s.P
+        ]
     assert sorted(pixels) == list(range(s.H))
     expected = [
         (p * s.u - s.pad_h + r * s.dilation_h, r, p)
@@ -215,12 +218,7 @@ def test_some_set_of_tile_sizes_gives_every_sm_of_an_h200_work(name, key):
     is split."""
     s, rung = BACKWARD_PRESETS[key].shape, OURS[name]
     programs = [rung.build(s, tiles) for tiles in rung.tile_sets(s)]
-    grids = [
-        step.grid
-        for p in programs
-        for step in p.steps
-        if "implicit" in step.source or "atomics" in step.source
-    ]
+    grids = [step.grid for p in programs for step in p.steps if "implicit" in step.source or "atomics" in step.source]
     blocks = [int(np.prod(grid)) for grid in grids]
     assert any(ceil(n, dweight.SMS) * dweight.SMS <= 1.1 * n for n in blocks), blocks
     if "dweight" in name:
@@ -240,9 +238,7 @@ def test_parts_cover_the_sum_and_are_short(key):
 
 def test_a_single_part_is_stored_directly():
     program = DWEIGHT_FAST.build(TOY, DWEIGHT_FAST.default_tiles)
-    assert [step.name for step in program.steps] == ["dweight_implicit_gemm"] and not program.of_role(
-        WORKSPACE
-    )
+    assert [step.name for step in program.steps] == ["dweight_implicit_gemm"] and not program.of_role(WORKSPACE)
 
 
 # -- rules -----------------------------------------------------------------------------------------------
@@ -277,15 +273,31 @@ RULES = [
     ("conv-dinput/direct", TOY.with_(N=70_000), r"N \(grid.y\) <= 65535, got 70000"),
     ("conv-dinput/direct", TOY.with_(bias=1), "bias must be 0: its gradient is an operation of its own, got 1"),
     ("conv-dinput/gemm-atomics", TOY.with_(C=4, K=4, groups=2), "groups must be 1, got 2"),
-    ("conv-dinput/gemm-gather", ConvShape(1, 1, 8, 8, 70_000, 3, 3).with_(C=1_200_000), r"C\*R\*S/TILE blocks \(grid.y\) <= 65535"),
-    ("conv-dinput/implicit-gemm", ConvShape(1, 1, 300, 300, 1, 1, 1, stride=300), r"groups\*phases \(grid.z\) <= 65535, got 90000"),
+    (
+        "conv-dinput/gemm-gather",
+        ConvShape(1, 1, 8, 8, 70_000, 3, 3).with_(C=1_200_000),
+        r"C\*R\*S/TILE blocks \(grid.y\) <= 65535",
+    ),
+    (
+        "conv-dinput/implicit-gemm",
+        ConvShape(1, 1, 300, 300, 1, 1, 1, stride=300),
+        r"groups\*phases \(grid.z\) <= 65535, got 90000",
+    ),
     ("conv-dinput/implicit-gemm", TOY.with_(N=2**28), r"N\*K\*P\*Q must stay below 2\^31, got"),
     ("conv-dinput/cudnn-algo-1", TOY.with_(relu=1), "relu must be 0"),
     ("conv-dweight/direct", TOY.with_(K=2**28), r"K\*C/groups\*R\*S must stay below 2\^31 - BLOCK, got"),
     ("conv-dweight/im2col-gemm", TOY.with_(C=2, groups=2), "groups must be 1, got 2"),
-    ("conv-dweight/implicit-gemm", ConvShape(1, 2**15, 2**8, 2**8, 1, 200, 200), r"N\*C\*H\*W must stay below 2\^31, got"),
-    ("conv-dweight/implicit-gemm", TOY.with_(C=70_000, K=70_000, groups=70_000), r"groups\*parts \(grid.z\) <= 65535, got 70000"),
-]  # fmt: skip
+    (
+        "conv-dweight/implicit-gemm",
+        ConvShape(1, 2**15, 2**8, 2**8, 1, 200, 200),
+        r"N\*C\*H\*W must stay below 2\^31, got",
+    ),
+    (
+        "conv-dweight/implicit-gemm",
+        TOY.with_(C=70_000, K=70_000, groups=70_000),
+        r"groups\*parts \(grid.z\) <= 65535, got 70000",
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "shape", "message"), RULES)
@@ -333,6 +345,4 @@ def test_atomics_cost_the_output_set_to_zero_read_and_written():
     atomics, gather = (OURS[f"conv-dinput/gemm-{name}"] for name in ("atomics", "gather"))
     costs = [rung.cost(TOY, rung.build(TOY, rung.default_tiles)) for rung in (atomics, gather)]
     assert costs[0].bytes - costs[1].bytes == 2 * 4 * TOY.elements["x"]
-    assert not re.search(
-        "zero", " ".join(step.name for step in gather.build(TOY, gather.default_tiles).steps)
-    )
+    assert not re.search("zero", " ".join(step.name for step in gather.build(TOY, gather.default_tiles).steps))

@@ -33,11 +33,7 @@ def shapes(draw, max_size: int = 12) -> ConvShape:
     pad = draw(st.integers(0, 2)), draw(st.integers(0, 2))
     extra = tuple(draw(st.integers(-p, 2 - p)) for p in pad)  # after the input, 0 .. 2 too
     H, W = (draw(st.integers(max(1, 3 - 2 * p - e), max_size)) for p, e in zip(pad, extra, strict=True))
-    N, C, K = (
-        draw(st.integers(1, 3)),
-        draw(st.one_of(st.integers(1, 9), st.just(67))),
-        draw(st.integers(1, 18)),
-    )
+    N, C, K = (draw(st.integers(1, 3)), draw(st.one_of(st.integers(1, 9), st.just(67))), draw(st.integers(1, 18)))
     return ConvShape(N, C, H, W, K, 3, 3, pad=pad, extra=extra, mode=draw(st.sampled_from(MODES)))
 
 
@@ -63,9 +59,7 @@ def test_filters_that_are_turned_the_wrong_way_are_found(rung, mode):
     verified_output(emulator, rung, s)
     given = seeded_inputs(program.of_role(INPUT))
     right, scale = reference_and_scale(rung, s, rung.default_tiles, given)
-    wrong, _ = reference_and_scale(
-        rung, s.with_(mode=MODES[1 - MODES.index(mode)]), rung.default_tiles, given
-    )
+    wrong, _ = reference_and_scale(rung, s.with_(mode=MODES[1 - MODES.index(mode)]), rung.default_tiles, given)
     assert (np.abs(right - wrong) > 100 * rung.tolerance * scale).mean() > 0.8
 
 
@@ -94,9 +88,7 @@ def test_a_long_sum_is_cut_into_parts():
     assert terms <= dweight_winograd.MAX_TERMS and terms % tiles["BK"] == 0
     large = s.with_(N=512)
     assert (
-        dweight_winograd.terms_of_part(large, tiles)
-        <= dweight_winograd.MAX_TERMS
-        < dweight_winograd.row_of(large, 4)
+        dweight_winograd.terms_of_part(large, tiles) <= dweight_winograd.MAX_TERMS < dweight_winograd.row_of(large, 4)
     )
     assert row == winograd_cpu.round_up_to_4(s.N * 7 * 7)
 

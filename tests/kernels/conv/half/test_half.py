@@ -121,7 +121,7 @@ FAULTS = [
     ("halo", "wait(box_empty + at, box_parity ^ 1);", "", "arrivals at an mbarrier that waits for 0"),
     ("halo", "arrive(box_empty + last_at);", "{}", "deadlock"),
     ("halo-split", "  cluster_barrier();  // the sums of", "  // the sums of", "never written|block of the cluster"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.slow
@@ -160,7 +160,7 @@ def test_every_wait_is_needed(name, right, wrong, message):
         ("halo-split", {}, {"SPLIT": 4}, "SPLIT <= 2, got 4"),
         ("halo-split", {"C": 264}, {"BM": 256, "BN": 256, "TH": 16}, "bytes of sums, 4*BM*BN <= 232448, got 262144"),
     ],
-)  # fmt: skip
+)
 def test_rules(name, change, tiles, rule):
     s = HalfShape(2, 72, 64, 320, 72, 3, 3, pad=1).with_(**change)
     broken = list(RUNGS[name].rules(s, RUNGS[name].default_tiles | tiles))

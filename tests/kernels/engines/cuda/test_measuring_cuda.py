@@ -71,10 +71,7 @@ def test_wrong_fma_result_is_rejected(monkeypatch, fault):
     elif fault == "never run":
         _, out = cuda_probes._fma(cuda.own_stream())
     else:
-        name, value = {
-            "half the rounds": ("ROUNDS", cuda_probes.ROUNDS // 2),
-            "another factor": ("A", 0.9998),
-        }[fault]
+        name, value = {"half the rounds": ("ROUNDS", cuda_probes.ROUNDS // 2), "another factor": ("A", 0.9998)}[fault]
         with monkeypatch.context() as patch:
             patch.setattr(cuda_probes, name, value)
             out = run_fma()
@@ -103,9 +100,7 @@ def test_truncated_copy_is_rejected():
 
     size, stream = 2**20, cuda.own_stream()
     with stream:
-        rate, n = cuda_probes._copy_rate(
-            cupy.cuda.alloc(size), cupy.cuda.alloc(size), size, stream, lambda: None
-        )
+        rate, n = cuda_probes._copy_rate(cupy.cuda.alloc(size), cupy.cuda.alloc(size), size, stream, lambda: None)
         assert rate > 0 and n >= 5
         with pytest.raises(RuntimeError, match="the device's copy did not arrive"):
             cuda_probes._copy_rate(
@@ -169,9 +164,7 @@ def test_copies_returns_none_above_the_pinned_limit(monkeypatch, session):
 
 
 # -- memory, stage by stage ----------------------------------------------------------------------
-@pytest.mark.parametrize(
-    "rung", [r.name for r in conv_ladder.LADDER.rungs if not r.library or r.library == "cuBLAS"]
-)
+@pytest.mark.parametrize("rung", [r.name for r in conv_ladder.LADDER.rungs if not r.library or r.library == "cuBLAS"])
 def test_timeline_equals_memory_hook(rung):
     found = conv_ladder.LADDER.rung(rung)
     program = found.build(ConvShape(2, 16, 56, 56, 32, 3, 3, pad=1), found.default_tiles)
@@ -186,12 +179,7 @@ def test_timeline_equals_memory_hook(rung):
             slack = GRAIN * len(program.of_role(role))
             assert 0 <= last[role] - program.nbytes(role) <= slack
             assert getattr(session.memory, role) == max(stage[role] for stage in session.memory.timeline)
-        assert session.memory.timeline[0] == {
-            "at": "inputs",
-            "input": last["input"],
-            "output": 0,
-            "workspace": 0,
-        }
+        assert session.memory.timeline[0] == {"at": "inputs", "input": last["input"], "output": 0, "workspace": 0}
     session.close()
 
 
@@ -207,9 +195,7 @@ def test_memory_a_library_allocates_is_workspace_of_its_step(monkeypatch):
         return call
 
     buffers = (Buffer("x", INPUT, (1024,)), Buffer("y", OUTPUT, (1024,)))
-    steps = tuple(
-        LibraryCall(name, ("x", "y"), None, partial(bind, name)) for name in ("plain", "roomy", "plain")
-    )
+    steps = tuple(LibraryCall(name, ("x", "y"), None, partial(bind, name)) for name in ("plain", "roomy", "plain"))
     session = cuda.open(Program(buffers, steps), seeded_inputs(buffers[:1]))
     np.testing.assert_array_equal(session.verify_run(), session.arrays["x"].get())
     taken = [(stage["at"], stage["workspace"]) for stage in session.memory.timeline[2:]]

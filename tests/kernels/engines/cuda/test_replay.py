@@ -119,10 +119,7 @@ def test_the_layout_of_the_parameters_is_that_of_the_header():
 
 @pytest.mark.parametrize(
     ("change", "error"),
-    [
-        ({"grid": (9, 9, 9)}, "differs in more than its arguments"),
-        ({"args": ("other",)}, "has another buffer"),
-    ],
+    [({"grid": (9, 9, 9)}, "differs in more than its arguments"), ({"args": ("other",)}, "has another buffer")],
 )
 def test_what_no_update_can_set_is_refused(change, error):
     program = program_at(0)
@@ -165,9 +162,7 @@ def test_a_replayed_training_is_that_of_launches_one_by_one(network, optimizer):
         session.verify_run()
         for n in range(1, 11):
             getattr(session, name)(step_of(settings, n, "cuda")[1])
-        found.append(
-            {t.name: session.fetch(t.name) for t in graph.tensors.values() if t.kind in ("weight", "state")}
-        )
+        found.append({t.name: session.fetch(t.name) for t in graph.tensors.values() if t.kind in ("weight", "state")})
         session.close()
     for name, array in found[0].items():
         np.testing.assert_array_equal(array, found[1][name], err_msg=name)

@@ -92,9 +92,7 @@ def test_missing_library_refuses_only_its_rungs(machine, monkeypatch):
     machine(Driver())
     monkeypatch.setattr(wheels, "missing", lambda library: f"{library} is missing")
     names = [
-        rung.name
-        for rung in availability.supported_rungs(LADDERS["conv"], "cuda", TOY)
-        if refusal(rung.name, TOY)
+        rung.name for rung in availability.supported_rungs(LADDERS["conv"], "cuda", TOY) if refusal(rung.name, TOY)
     ]
     assert names == ["conv/im2col-cublas", "conv/fft"]
     assert refusal("conv/im2col-cublas", TOY) == "cublas is missing"
@@ -142,9 +140,7 @@ def one_launch(blocks: int):
 
 def test_a_grid_whose_blocks_cannot_all_run_at_once_is_refused(monkeypatch):
     queries = []
-    driver = types.SimpleNamespace(
-        occupancyMaxActiveBlocksPerMultiprocessor=lambda *query: queries.append(query) or 4
-    )
+    driver = types.SimpleNamespace(occupancyMaxActiveBlocksPerMultiprocessor=lambda *query: queries.append(query) or 4)
     device = types.SimpleNamespace(attributes={"MultiProcessorCount": 10})
     cuda_module = types.SimpleNamespace(driver=driver, Device=lambda: device)
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda_module))
@@ -190,9 +186,7 @@ def error_text(worker) -> str:
 def test_error_of_cupy_without_a_driver(worker):
     pytest.importorskip("cupy")
     text = error_text(worker)
-    assert text.startswith(
-        "the NVIDIA driver is older than this CUDA, while starting (conv/direct); install NVIDIA"
-    )
+    assert text.startswith("the NVIDIA driver is older than this CUDA, while starting (conv/direct); install NVIDIA")
     assert "driver 580 or newer (cudaErrorInsufficientDriver: " in text
 
 
@@ -249,9 +243,7 @@ def smi(monkeypatch, answer) -> list[list[str]]:
 BUSY = "cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable"
 
 
-@pytest.mark.parametrize(
-    ("answer", "used"), [("142000, 143771, 1200\n", "142,000 of 143,771 MiB"), ("", "all of it")]
-)
+@pytest.mark.parametrize(("answer", "used"), [("142000, 143771, 1200\n", "142,000 of 143,771 MiB"), ("", "all of it")])
 def test_full_gpu_error_names_the_used_memory(machine, monkeypatch, answer, used):
     machine(Driver())
     full = raising(CUDARuntimeError("cudaErrorMemoryAllocation: out of memory"))
@@ -259,9 +251,7 @@ def test_full_gpu_error_names_the_used_memory(machine, monkeypatch, answer, used
     smi(monkeypatch, answer)
     with pytest.raises(RuleError) as raised:
         cuda.free_bytes()
-    assert str(raised.value) == (
-        f"the GPU's memory is full: other programs hold {used}; nvidia-smi lists them"
-    )
+    assert str(raised.value) == (f"the GPU's memory is full: other programs hold {used}; nvidia-smi lists them")
 
 
 @pytest.mark.parametrize("answer", ["10, 143771, 143000\n", ""])
@@ -298,9 +288,7 @@ def test_ceilings_are_none_when_memory_is_full(monkeypatch):
     from kernels import runner
 
     fake_cupy(monkeypatch)
-    monkeypatch.setattr(
-        cuda_probes, "ceilings", raising(OutOfMemoryError("Out of memory allocating 8 bytes"))
-    )
+    monkeypatch.setattr(cuda_probes, "ceilings", raising(OutOfMemoryError("Out of memory allocating 8 bytes")))
     assert runner._ceilings(cuda) is None
 
 
@@ -319,9 +307,7 @@ class Array:
 
     def __init__(self):
         self.shape, self.dtype, self.nbytes = (4,), np.dtype("f4"), 16
-        self.data = types.SimpleNamespace(
-            copy_from_host_async=lambda *_: None, copy_to_host_async=lambda *_: None
-        )
+        self.data = types.SimpleNamespace(copy_from_host_async=lambda *_: None, copy_to_host_async=lambda *_: None)
 
     def get(self, stream) -> np.ndarray:
         return np.zeros(4, "f4")
@@ -393,26 +379,18 @@ def test_cublas_start_failure_is_refused(monkeypatch):
     library = types.SimpleNamespace(cublasCreate_v2=lambda handle: 3)
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace())
     monkeypatch.setattr(wheels, "load", lambda name: library)
-    with pytest.raises(
-        RefusedError, match="cuBLAS does not start on this GPU: CUBLAS_STATUS_ALLOC_FAILED, the GPU's"
-    ):
+    with pytest.raises(RefusedError, match="cuBLAS does not start on this GPU: CUBLAS_STATUS_ALLOC_FAILED, the GPU's"):
         cublas._cublas.__wrapped__()
 
 
-@pytest.mark.parametrize(
-    ("cuda_line", "has_cuda"), [("cuda: Optional[str] = None", False), ("cuda = '13.0'", True)]
-)
+@pytest.mark.parametrize(("cuda_line", "has_cuda"), [("cuda: Optional[str] = None", False), ("cuda = '13.0'", True)])
 def test_pytorch_without_cuda_is_found_without_import(monkeypatch, tmp_path, cuda_line, has_cuda):
-    (tmp_path / "version.py").write_text(
-        f"__version__ = '2.9.0+cpu'\n{cuda_line}\nhip: Optional[str] = None\n"
-    )
+    (tmp_path / "version.py").write_text(f"__version__ = '2.9.0+cpu'\n{cuda_line}\nhip: Optional[str] = None\n")
     spec = types.SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: spec)
     monkeypatch.setattr(torch_library, "version", lambda: "2.9.0")
     if has_cuda:
         torch_library.find()
         return
-    with pytest.raises(
-        RuleError, match=r"^PyTorch 2\.9\.0 was found .* built without CUDA; pip install --force-re"
-    ):
+    with pytest.raises(RuleError, match=r"^PyTorch 2\.9\.0 was found .* built without CUDA; pip install --force-re"):
         torch_library.find()

@@ -55,7 +55,7 @@ def run(*changes: tuple[str, str]) -> Outcome:
         "const __grid_constant__ TensorMap A": TensorMap("A", "float16", (64, 64), (128,), (64, 64), 128),
         "const __grid_constant__ TensorMap B": TensorMap("B", "float16", (64, 64), (128,), (64, 64), 128),
         "const __grid_constant__ TensorMap C": TensorMap("C", "float32", (64, 64), (256,), (64, 64)),
-    }  # fmt: skip
+    }
     inputs = {"A": A.view(np.uint16), "B": B.view(np.uint16)}
     return run_hopper(body, args, inputs, {"C": ((64, 64), f32)}, block=128, shared=32 * 1024, grid=2)
 
@@ -70,16 +70,28 @@ BY = r"\(warp \d\), by thread \(\d+, 0, 0\) of block \(\d, 0, 0\)$"
 @pytest.mark.parametrize(
     "changes, line, message",
     [
-        ([("16384", "24576")], 11, "deadlock: the mbarrier at full.0. in shared memory waits for 8,192 bytes of copies"),
+        (
+            [("16384", "24576")],
+            11,
+            "deadlock: the mbarrier at full.0. in shared memory waits for 8,192 bytes of copies",
+        ),
         ([("16384", "8192")], 9, "wrong number of bytes: the phase of full.0. in shared memory ended before this copy"),
         ([("arrive_expecting(&full, 16384);", "")], 11, "waits for 1 of 1 arrivals and an expectation of 16,384 bytes"),
         ([("wait(&full, 0);", "wait(&full, 0); wait(&full, 1);")], 11, "deadlock: .* waits for 1 of 1 arrivals,"),
         ([("  wait(&full, 0);", "")], 15, "at shared.* before the copy that writes it was waited for"),
         ([("load_box(b, &B, 0, 0", "load_box(a, &B, 0, 0")], 9, "overwrites shared memory that an earlier copy still"),
         ([("  begin_products();", "")], 15, "no wgmma.fence is between this product"),
-        ([("begin_products();", "begin_products(); sum[0][0] = threadIdx.x;"), ("64, 0), k)", "64, 0), 1)")], 15, "no wgmma.f"),
+        (
+            [("begin_products();", "begin_products(); sum[0][0] = threadIdx.x;"), ("64, 0), k)", "64, 0), 1)")],
+            15,
+            "no wgmma.f",
+        ),
         ([("wait_products<0>();", "")], 21, "touches a register of a wgmma product that may still run"),
-        ([("wait_products<0>();", "wait_products<1>();")], 21, "touches a register of a wgmma product that may still run"),
+        (
+            [("wait_products<0>();", "wait_products<1>();")],
+            21,
+            "touches a register of a wgmma product that may still run",
+        ),
         ([("  close_products();", "")], 21, "touches a register of a wgmma product that may still run"),
         ([("  publish_writes();", "")], 25, "reads shared memory .* that thread .* stored with no fence.proxy.async"),
         ([("wait_stores_read<0>();", "")], 25, "the block ends while this copy still reads its shared memory"),
@@ -92,7 +104,7 @@ BY = r"\(warp \d\), by thread \(\d+, 0, 0\) of block \(\d, 0, 0\)$"
         ([("load_box(a, &A", "load_box(a + 8, &A")], 8, "a box begins at a multiple of 128 bytes"),
         ([("load_box(b, &B, 0, 0, &full)", "load_box(b + 15 * 4096, &B, 0, 0, &full)")], 9, "the box extends beyond"),
     ],
-)  # fmt: skip
+)
 def test_a_fault_is_an_error(changes, line, message):
     with pytest.raises(EmulatorError, match=message) as caught:
         run(*changes)
@@ -174,7 +186,5 @@ def test_turns_by_named_barriers():
   __syncthreads();
   if (threadIdx.x < 6) out[threadIdx.x] = order[threadIdx.x];"""
     for order in ("forward", "reversed"):
-        run = run_hopper(
-            body, {"int* out": "out"}, {}, {"out": (6, np.int32)}, block=256, order=order, races=True
-        )
+        run = run_hopper(body, {"int* out": "out"}, {}, {"out": (6, np.int32)}, block=256, order=order, races=True)
         np.testing.assert_array_equal(run["out"], [0, 1, 0, 1, 0, 1])

@@ -33,7 +33,7 @@ def _warnings(source: str, block: int, grid: int = 1, **options) -> tuple[str, .
     memory = device_memory({"out": np.zeros(grid * block, i32)}, [])
     return launch(
         compile_ptx(source, "kernel.cu"), "k", (grid, 1, 1), (block, 1, 1), ["out"], memory, 0, Options(**options)
-    ).warnings  # fmt: skip
+    ).warnings
 
 
 # -- named barriers -----------------------------------------------------------------------------------------------
@@ -116,9 +116,7 @@ def test_lanes_reach_an_unaligned_barrier_at_different_lines():
 
 
 @settings(max_examples=8)
-@given(
-    st.integers(1, 100), st.integers(1, 3), st.integers(-1, 9), st.sampled_from(["forward", "reversed", 4])
-)
+@given(st.integers(1, 100), st.integers(1, 3), st.integers(-1, 9), st.sampled_from(["forward", "reversed", 4]))
 def test_barriers_that_count_and_combine(threads, grid, limit, order):
     source = """extern "C" __global__ void k(int* out, int limit) {
       int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
@@ -129,24 +127,27 @@ def test_barriers_that_count_and_combine(threads, grid, limit, order):
       out[3 * i + 2] = __syncthreads_or(p);
     }"""
     n = threads * grid
-    run = emulate(
-        source, {}, {"out": ((n, 3), i32)}, args=["out", i32(limit)], grid=grid, block=threads, order=order
-    )  # fmt: skip
+    run = emulate(source, {}, {"out": ((n, 3), i32)}, args=["out", i32(limit)], grid=grid, block=threads, order=order)
     p = np.arange(threads) % 10 <= limit
     assert (run["out"][:, 0] == p.sum()).all()
     assert ((run["out"][:, 1] != 0) == p.all()).all() and ((run["out"][:, 2] != 0) == p.any()).all()
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    ("sync(16, 64)", r"kernel\.cu:\d+.*: barrier 16 does not exist: a block has 0 to 15"),
-    ("sync(1, 40)", r": a barrier counts whole warps: 40 threads are no multiple of 32, by thread \(0, 0, 0\)"),
-    ("sync(1, 32)", r": barrier 1 is for 32 threads, 64 have come, by thread"),
-    ("arrive(1, 32)", r": barrier 1 is for 32 threads, 64 have come, by thread"),
-    ("sync(2, 96)", r": deadlock: barrier 2 waits for 96 threads, 64 have come, by thread \(0, 0, 0\)"),
-    ("if (threadIdx.x < 32) sync(1, 64); else sync(2, 64)",
-     r": deadlock: barrier 1 waits for 64 threads, 32 have come and no other can, such as thread \(32, 0, 0\)"),
-    ("if (threadIdx.x < 32) sync(1, 64); else __syncthreads()", r": deadlock: barrier [01] waits for "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("sync(16, 64)", r"kernel\.cu:\d+.*: barrier 16 does not exist: a block has 0 to 15"),
+        ("sync(1, 40)", r": a barrier counts whole warps: 40 threads are no multiple of 32, by thread \(0, 0, 0\)"),
+        ("sync(1, 32)", r": barrier 1 is for 32 threads, 64 have come, by thread"),
+        ("arrive(1, 32)", r": barrier 1 is for 32 threads, 64 have come, by thread"),
+        ("sync(2, 96)", r": deadlock: barrier 2 waits for 96 threads, 64 have come, by thread \(0, 0, 0\)"),
+        (
+            "if (threadIdx.x < 32) sync(1, 64); else sync(2, 64)",
+            r": deadlock: barrier 1 waits for 64 threads, 32 have come and no other can, such as thread \(32, 0, 0\)",
+        ),
+        ("if (threadIdx.x < 32) sync(1, 64); else __syncthreads()", r": deadlock: barrier [01] waits for "),
+    ],
+)
 def test_invalid_or_incomplete_named_barrier_is_an_error(call, message):
     source = f'{NAMED}\nextern "C" __global__ void k(int* out) {{\n  {call};\n  out[threadIdx.x] = 1;\n}}'
     _fails(source, message, block=64, grid=2)
@@ -209,7 +210,7 @@ def test_barrier_missed_by_threads_is_an_error(condition, count):
         rf"^k, kernel\.cu:6: not all threads of the block reach this barrier: {count} run past it while others wait, "
         rf"first thread \({first}, 0, 0\) of block \(0, 0, 0\)$",
         block=64,
-    )  # fmt: skip
+    )
 
 
 def test_barrier_in_a_loop_of_different_lengths_is_an_error():
@@ -219,11 +220,7 @@ def test_barrier_in_a_loop_of_different_lengths_is_an_error():
     __syncthreads();
   out[threadIdx.x] = 1;
 }"""
-    _fails(
-        source,
-        r"kernel\.cu:4: .*reach this barrier: 32 run past it while others wait, first thread \(0",
-        block=64,
-    )
+    _fails(source, r"kernel\.cu:4: .*reach this barrier: 32 run past it while others wait, first thread \(0", block=64)
 
 
 def test_return_before_a_barrier_is_a_warning():
@@ -278,9 +275,7 @@ def test_sums_by_a_tree(tree, unroll):
         n = block[0] * block[1]
         x = np.random.default_rng(n).integers(0, 9, (3, n)).astype(np.float32)
         for order in ("forward", "reversed"):
-            run = emulate(
-                source, {"in": x}, {"out": ((3,), np.float32)}, grid=3, block=block, order=order, races=True
-            )
+            run = emulate(source, {"in": x}, {"out": ((3,), np.float32)}, grid=3, block=block, order=order, races=True)
             np.testing.assert_array_equal(run["out"], x.sum(axis=1))
             assert run.races == ()
 
@@ -405,16 +400,20 @@ def test_lanes_of_a_warp_reach_different_copies_of_a_barrier():
     np.testing.assert_array_equal(_branches(inlined.format(7), inlined.format(7)), np.arange(64) ^ 63)
 
 
-@pytest.mark.parametrize(("first", "second"), [
-    ("7 3", "8 3"),
-    ("7 3", "7 30"),
-    ("2 3, function_name $L__info_string0, inlined_at 1 7 3", "2 3, function_name $L__info_string0, inlined_at 1 8 3"),
-    ("2 3, function_name $L__info_string0, inlined_at 1 7 3", "7 3"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("7 3", "8 3"),
+        ("7 3", "7 30"),
+        (
+            "2 3, function_name $L__info_string0, inlined_at 1 7 3",
+            "2 3, function_name $L__info_string0, inlined_at 1 8 3",
+        ),
+        ("2 3, function_name $L__info_string0, inlined_at 1 7 3", "7 3"),
+    ],
+)
 def test_lanes_of_a_warp_at_different_barriers_are_an_error(first, second):
-    with pytest.raises(
-        EmulatorError, match=r"not all threads of the warp reach this barrier: others wait at "
-    ):
+    with pytest.raises(EmulatorError, match=r"not all threads of the warp reach this barrier: others wait at "):
         _branches(first, second)
 
 
@@ -429,10 +428,7 @@ extern "C" __global__ void k(int* out) {
   else outer(s + t + 16);
   out[t] = s[t];
 }"""
-    _fails(
-        source,
-        r"^k, kernel\.cu:.*: not all threads of the warp reach this barrier: others wait at kernel\.cu:",
-    )
+    _fails(source, r"^k, kernel\.cu:.*: not all threads of the warp reach this barrier: others wait at kernel\.cu:")
 
 
 def test_threads_that_leave_an_unrolled_loop_early_are_an_error():
@@ -446,9 +442,7 @@ def test_threads_that_leave_an_unrolled_loop_early_are_an_error():
   out[t] += 1;
 }"""
     _fails(
-        source,
-        r"^k, kernel\.cu:6: not all threads of the block reach this barrier: 32 run past it while ",
-        block=64,
+        source, r"^k, kernel\.cu:6: not all threads of the block reach this barrier: 32 run past it while ", block=64
     )
 
 
@@ -538,9 +532,10 @@ def test_ended_lanes_are_not_waited_for():
     np.testing.assert_array_equal(run["out"], [32] * 32 + [18] * 18)
 
 
-@pytest.mark.parametrize(("call", "what"), [
-    ("__syncwarp()", "__syncwarp"), ("out[t] = __shfl_sync(~0u, t, 3)", ""), ("out[t] = __any_sync(~0u, t)", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [("__syncwarp()", "__syncwarp"), ("out[t] = __shfl_sync(~0u, t, 3)", ""), ("out[t] = __any_sync(~0u, t)", "")],
+)
 def test_missing_lanes_of_a_mask_are_an_error(call, what):
     source = f"""extern "C" __global__ void k(int* out) {{
   int t = threadIdx.x;
@@ -554,7 +549,7 @@ def test_missing_lanes_of_a_mask_are_an_error(call, what):
         r"^k, kernel\.cu:5.*: not all lanes that the mask names reach this instruction: lanes 3 run past it "
         r"while others wait, first thread \(3, 0, 0\) of block \(0, 0, 0\)$",
         block=64,
-    )  # fmt: skip
+    )
 
 
 def test_lanes_waiting_at_two_barriers_are_a_deadlock():
@@ -563,6 +558,4 @@ def test_lanes_waiting_at_two_barriers_are_a_deadlock():
   if (t < 16) { __syncwarp(); out[t] = 1; }
   else { __syncthreads(); out[t] = 2; }
 }"""
-    _fails(
-        source, r"kernel\.cu:3: .*the mask names reach this instruction: lanes 16 to 31 cannot come: deadlock"
-    )
+    _fails(source, r"kernel\.cu:3: .*the mask names reach this instruction: lanes 16 to 31 cannot come: deadlock")

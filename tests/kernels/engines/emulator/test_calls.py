@@ -63,9 +63,7 @@ def test_ackermann_function_in_any_grid(grid, block, seed):
     run = emulate(source, inputs, grid=grid, block=block)
     assert_same(
         run["out"],
-        np.array(
-            [a(*pair) if pair[0] >= 0 else -7 for pair in zip(m.tolist(), n.tolist(), strict=True)], i32
-        ),
+        np.array([a(*pair) if pair[0] >= 0 else -7 for pair in zip(m.tolist(), n.tolist(), strict=True)], i32),
     )
 
 
@@ -189,9 +187,7 @@ __device__ __noinline__ int twice(int* x, int n) {
   return n == 0 ? atomicAdd(x, 1) : twice(x, n - 1) + twice(x, n - 1);
 }
 extern "C" __global__ void k(int* x, int n) { twice(x, n); }"""
-    with pytest.raises(
-        EmulatorError, match=r"stopped after 0\.2 seconds and [\d,]+ warp instructions, at this call"
-    ):
+    with pytest.raises(EmulatorError, match=r"stopped after 0\.2 seconds and [\d,]+ warp instructions, at this call"):
         emulate(source, {"x": np.zeros(1, np.int32)}, args=["x", np.int32(40)], seconds=0.2)
 
 
@@ -203,7 +199,9 @@ __device__ __noinline__ int down(int n) {
 extern "C" __global__ void k(int* out) {
   out[threadIdx.x] = threadIdx.x == 7 ? down(1) : 0;
 }"""
-    match = rf"k, kernel\.cu:3 \(called at kernel\.cu:3\): recursion too deep: .*{MAX_STACK:,} bytes of stack of a thread"
+    match = (
+        rf"k, kernel\.cu:3 \(called at kernel\.cu:3\): recursion too deep: .*{MAX_STACK:,} bytes of stack of a thread"
+    )
     with pytest.raises(EmulatorError, match=match + r".*thread \(7, 0, 0\) of block \(0, 0, 0\)"):
         emulate(source, {}, {"out": ((32,), i32)})
 
@@ -374,16 +372,11 @@ def test_unused_module_variables_have_no_effect():
     tables = f"{TABLE}\n__device__ F table[2] = {{twice, square}};\n__device__ F* where = table + 1;\n"
     plain, with_table = (
         emulate(source, {}, {"out": ((32,), i32)}, entry="k")
-        for source in (
-            kernel,
-            f'{tables}extern "C" __global__ void u(int* o) {{ *o = (*where)(*o); }}{kernel}',
-        )
+        for source in (kernel, f'{tables}extern "C" __global__ void u(int* o) {{ *o = (*where)(*o); }}{kernel}')
     )
     assert_same(with_table["out"], np.arange(32, dtype=i32))
     assert plain.total == with_table.total
-    assert [p.name for p in with_table.memory.regions] == [
-        "out"
-    ]  # a variable that is not used takes no memory
+    assert [p.name for p in with_table.memory.regions] == ["out"]  # a variable that is not used takes no memory
 
 
 # -- virtual functions ---------------------------------------------------------------------------------------
@@ -566,9 +559,7 @@ extern "C" __global__ void k(int* out) {
   asm volatile("call (%0), _Z1fi, (%1);" : "=r"(r) : "r"(r));
   out[0] = r;
 }"""
-    with pytest.raises(
-        PtxError, match=r"k, kernel\.cu:5: a call hands over %r\d+: only variables in \.param space"
-    ):
+    with pytest.raises(PtxError, match=r"k, kernel\.cu:5: a call hands over %r\d+: only variables in \.param space"):
         emulate(source, {}, {"out": ((1,), i32)})
 
 

@@ -62,9 +62,7 @@ def test_divergent_branches_and_loops():
                 return r
 
     values = rng.integers(0, 100, 150).astype(i32)
-    run = emulate(
-        source, {"x": values}, {"out": ((150,), i32)}, args=["out", "x", i32(150)], grid=3, block=64
-    )
+    run = emulate(source, {"x": values}, {"out": ((150,), i32)}, args=["out", "x", i32(150)], grid=3, block=64)
     assert_same(run["out"], np.array([one(int(v)) for v in values], i32))
 
 
@@ -82,12 +80,7 @@ def test_switch_with_many_cases():
     }}"""
     values = rng.integers(-2, 15, 96).astype(i32)
     run = emulate(source, {"in": values}, {"out": ((96,), i32)}, block=96)
-    f = [
-        lambda a, b: a * b,
-        lambda a, b: sum(a ^ i for i in range(b)),
-        lambda a, b: a << b,
-        lambda a, b: a // (b + 1),
-    ]
+    f = [lambda a, b: a * b, lambda a, b: sum(a ^ i for i in range(b)), lambda a, b: a << b, lambda a, b: a // (b + 1)]
     assert_same(run["out"], np.array([f[v % 4](v, v) if 0 <= v < 12 else 1000 for v in values.tolist()], i32))
 
 
@@ -109,8 +102,7 @@ def test_noinline_functions():
     run = emulate(source, {"in": values}, {"out": ((64,), i32), "b": ((64,), f32)}, block=64)
     v = values.tolist()
     expected = [
-        math.gcd(v[(i + 1) % 64], v[i]) if i % 3 == 0 else math.gcd(v[i], 12) + math.gcd(v[i], 9)
-        for i in range(64)
+        math.gcd(v[(i + 1) % 64], v[i]) if i % 3 == 0 else math.gcd(v[i], 12) + math.gcd(v[i], 9) for i in range(64)
     ]
     assert_same(run["out"], np.array(expected, i32))
     assert_same(run["b"], np.array([0.5 * v[(i + 1) % 64] if i % 3 == 0 else 0.5 for i in range(64)], f32))
@@ -129,13 +121,13 @@ def test_inline_assembly_has_separate_scopes():
     v = np.arange(-16, 16, dtype=i32)
     run = emulate(source, {"in": v}, {"out": ((32,), i32)})
     a = v + 5 + 100 * (v > 10)
-    assert_same(
-        run["out"], (a * np.where(v > 3, 1, -1) + np.where(v < 0, 1, 2) + 1000 * (v != 0)).astype(i32)
-    )
+    assert_same(run["out"], (a * np.where(v > 3, 1, -1) + np.where(v < 0, 1, 2) + 1000 * (v != 0)).astype(i32))
 
 
 def test_unknown_opcode_error_names_its_line():
-    source = 'extern "C" __global__ void k(int* p) {\n  p[0] = 1;\n  asm volatile("tcgen05.dealloc.sync.b32 96, 32;");\n}'
+    source = (
+        'extern "C" __global__ void k(int* p) {\n  p[0] = 1;\n  asm volatile("tcgen05.dealloc.sync.b32 96, 32;");\n}'
+    )
     with pytest.raises(EmulatorError, match=r"k, kernel\.cu:3: unknown opcode tcgen05\.dealloc"):
         emulate(source, {}, {"p": ((1,), i32)})
 
@@ -273,9 +265,14 @@ def test_results_do_not_depend_on_the_warp_order(order):
     }"""
     x = rng.integers(-9, 9, 250).astype(i32)
     run = emulate(
-        source, {"sum": np.zeros(2, i32), "in": x}, {"out": ((250,), i32)}, args=["sum", "out", "in", i32(250)],
-        grid=(3, 2), block=96, order=order,
-    )  # fmt: skip
+        source,
+        {"sum": np.zeros(2, i32), "in": x},
+        {"out": ((250,), i32)},
+        args=["sum", "out", "in", i32(250)],
+        grid=(3, 2),
+        block=96,
+        order=order,
+    )
     assert (run["sum"] == x.sum()).all()
     padded = np.pad(x, (0, 38)).reshape(3, 96)
     assert_same(run["out"], np.cumsum(padded, axis=1).reshape(-1)[:250].astype(i32))
@@ -284,8 +281,5 @@ def test_results_do_not_depend_on_the_warp_order(order):
 def test_warp_order_selects_the_last_writer():
     """Otherwise the test above would show nothing."""
     source = 'extern "C" __global__ void k(int* out) { out[0] = blockIdx.x; }'
-    last = {
-        order: int(emulate(source, {}, {"out": ((1,), i32)}, grid=8, order=order)["out"][0])
-        for order in ORDERS
-    }
+    last = {order: int(emulate(source, {}, {"out": ((1,), i32)}, grid=8, order=order)["out"][0]) for order in ORDERS}
     assert last["forward"] == 7 and last["reversed"] == 0 and len({last[1], last[2], last[3]}) > 1

@@ -60,12 +60,7 @@ def test_vectors_and_narrow_types():
     }"""
     run = emulate(
         source,
-        {
-            "in": np.zeros((32, 4), f32),
-            "d": np.zeros(32),
-            "c": np.zeros(32, np.int8),
-            "s": np.zeros(32, np.int16),
-        },
+        {"in": np.zeros((32, 4), f32), "d": np.zeros(32), "c": np.zeros(32, np.int8), "s": np.zeros(32, np.int16)},
         {"out": ((32, 4), f32)},
     )
     lines = {3: (16, 512), 4: (8, 256), 5: (1, 32), 6: (2, 64)}
@@ -80,12 +75,7 @@ def test_sectors_of_partial_warps_and_inactive_lanes():
       if (t < n) out[t] = in[t];
     }"""
     run = emulate(
-        source,
-        {"in": np.zeros(100, f32)},
-        {"out": ((100,), f32)},
-        args=["out", "in", i32(75)],
-        grid=2,
-        block=40,
+        source, {"in": np.zeros(100, f32)}, {"out": ((100,), f32)}, args=["out", "in", i32(75)], grid=2, block=40
     )
     # Warps of 32 and 8 lanes (block 0), of 32 and 3 lanes (block 1: 75 - 72; 5 of its 8 lanes are beyond n).
     # Block 1 starts at element 40, a sector's start.
@@ -111,12 +101,7 @@ def test_sectors_of_a_naive_matrix_product(n, requests, sectors):
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, (n, n)).astype(f32) for _ in range(2))
     run = emulate(
-        SGEMM,
-        {"A": a, "B": b},
-        {"C": ((n, n), f32)},
-        args=["C", "A", "B", i32(n)],
-        grid=(4, 4),
-        block=(16, 16),
+        SGEMM, {"A": a, "B": b}, {"C": ((n, n), f32)}, args=["C", "A", "B", i32(n)], grid=(4, 4), block=(16, 16)
     )
     np.testing.assert_array_equal(run["C"], a @ b)
     assert _pick(run, "requests_ld", "sectors_ld") == (requests, sectors)
@@ -159,7 +144,7 @@ def test_wavefronts_of_one_shared_load(index, waves):
 @pytest.mark.parametrize(
     "type_, index, waves, ideal",
     [("float2", "t", 2, 2), ("float4", "t", 4, 4), ("float2", "2 * t", 4, 2), ("short", "t", 1, 1)],
-)  # fmt: skip
+)
 def test_wavefronts_of_wide_and_narrow_shared_loads(type_, index, waves, ideal):
     sum_text = {"short": "v", "float2": "v.x + v.y", "float4": "v.x + v.y + v.z + v.w"}[type_]
     source = f"""extern "C" __global__ void k(float* out) {{
@@ -184,9 +169,7 @@ def test_wavefronts_of_a_shared_memory_transpose(pitch, waves):
   out[(blockIdx.x * 32 + y) * n + blockIdx.y * 32 + x] = s[x][y];
 }}"""
     a = np.arange(64 * 64, dtype=f32).reshape(64, 64)
-    run = emulate(
-        source, {"in": a}, {"out": (a.shape, f32)}, args=["out", "in", i32(64)], grid=(2, 2), block=(32, 32)
-    )
+    run = emulate(source, {"in": a}, {"out": (a.shape, f32)}, args=["out", "in", i32(64)], grid=(2, 2), block=(32, 32))
     np.testing.assert_array_equal(run["out"], a.T)
     warps = 4 * 32
     assert _pick(run, "wavefronts_ld", "bank_conflicts_ld") == (warps * waves, warps * (waves - 1))
@@ -206,9 +189,7 @@ def test_bank_conflicts_count_only_active_lanes():
     assert _pick(run, "wavefronts_ld", "bank_conflicts_ld") == (5, 4)
 
 
-@pytest.mark.parametrize(
-    "size, apart, waves, fewest", [(4, 1, 1, 1), (4, 2, 2, 1), (8, 1, 2, 2), (16, 1, 4, 4)]
-)
+@pytest.mark.parametrize("size, apart, waves, fewest", [(4, 1, 1, 1), (4, 2, 2, 1), (8, 1, 2, 2), (16, 1, 4, 4)])
 def test_async_copies_are_counted_as_stores_and_separately(size, apart, waves, fewest):
     """One warp copies `size` bytes a lane, `apart` times as far apart in shared memory, and stores once."""
     floats = size // 4
@@ -306,9 +287,12 @@ def test_flops_by_kind():
   d[t] = (double)v * 2.0 + 1.0;
 }"""
     run = emulate(
-        source, {"in": np.ones(64, f32), "i": np.ones(64, i32)}, {"out": ((64,), f32), "d": ((64,), np.float64)},
-        args=["out", "in", "i", "d"], block=50,
-    )  # fmt: skip
+        source,
+        {"in": np.ones(64, f32), "i": np.ones(64, i32)},
+        {"out": ((64,), f32), "d": ((64,), np.float64)},
+        args=["out", "in", "i", "d"],
+        block=50,
+    )
     assert {n: run.at(n)["flops_fp"] for n in (4, 5, 6, 8)} == {4: 100, 5: 50, 6: 0, 8: 100}
     assert run.total["flops_fp"] == 250 and run.total["flops_dp4a"] == 400
 
@@ -340,12 +324,7 @@ def test_line_counts_sum_to_the_total():
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((20, 20)).astype(f32) for _ in range(2))
     run = emulate(
-        SGEMM,
-        {"A": a, "B": b},
-        {"C": ((20, 20), f32)},
-        args=["C", "A", "B", i32(20)],
-        grid=(2, 2),
-        block=(16, 16),
+        SGEMM, {"A": a, "B": b}, {"C": ((20, 20), f32)}, args=["C", "A", "B", i32(20)], grid=(2, 2), block=(16, 16)
     )
     for field in FIELDS:
         assert sum(counts[field] for counts in run.counters.lines.values()) == run.total[field], field
@@ -357,11 +336,16 @@ def test_counts_do_not_depend_on_the_warp_order(order):
     a = np.ones((33, 33), f32)
     runs = [
         emulate(
-            SGEMM, {"A": a, "B": a}, {"C": ((33, 33), f32)}, args=["C", "A", "B", i32(33)], grid=(3, 3),
-            block=(16, 16), order=o,
+            SGEMM,
+            {"A": a, "B": a},
+            {"C": ((33, 33), f32)},
+            args=["C", "A", "B", i32(33)],
+            grid=(3, 3),
+            block=(16, 16),
+            order=o,
         )
         for o in ("forward", order)
-    ]  # fmt: skip
+    ]
     assert runs[0].counters == runs[1].counters
 
 

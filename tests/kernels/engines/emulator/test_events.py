@@ -39,9 +39,22 @@ def test_one_tile_event_by_event():
     e = run("gemm/wgmma-ring", GemmShape(64, 64, 64, dtype="fp16"), SMALL)[0].events
     kinds = [Kind(kind).name for kind in e.kind]
     assert kinds == [
-        "WAIT", "PASS", "EXPECT", "ARRIVE", "COPY", "COPY", "WAIT", "COPIED", "COPIED", "PHASE", "PASS",
-        *["PRODUCT"] * 4, "CLOSE_PRODUCTS", "WAIT_PRODUCTS", "WAIT_PRODUCTS",
-    ]  # fmt: skip
+        "WAIT",
+        "PASS",
+        "EXPECT",
+        "ARRIVE",
+        "COPY",
+        "COPY",
+        "WAIT",
+        "COPIED",
+        "COPIED",
+        "PHASE",
+        "PASS",
+        *["PRODUCT"] * 4,
+        "CLOSE_PRODUCTS",
+        "WAIT_PRODUCTS",
+        "WAIT_PRODUCTS",
+    ]
     full = 2 * 2 * TILE  # the barriers are after two stages
     assert e.barrier[[0, 2, 3, 6, 9, 10]].tolist() == [full + 16, full, full, full, full, full]
     assert set(e.barrier[[4, 5, 7, 8, 11]].tolist()) == {NONE}
@@ -59,9 +72,15 @@ def test_one_tile_event_by_event():
     assert lines[4] != lines[5] and lines[7:9] == lines[4:6]  # a copy ends at the line that began it
 
 
-@pytest.mark.parametrize("rung, tiles", [
-    ("gemm/wgmma", {"BM": 64, "BN": 64}), ("gemm/wgmma-ring", SMALL), ("gemm/wgmma-store", {}), ("gemm/wgmma-cluster", {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rung, tiles",
+    [
+        ("gemm/wgmma", {"BM": 64, "BN": 64}),
+        ("gemm/wgmma-ring", SMALL),
+        ("gemm/wgmma-store", {}),
+        ("gemm/wgmma-cluster", {}),
+    ],
+)
 def test_events_are_as_many_as_the_counters_count(rung, tiles):
     blocks = 2 if rung == "gemm/wgmma-cluster" else 1
     default = find(rung).default_tiles | tiles
@@ -123,9 +142,10 @@ def test_a_multicast_arrives_in_both_blocks_and_consumers_arrive_at_both():
     assert remote and set(e.number[remote].tolist()) == {2}  # two consumers of a block, in one instruction
 
 
-@pytest.mark.parametrize("rung, tiles", [
-    ("gemm/wgmma-ring", SMALL), ("gemm/wgmma-cluster", {}), ("gemm/mma-sync", {}), ("gemm/double-buffer", {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rung, tiles",
+    [("gemm/wgmma-ring", SMALL), ("gemm/wgmma-cluster", {}), ("gemm/mma-sync", {}), ("gemm/double-buffer", {})],
+)
 def test_a_trace_changes_no_counter(rung, tiles):
     s = GemmShape(256, 128, 192, dtype="fp32" if rung == "gemm/double-buffer" else "fp16")
     (trace, traced), (none, counted) = run(rung, s, tiles), run(rung, s, tiles, trace=False)
@@ -139,9 +159,10 @@ def test_copies_of_a_later_barrier_are_not_done_early():
     wait = "wait(full + stage, parity);"
     with pytest.raises(EmulatorError, match="before the copy that writes it was waited for"):
         emulated(
-            "wgmma-ring", GemmShape(64, 64, 128, dtype="fp16"),
+            "wgmma-ring",
+            GemmShape(64, 64, 128, dtype="fp16"),
             change=lambda text: text.replace(wait, f"if (k_tile == 0) {wait}"),
-        )  # fmt: skip
+        )
 
 
 @needs_nvrtc
@@ -155,22 +176,18 @@ def test_copies_of_adjacent_bytes_have_their_bytes():
   }"""
     )
     outcome = run_hopper(
-        body, {"char* y": "y", "const char* x": "x"}, {"x": np.arange(128, dtype=np.uint8)}, {"y": (96, np.uint8)},
-        shared=128, trace_block=0,
-    )  # fmt: skip
+        body,
+        {"char* y": "y", "const char* x": "x"},
+        {"x": np.arange(128, dtype=np.uint8)},
+        {"y": (96, np.uint8)},
+        shared=128,
+        trace_block=0,
+    )
     e = outcome.trace.events
     load, store = e.copies
     assert (load.buffer, load.load, load.corner, load.box, load.nbytes) == ("x", True, (16,), (96,), 96)
-    assert (store.buffer, store.load, store.corner, store.box, store.barrier) == (
-        "y",
-        False,
-        (32,),
-        (64,),
-        NONE,
-    )
+    assert (store.buffer, store.load, store.corner, store.box, store.barrier) == ("y", False, (32,), (64,), NONE)
     assert store.start - load.start == 16
     kinds = (Kind.COPY, Kind.COPIED, Kind.CLOSE_COPIES, Kind.WAIT_COPIES)
     found = [(Kind(e.kind[n]).name, int(e.number[n])) for n in rows(e, *kinds)]
-    assert found == [
-        ("COPY", 0), ("COPIED", 0), ("COPY", 1), ("CLOSE_COPIES", 0), ("COPIED", 1), ("WAIT_COPIES", 0),
-    ]  # fmt: skip
+    assert found == [("COPY", 0), ("COPIED", 0), ("COPY", 1), ("CLOSE_COPIES", 0), ("COPIED", 1), ("WAIT_COPIES", 0)]

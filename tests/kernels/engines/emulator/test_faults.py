@@ -36,8 +36,11 @@ def test_read_past_the_end():
         source,
         r"^k, kernel\.cu:3: out-of-bounds read of 4 bytes just past the end of x \[100\], "
         r"by thread \(3, 0, 0\) of block \(3, 0, 0\)$",
-        X, OUT, grid=4, block=32,
-    )  # fmt: skip
+        X,
+        OUT,
+        grid=4,
+        block=32,
+    )
 
 
 def test_read_before_the_start():
@@ -49,8 +52,10 @@ def test_read_before_the_start():
         source,
         r"^k, kernel\.cu:3: out-of-bounds read of 4 bytes 8 bytes before the start of x \[100\], "
         r"by thread \(0, 0, 0\) of block \(0, 0, 0\)$",
-        X, OUT, block=(8, 8),
-    )  # fmt: skip
+        X,
+        OUT,
+        block=(8, 8),
+    )
 
 
 def test_write_past_the_end():
@@ -63,8 +68,10 @@ def test_write_past_the_end():
         source,
         r"^k, kernel\.cu:4: out-of-bounds write of 4 bytes 8 bytes past the end of out \[100\], "
         r"by thread \(0, 2, 4\) of block \(0, 0, 0\)$",
-        {}, OUT, block=(1, 8, 8),
-    )  # fmt: skip
+        {},
+        OUT,
+        block=(1, 8, 8),
+    )
 
 
 def test_invalid_pointer():
@@ -84,8 +91,10 @@ def test_misaligned_vector():
     _fault(
         source,
         r"^k, kernel\.cu:2: misaligned read of 16 bytes at .*x\[21\], by thread \(5, 0, 0\) of block \(0, 0, 0\)$",
-        X, OUT, block=20,
-    )  # fmt: skip
+        X,
+        OUT,
+        block=20,
+    )
 
 
 def test_read_of_unwritten_global_memory():
@@ -98,8 +107,10 @@ def test_read_of_unwritten_global_memory():
     _fault(
         source,
         r"^k, kernel\.cu:5: .*out\[9\], which was never written, by thread \(8, 0, 0\) of block \(0, 0, 0\)$",
-        X, OUT, block=64,
-    )  # fmt: skip
+        X,
+        OUT,
+        block=64,
+    )
 
 
 def test_read_of_unwritten_shared_memory():
@@ -113,8 +124,10 @@ def test_read_of_unwritten_shared_memory():
         source,
         r"^k, kernel\.cu:5: .*s\[30\] in shared memory, which was never written, "
         r"by thread \(30, 0, 0\) of block \(1, 0, 0\)$|of block \(0, 0, 0\)$",
-        {}, OUT, grid=2,
-    )  # fmt: skip
+        {},
+        OUT,
+        grid=2,
+    )
 
 
 def test_access_beyond_shared_memory():
@@ -128,8 +141,10 @@ def test_access_beyond_shared_memory():
         source,
         r"^k, kernel\.cu:3: out-of-bounds .*4 bytes at byte 96 of the block's 96 bytes of shared memory, "
         r"by thread \(24, 0, 0\) of block \(0, 0, 0\)$",
-        {}, OUT, grid=2,
-    )  # fmt: skip
+        {},
+        OUT,
+        grid=2,
+    )
 
 
 def test_threads_of_a_warp_at_different_barriers():
@@ -147,8 +162,11 @@ def test_threads_of_a_warp_at_different_barriers():
         source,
         r"^k, kernel\.cu:[48]: not all threads of the warp reach this barrier: others wait at kernel\.cu:[48], "
         r"by thread \(\d+, 0, 0\) of block \(0, 0, 0\)$",
-        {}, OUT, block=64, grid=2,
-    )  # fmt: skip
+        {},
+        OUT,
+        block=64,
+        grid=2,
+    )
 
 
 def test_endless_kernel_is_stopped():
@@ -163,7 +181,7 @@ def test_endless_kernel_is_stopped():
         r"^k, kernel\.cu:[34]: this loop never ends: what its condition depends on repeats, and no thread is left "
         r"to change it, by thread \(0, 0, 0\) of block",
         {"x": np.zeros(3, i32)},
-    )  # fmt: skip
+    )
 
 
 def test_invalid_argument_is_refused():
@@ -199,7 +217,9 @@ def _races(source: str, outputs=None, **kwargs) -> tuple[str, ...]:
 def test_reduction_races_only_without_its_barrier():
     found = _races(_reduction(""))
     assert found
-    pattern = r"^k, kernel\.cu:7: data race: thread \(\d+, 0, 0\) (reads|writes) .*s\[\d+\].* with no barrier between them"
+    pattern = (
+        r"^k, kernel\.cu:7: data race: thread \(\d+, 0, 0\) (reads|writes) .*s\[\d+\].* with no barrier between them"
+    )
     assert all(re.match(pattern, text) for text in found), found
     assert _races(_reduction("__syncthreads();")) == ()
 
@@ -307,13 +327,11 @@ def test_no_race(statement):
     ],
 )
 def test_race(statement, verb, other):
-    found = _races(
-        _BETWEEN_BARRIERS % statement, {"out": ((64,), i32)}, inputs={"in": np.ones(64, i32)}, block=64
-    )
+    found = _races(_BETWEEN_BARRIERS % statement, {"out": ((64,), i32)}, inputs={"in": np.ones(64, i32)}, block=64)
     assert len(found) == 1, found
-    assert re.search(
-        rf"kernel\.cu:6: data race: thread .* {verb} at s\[\d+\].* {other} with no barrier", found[0]
-    ), found
+    assert re.search(rf"kernel\.cu:6: data race: thread .* {verb} at s\[\d+\].* {other} with no barrier", found[0]), (
+        found
+    )
 
 
 @pytest.mark.parametrize("size, filled", [(16, 16), (16, 6), (4, 4)])

@@ -74,9 +74,7 @@ UNROLLED_SUM = (
 )
 UNROLLED_CASE = "global-avg-pool-global_tile-planes64-share2-N3-C37-9x7"
 PARTIAL_TILE = "global-avg-pool-global_bulk-planes32-share4-N3-C37-9x7"
-MORE_PASSES = (
-    "882 passes of loads, 714 by the addresses, none called a conflict. The machine code was not read."
-)
+MORE_PASSES = "882 passes of loads, 714 by the addresses, none called a conflict. The machine code was not read."
 CONTENDED_ADDS = (
     "Four warps add floats to one word at a time: the swap of one fails because of another. Two measurements had 490 and "
     "502 loads of the word, where warps that take turns have 128."
@@ -171,12 +169,7 @@ KNOWN: dict[tuple[str, str], str] = {
     },
     **{
         (source, "sectors_ld"): EXTRA_SECTORS
-        for source in (
-            *FLASH,
-            "conv/52_fft_tiled_product.cu",
-            "linear/05_dinput_tile.cu",
-            "linear/08_dweight_tile.cu",
-        )
+        for source in (*FLASH, "conv/52_fft_tiled_product.cu", "linear/05_dinput_tile.cu", "linear/08_dweight_tile.cu")
     },
     **{
         (source, "wavefronts_st"): MERGED_STORES
@@ -223,20 +216,13 @@ KNOWN: dict[tuple[str, str], str] = {
     },
     **{
         (source, counter): reason
-        for source in (
-            "conv/07_winograd_filter.cu",
-            "conv/08_winograd_fused.cu",
-            "conv/30_dinput_winograd_filter.cu",
-        )
+        for source in ("conv/07_winograd_filter.cu", "conv/08_winograd_fused.cu", "conv/30_dinput_winograd_filter.cu")
         for counter, reason in (
             ("wavefronts_ld", f"{MOVED_LOADS} {EXTRA_WAVEFRONTS}"),
             ("bank_conflicts_ld", EXTRA_WAVEFRONTS),
         )
     },
-    **{
-        ("conv/08_winograd_fused.cu", counter): EXTRA_WAVEFRONTS
-        for counter in ("wavefronts_st", "bank_conflicts_st")
-    },
+    **{("conv/08_winograd_fused.cu", counter): EXTRA_WAVEFRONTS for counter in ("wavefronts_st", "bank_conflicts_st")},
     **{
         (source, counter): BESIDE_PRODUCTS
         for source, counters in (
@@ -317,9 +303,7 @@ def test_measurement_is_of_the_current_source(name):
 
 @pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize(
-    "name", [n for n, case in bench.cases().items() if case.launch.source not in NOT_YET]
-)
+@pytest.mark.parametrize("name", [n for n, case in bench.cases().items() if case.launch.source not in NOT_YET])
 def test_memory_counters_equal_the_hardwares(name):
     known_counters = {counter for of, counter in KNOWN if of in (name, bench.cases()[name].launch.source)}
     differences = {counter: pair for counter, pair in unequal(name).items() if counter not in known_counters}
@@ -337,8 +321,7 @@ def test_known_differences_still_differ(of, counter):
 @pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize(
-    "name",
-    [n for n, case in bench.cases().items() if bench.is_patched(case) and case.launch.source not in NOT_YET],
+    "name", [n for n, case in bench.cases().items() if bench.is_patched(case) and case.launch.source not in NOT_YET]
 )
 def test_hardware_copies_take_at_least_the_counted_wavefronts(name):
     for counter in bench.COPIES:
@@ -354,9 +337,7 @@ def test_extra_wavefronts_are_few_and_are_conflicts(source, counter):
     op, (few, share) = counter.rpartition("_")[2], MAX_EXTRA[KNOWN[source, counter]]
     moved = MOVED_LOADS in KNOWN[source, f"wavefronts_{op}"]
     for name in (name for name, case in bench.cases().items() if case.launch.source == source):
-        waves, conflicts = (
-            compared_counters(name)[f"{what}_{op}"] for what in ("wavefronts", "bank_conflicts")
-        )
+        waves, conflicts = (compared_counters(name)[f"{what}_{op}"] for what in ("wavefronts", "bank_conflicts"))
         assert 0 <= conflicts[0] - conflicts[1] <= max(few, share * waves[1]), name
         fewest = waves[0] - conflicts[0], waves[1] - conflicts[1]
         assert fewest[0] <= fewest[1] if moved else fewest[0] == fewest[1], name
@@ -364,9 +345,7 @@ def test_extra_wavefronts_are_few_and_are_conflicts(source, counter):
 
 @pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize(
-    "source, counter", [key for key, reason in KNOWN.items() if reason == BESIDE_PRODUCTS]
-)
+@pytest.mark.parametrize("source, counter", [key for key, reason in KNOWN.items() if reason == BESIDE_PRODUCTS])
 def test_passes_beside_products_are_at_most_twice_the_counted_ones(source, counter):
     op = counter.rpartition("_")[2]
     for name in (name for name, case in bench.cases().items() if case.launch.source == source):
@@ -386,9 +365,7 @@ def test_further_unrolled_sums_take_as_many_passes():
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(
-    "name", [n for n, c in bench.cases().items() if "07_winograd_filter" in c.launch.source]
-)
+@pytest.mark.parametrize("name", [n for n, c in bench.cases().items() if "07_winograd_filter" in c.launch.source])
 def test_moved_loads_are_at_most_the_counted_ones(name):
     """Nine taps of a warp that writes are one wavefront each; the other warps load at most as many."""
     metrics, (waves, counted) = measured()[name]["metrics"], compared_counters(name)["wavefronts_ld"]
@@ -449,9 +426,7 @@ def test_every_rung_is_a_case_at_default_and_other_tiles():
             for step in rung.build(s, rung.default_tiles).steps:
                 if isinstance(step, Launch):
                     assert step.defines in seen[step.source], f"{rung.name} {step.source} {step.defines}"
-                    others = step.defines and any(
-                        dict(tiles) != rung.default_tiles for tiles in rung.tile_sets(s)
-                    )
+                    others = step.defines and any(dict(tiles) != rung.default_tiles for tiles in rung.tile_sets(s))
                     assert not others or len(seen[step.source]) > 1, step.source
 
 
@@ -479,7 +454,7 @@ def test_wrong_output_is_detected():
 
 
 # -- reading ncu ----------------------------------------------------------------------------------------------
-COLUMNS = "ID,Process ID,Process Name,Host Name,Kernel Name,Context,Stream,Block Size,Grid Size,Device,CC".split(",")  # fmt: skip
+COLUMNS = "ID,Process ID,Process Name,Host Name,Kernel Name,Context,Stream,Block Size,Grid Size,Device,CC".split(",")
 
 
 def ncu_output(rows: list[tuple[bench.Case, dict]]) -> str:
@@ -494,9 +469,7 @@ def ncu_output(rows: list[tuple[bench.Case, dict]]) -> str:
         name = case.launch.entry + ("(const float *, float *, int)" if n % 2 else "")
         cells = [f"{values[m]:,}" if m in values else "n/a" for m in metrics]
         writer.writerow((n, 4711, "python3.12", "127.0.0.1", name, 1, 7, block, grid, 0, "9.0", *cells))
-        out.write(
-            '==PROF== Profiling "x": 0%....50%....100% - 7 passes\nthe program says, "hello", and more\n'
-        )
+        out.write('==PROF== Profiling "x": 0%....50%....100% - 7 passes\nthe program says, "hello", and more\n')
     return "==PROF== Connected to process 4711\n" + out.getvalue() + "==PROF== Disconnected\n"
 
 
@@ -512,9 +485,7 @@ def fake_metrics(case: bench.Case, **other) -> dict:
 
 def test_ncu_rows_are_matched_to_cases():
     chosen = [*list(bench.cases().values())[:3], list(bench.cases().values())[-1]]
-    rows = bench.parse_ncu(
-        ncu_output([(case, fake_metrics(case, sectors_ld=n)) for n, case in enumerate(chosen)])
-    )
+    rows = bench.parse_ncu(ncu_output([(case, fake_metrics(case, sectors_ld=n)) for n, case in enumerate(chosen)]))
     assert [row["ID"] for row in rows] == [0, 1, 2, 3]
     fixture = bench.match(chosen, rows)
     assert [entry["case"] for entry in fixture] == [case.name for case in chosen]
@@ -577,9 +548,7 @@ def test_rows_of_other_launches_are_rejected():
         bench.match([first], rows)
 
 
-@pytest.mark.parametrize(
-    "cell, value", [("16,384", 16384), ("1,234.50", 1234.5), ("0", 0), ("n/a", None), ("", None)]
-)
+@pytest.mark.parametrize("cell, value", [("16,384", 16384), ("1,234.50", 1234.5), ("0", 0), ("n/a", None), ("", None)])
 def test_parse_ncu_number(cell, value):
     assert bench.number(cell) == value
 
@@ -606,8 +575,7 @@ def test_compare_prints_differences(tmp_path, capsys):
     entries = bench.match(chosen, bench.parse_ncu(ncu_output(list(zip(chosen, rows, strict=True)))))
     path = tmp_path / "counters.json"
     path.write_text(
-        json.dumps({"device": "D", "driver": "1", "ncu": "2", "date": "today", "cases": entries}),
-        encoding="utf-8",
+        json.dumps({"device": "D", "driver": "1", "ncu": "2", "date": "today", "cases": entries}), encoding="utf-8"
     )
     assert bench.compare(path) == 1
     text = capsys.readouterr().out

@@ -33,9 +33,7 @@ def test_vector_loads_and_stores():
         args=["out", "half", "in", "two", "i", "j"],
         block=40,
     )
-    np.testing.assert_array_equal(
-        run["out"], np.stack([x[:, 3], x[:, 2] * w[:, 0], x[:, 1] + w[:, 1], x[:, 0]], 1)
-    )
+    np.testing.assert_array_equal(run["out"], np.stack([x[:, 3], x[:, 2] * w[:, 0], x[:, 1] + w[:, 1], x[:, 0]], 1))
     np.testing.assert_array_equal(run["half"], np.stack([x[:, 0] + x[:, 1], w[:, 1]], 1))
     np.testing.assert_array_equal(run["j"], n[:, [1, 0, 3, 2]])
 
@@ -56,9 +54,7 @@ def test_arrays_indexed_at_run_time_are_local(order):
       for (int i = 0; i < 16; ++i) out[t * 16 + i] = own[i] + bytes[own[i] & 7];
     }"""
     x = rng.integers(-40, 40, (40, 16)).astype(i32)
-    run = emulate(
-        source, {"in": x}, {"out": ((40, 16), i32)}, args=["out", "in", i32(3)], block=40, order=order
-    )
+    run = emulate(source, {"in": x}, {"out": ((40, 16), i32)}, args=["out", "in", i32(3)], block=40, order=order)
     ordered = np.sort(x, axis=1)
     tail = (ordered[:, 3:11] * 3).astype(np.int8)
     np.testing.assert_array_equal(run["out"], ordered + np.take_along_axis(tail, ordered & 7, axis=1))
@@ -201,18 +197,22 @@ def test_global_atomics_and_their_results():
     n = 192
     run = emulate(
         source,
-        {"i": np.array([0, 0, 99, -99, 0, 0, -1, 0, 5], i32), "u": np.array([0, 0, 2**32 - 1, 0], u32),
-         "f": np.zeros(3, f32), "l": np.zeros(1, u64)},
+        {
+            "i": np.array([0, 0, 99, -99, 0, 0, -1, 0, 5], i32),
+            "u": np.array([0, 0, 2**32 - 1, 0], u32),
+            "f": np.zeros(3, f32),
+            "l": np.zeros(1, u64),
+        },
         {"old": ((n,), i32)},
-        args=["i", "u", "f", "l", "old"], grid=2, block=96,
-    )  # fmt: skip
+        args=["i", "u", "f", "l", "old"],
+        grid=2,
+        block=96,
+    )
     t = np.arange(n)
     v = (t * 37) % 101 - 50
     i = run["i"]
     assert sorted(run["old"]) == list(range(n)) and i[0] == n
-    assert list(i[1:8]) == [
-        v.sum(), v.min(), v.max(), -2 * n, np.bitwise_xor.reduce(v), ~0x7F, (1 << 20) - 1,
-    ]  # fmt: skip
+    assert list(i[1:8]) == [v.sum(), v.min(), v.max(), -2 * n, np.bitwise_xor.reduce(v), ~0x7F, (1 << 20) - 1]
     assert i[8] in v
     up = down = 0
     for _ in range(n):
@@ -239,9 +239,7 @@ def test_compare_and_swap_loop():
       __syncthreads();
       if (threadIdx.x == 0) out[2] = s;
     }"""
-    run = emulate(
-        source, {"out": np.array([1, 8, 0], f32)}, {"before": ((40,), f32)}, args=["out", "before"], block=40
-    )
+    run = emulate(source, {"out": np.array([1, 8, 0], f32)}, {"before": ((40,), f32)}, args=["out", "before"], block=40)
     np.testing.assert_array_equal(run["out"], np.array([2.0**-20, 8 * 2.0**-20, 2.0**40], f32))
     np.testing.assert_array_equal(np.sort(run["before"]), 2.0 ** np.arange(40, dtype=f32))
 
@@ -259,12 +257,7 @@ def test_histogram_in_shared_memory(order):
     }"""
     x = rng.integers(0, 256, 5000).astype(np.uint8)
     run = emulate(
-        source,
-        {"total": np.zeros(32, i32), "in": x},
-        args=["total", "in", i32(5000)],
-        grid=3,
-        block=128,
-        order=order,
+        source, {"total": np.zeros(32, i32), "in": x}, args=["total", "in", i32(5000)], grid=3, block=128, order=order
     )
     np.testing.assert_array_equal(run["total"], np.bincount(x // 8, minlength=32))
     assert run.total["atomics"] == 5000 + 3 * 32

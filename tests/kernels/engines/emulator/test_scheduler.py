@@ -26,11 +26,14 @@ SPIN = "while (atomicCAS(lock, 0, 1) != 0) ;"
 LOCKS = {
     "cas": (SPIN, "atomicExch(lock, 0);"),
     "exchange": ("while (atomicExch(lock, 1) != 0) ;", "atomicExch(lock, 0);"),
-    "backoff": ("int ns = 8; while (atomicCAS(lock, 0, 1)) { __nanosleep(ns); if (ns < 256) ns *= 2; }", "atomicExch(lock, 0);"),
+    "backoff": (
+        "int ns = 8; while (atomicCAS(lock, 0, 1)) { __nanosleep(ns); if (ns < 256) ns *= 2; }",
+        "atomicExch(lock, 0);",
+    ),
     "bounded": ("int tries = 0; while (atomicCAS(lock, 0, 1) != 0 && ++tries < 1000000) ;", "atomicExch(lock, 0);"),
     "ticket": ("int my = atomicAdd(lock, 1); while (*(volatile int*)(lock + 1) != my) ;", "atomicAdd(lock + 1, 1);"),
     "ticket, __ldcg": ("int my = atomicAdd(lock, 1); while (__ldcg(lock + 1) != my) ;", "atomicAdd(lock + 1, 1);"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -45,9 +48,7 @@ def test_lock_admits_every_thread_once(lock, grid, block, order):
   __threadfence();
   {leave}
 }}"""
-    run = emulate(
-        source, {"lock": np.zeros(2, i32), "sum": np.zeros(1, i32)}, grid=grid, block=block, order=order
-    )
+    run = emulate(source, {"lock": np.zeros(2, i32), "sum": np.zeros(1, i32)}, grid=grid, block=block, order=order)
     assert run["sum"][0] == grid * block
 
 
@@ -76,9 +77,7 @@ def test_producer_and_consumer_alternate(read, order, unit):
       }}
     }}"""
     grid, block = (2, 1) if unit == "blockIdx.x" else (1, 64)
-    run = emulate(
-        source, _zeros("flag", "box") | _zeros("got", n=5), grid=grid, block=block, order=order
-    )  # fmt: skip
+    run = emulate(source, _zeros("flag", "box") | _zeros("got", n=5), grid=grid, block=block, order=order)
     assert run["got"].tolist() == [100, 200, 300, 400, 500]
 
 
@@ -150,9 +149,14 @@ def test_grid_barrier(blocks, threads, order):
     }}"""
     n = blocks * threads
     run = emulate(
-        source, {"arrived": np.zeros(1, u32)}, {"a": ((n,), i32), "b": ((n,), i32)},
-        args=["arrived", "a", "b", i32(n)], grid=blocks, block=threads, order=order,
-    )  # fmt: skip
+        source,
+        {"arrived": np.zeros(1, u32)},
+        {"a": ((n,), i32), "b": ((n,), i32)},
+        args=["arrived", "a", "b", i32(n)],
+        grid=blocks,
+        block=threads,
+        order=order,
+    )
     np.testing.assert_array_equal(run["a"], n - 1 - (np.arange(n) + 1) % n)
 
 
@@ -195,7 +199,7 @@ def test_compare_and_swap_loop_reconverges():
     x = np.arange(64, dtype=f32)
     run = emulate(
         source, {"most": np.zeros(1, u32), "x": x}, {"out": ((64,), i32)}, args=["most", "out", "x"], block=64
-    )  # fmt: skip
+    )
     assert run["most"][0] == x.sum()
     assert run.at(7)["warp_instructions"] <= 2 * 4
 
@@ -211,11 +215,7 @@ def test_work_queue_returns_each_item_once():
     }"""
     n = 300
     run = emulate(
-        source,
-        {"next": np.zeros(1, i32), "out": np.zeros(n, i32)},
-        args=["next", "out", i32(n)],
-        grid=2,
-        block=40,
+        source, {"next": np.zeros(1, i32), "out": np.zeros(n, i32)}, args=["next", "out", i32(n)], grid=2, block=40
     )
     np.testing.assert_array_equal(run["out"], np.arange(n) % 5 + 1)
 
@@ -230,21 +230,22 @@ def _fails(source: str, message: str, **kwargs) -> str:
     return str(caught.value)
 
 
-REPEATS = (
-    r": this loop never ends: what its condition depends on repeats, and no thread is left to change it, by"
+REPEATS = r": this loop never ends: what its condition depends on repeats, and no thread is left to change it, by"
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "grid"),
+    [
+        ("for (;;) x[1] = 1;", ": this loop never ends: no path leads out of it, by thread", 2000),
+        ("for (int i = 0;; ++i) atomicAdd(x, i);", ": this loop never ends: no path leads out of it, by thread", 2),
+        ("while (*(volatile int*)x == 0) ;", REPEATS, 2000),
+        ("while (atomicCAS(x + 1, 0, 1) == atomicCAS(x + 1, 0, 1)) ;", REPEATS, 2),
+        ("int n = x[3]; while (__ldcg(x) == 0) { n += 3; } x[2] = n;", REPEATS, 2000),
+        ("volatile int* v = x; for (int i = 0; i < 3; ++i) while (v[i] == 0) ;", REPEATS, 2),
+        ("int p = x[0]; while (p != -1) p = ((volatile int*)x)[p]; x[1] = p;", REPEATS, 2),
+        ("int p = x[0], q = 1; while (p != q) { int t = x[p]; p = t; q = 1 - t; } x[1] = p;", REPEATS, 2),
+    ],
 )
-
-
-@pytest.mark.parametrize(("body", "message", "grid"), [
-    ("for (;;) x[1] = 1;", ": this loop never ends: no path leads out of it, by thread", 2000),
-    ("for (int i = 0;; ++i) atomicAdd(x, i);", ": this loop never ends: no path leads out of it, by thread", 2),
-    ("while (*(volatile int*)x == 0) ;", REPEATS, 2000),
-    ("while (atomicCAS(x + 1, 0, 1) == atomicCAS(x + 1, 0, 1)) ;", REPEATS, 2),
-    ("int n = x[3]; while (__ldcg(x) == 0) { n += 3; } x[2] = n;", REPEATS, 2000),
-    ("volatile int* v = x; for (int i = 0; i < 3; ++i) while (v[i] == 0) ;", REPEATS, 2),
-    ("int p = x[0]; while (p != -1) p = ((volatile int*)x)[p]; x[1] = p;", REPEATS, 2),
-    ("int p = x[0], q = 1; while (p != q) { int t = x[p]; p = t; q = 1 - t; } x[1] = p;", REPEATS, 2),
-])  # fmt: skip
 def test_endless_loop_is_an_error(body, message, grid):
     source = f'extern "C" __global__ void k(int* x) {{\n\n  {body}\n}}'
     assert _fails(source, message, grid=grid, block=64).startswith("k, kernel.cu:3: ")
@@ -303,10 +304,12 @@ def test_long_loop_is_stopped_by_time():
   x[0] = v;
 }"""
     message = _fails(
-        source, r"kernel\.cu:4: stopped after 0\.2 seconds and [\d,]+ warp instructions, in turn [\d,]+ of this loop: "
+        source,
+        r"kernel\.cu:4: stopped after 0\.2 seconds and [\d,]+ warp instructions, in turn [\d,]+ of this loop: "
         r"it may be long or endless \(--seconds or Options\(seconds=\.\.\.\) gives it longer\), by thread \(0, 0, 0\)",
-        args=["x", u32(2)], seconds=0.2,
-    )  # fmt: skip
+        args=["x", u32(2)],
+        seconds=0.2,
+    )
     assert "never ends" not in message
 
 
@@ -343,7 +346,7 @@ def test_nested_finite_loops_are_not_endless(extents, threads, stop):
     }"""
     run = emulate(
         source, {"n": np.array(extents, i32)}, {"out": ((threads,), i32)}, args=["out", "n", i32(stop)], block=threads
-    )  # fmt: skip
+    )
     a, b, c = extents
     even, odd = a * b * c, a * min(b, stop) * -(-c // 2)
     assert run["out"].tolist() == [odd if t % 2 else even for t in range(threads)]
@@ -398,9 +401,20 @@ def _special(name: str, type_: str = "u32") -> str:
 
 def test_special_registers_have_values():
     names = [
-        "smid", "nsmid", "warpid", "nwarpid", "lanemask_le", "lanemask_ge", "lanemask_gt", "lanemask_lt", "lanemask_eq",
-        "dynamic_smem_size", "total_smem_size", "envreg3", "clock_hi",
-    ]  # fmt: skip
+        "smid",
+        "nsmid",
+        "warpid",
+        "nwarpid",
+        "lanemask_le",
+        "lanemask_ge",
+        "lanemask_gt",
+        "lanemask_lt",
+        "lanemask_eq",
+        "dynamic_smem_size",
+        "total_smem_size",
+        "envreg3",
+        "clock_hi",
+    ]
     emulated = [n for n in names if n != "envreg3"]
     body = "\n".join(f"{_special(name)} out[{n} * 64 + threadIdx.x] = v;" for n, name in enumerate(emulated))
     source = f"""extern "C" __global__ void k(unsigned* out) {{

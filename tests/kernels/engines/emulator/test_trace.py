@@ -38,10 +38,10 @@ def test_three_stages_leave_one_group_running():
     assert set(syncs.pending[syncs.kind == WAIT].tolist()) == {1}
 
 
-@pytest.mark.parametrize(("rung", "tiles", "share"), [
-    ("gemm/double-buffer", TILES, 1.0),
-    ("gemm/shared-tile", {"BM": 32, "BN": 32, "BK": 32}, 0.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rung", "tiles", "share"),
+    [("gemm/double-buffer", TILES, 1.0), ("gemm/shared-tile", {"BM": 32, "BN": 32, "BK": 32}, 0.0)],
+)
 def test_requests_of_asynchronous_copies_are_told_apart(rung, tiles, share):
     trace = traced(rung, 16, tiles)
     names = np.array(trace.buffers)[trace.requests.buffer]
@@ -51,9 +51,7 @@ def test_requests_of_asynchronous_copies_are_told_apart(rung, tiles, share):
 
 
 def test_without_values_only_the_accesses_are_missing():
-    whole, bare = (
-        traced("gemm/shared-tile", 16, {"BM": 32, "BN": 32, "BK": 32}, values) for values in (True, False)
-    )
+    whole, bare = (traced("gemm/shared-tile", 16, {"BM": 32, "BN": 32, "BK": 32}, values) for values in (True, False))
     assert len(whole.step) and not len(bare.step)
     np.testing.assert_array_equal(whole.line, bare.line)
     np.testing.assert_array_equal(whole.masks, bare.masks)

@@ -106,9 +106,7 @@ def test_barrier_error_shows_its_source_line(cu, capsys):
 
 @needs_nvrtc
 def test_barrier_after_returned_threads_is_a_warning(cu, capsys):
-    file = cu(
-        'extern "C" __global__ void early() {\n  if (threadIdx.x < 32) return;\n  __syncthreads();\n}\n'
-    )
+    file = cu('extern "C" __global__ void early() {\n  if (threadIdx.x < 32) return;\n  __syncthreads();\n}\n')
     assert emulate(file, "early", block="64") == 0
     assert "warning: early, own.cu:3: " in capsys.readouterr().out
 
@@ -166,8 +164,7 @@ def test_unknown_kernel_error_lists_the_kernels(entry, cu):
 @needs_nvrtc
 def test_ambiguous_kernel_error_lists_both(cu):
     with pytest.raises(
-        RuleError,
-        match=r"^several kernels are called 'over'; .*_Z4overPi.*, _Z4overPf|_Z4overPf.*, _Z4overPi",
+        RuleError, match=r"^several kernels are called 'over'; .*_Z4overPi.*, _Z4overPf|_Z4overPf.*, _Z4overPi"
     ):
         result(cu(NAMES), "over", "i32:1:empty")
 
@@ -267,9 +264,17 @@ def test_any_text_is_an_argument_or_an_error(text):
 
 
 C_TYPES = {
-    "i8": "signed char", "u8": "unsigned char", "i16": "short", "u16": "unsigned short", "i32": "int",
-    "u32": "unsigned", "i64": "long long", "u64": "unsigned long long", "f32": "float", "f64": "double",
-}  # fmt: skip
+    "i8": "signed char",
+    "u8": "unsigned char",
+    "i16": "short",
+    "u16": "unsigned short",
+    "i32": "int",
+    "u32": "unsigned",
+    "i64": "long long",
+    "u64": "unsigned long long",
+    "f32": "float",
+    "f64": "double",
+}
 
 
 @needs_nvrtc
@@ -296,9 +301,7 @@ def test_struct_layout_equals_c(members, tmp_path_factory):
             expected.append(n + 1)
     file = tmp_path_factory.mktemp("struct") / "s.cu"
     lines = "\n".join(f"  out[{n}] = (double)p.{read};" for n, read in enumerate(reads))
-    file.write_text(
-        f"struct P {{ {' '.join(fields)} }};\n__global__ void k(P p, double* out) {{\n{lines}\n}}\n"
-    )
+    file.write_text(f"struct P {{ {' '.join(fields)} }};\n__global__ void k(P p, double* out) {{\n{lines}\n}}\n")
     arrays = user_kernel.emulate(
         file, "k", (1, 1, 1), (1, 1, 1), [f"struct{{{','.join(texts)}}}", f"f64:{len(members)}:empty"]
     ).arrays
@@ -364,9 +367,7 @@ __global__ void k(float* x) {
 }
 """)
     constants = ["mask=f32:3:arange", "config=struct{f32:3:ones,i32:10}", "counter=i32:5", "ns::unused=u8:9"]
-    run = user_kernel.emulate(
-        file, "k", (1, 1, 1), (3, 1, 1), ["f32:3:empty"], constants=constants, out=tmp_path
-    )
+    run = user_kernel.emulate(file, "k", (1, 1, 1), (3, 1, 1), ["f32:3:empty"], constants=constants, out=tmp_path)
     assert run.arrays["arg0"].tolist() == [10, 11, 12]
     assert run.arrays["counter"] == 8 and run.arrays["ns::unused"] == 9
     assert np.load(tmp_path / "counter.npy") == 8 and np.load(tmp_path / "ns.unused.npy") == 9
@@ -440,8 +441,18 @@ def test_struct_with_too_small_alignment_is_refused(cu):
     ],
 )
 def test_command_that_breaks_a_rule_is_refused(options, message, cu, capsys):
-    assert main(["emulate", cu('extern "C" __global__ void f(int n) {}\n'), "f", "--arg=i32:1", *{
-        "--grid=1": "", "--block=1": "", **dict.fromkeys(options, "")}]) == 2  # fmt: skip
+    assert (
+        main(
+            [
+                "emulate",
+                cu('extern "C" __global__ void f(int n) {}\n'),
+                "f",
+                "--arg=i32:1",
+                *{"--grid=1": "", "--block=1": "", **dict.fromkeys(options, "")},
+            ]
+        )
+        == 2
+    )
     error = capsys.readouterr().err
     assert any(part in error for part in message.split("|")) and "Traceback" not in error
 
@@ -475,9 +486,7 @@ def test_python_call_that_breaks_a_rule_is_refused(options, message, cu):
 
 @needs_nvrtc
 def test_memory_is_checked_before_it_is_allocated(cu, monkeypatch):
-    file = cu(
-        'extern "C" __global__ void f(float* x) { extern __shared__ float s[]; s[0] = x[0]; x[1] = s[0]; }\n'
-    )
+    file = cu('extern "C" __global__ void f(float* x) { extern __shared__ float s[]; s[0] = x[0]; x[1] = s[0]; }\n')
 
     def fail_on_values(*args):
         raise AssertionError("an array was made")
@@ -519,8 +528,7 @@ def test_source_encodings_and_line_numbers(content, cu, capsys):
     output = capsys.readouterr().out
     line = next(n for n, text in enumerate(content.split(b"\n"), 1) if b"if (i < n)" in text)
     assert any(
-        row.startswith(f"{line:4} ") and row.endswith("if (i < n) y[i] = by * x[i];")
-        for row in output.split("\n")
+        row.startswith(f"{line:4} ") and row.endswith("if (i < n) y[i] = by * x[i];") for row in output.split("\n")
     )
 
 
@@ -630,13 +638,16 @@ NO_FUNCTION = "call of a pointer to no function: "
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(("entry", "message", "line", "thread", "args"), [
-    ("always", NULL, 4, 0, ()),  # the compiler removes the call and all that follows
-    ("sometimes", NULL, 9, 5, ()),
-    ("given", NULL, 12, 0, ("u64:0",)),
-    ("given", NO_FUNCTION + "0x1000", 12, 0, ("u64:4096",)),
-    ("made", NO_FUNCTION + "0x1234567", 15, 0, ()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("entry", "message", "line", "thread", "args"),
+    [
+        ("always", NULL, 4, 0, ()),  # the compiler removes the call and all that follows
+        ("sometimes", NULL, 9, 5, ()),
+        ("given", NULL, 12, 0, ("u64:0",)),
+        ("given", NO_FUNCTION + "0x1000", 12, 0, ("u64:4096",)),
+        ("made", NO_FUNCTION + "0x1234567", 15, 0, ()),
+    ],
+)
 def test_call_of_no_function_names_line_thread_and_block(cu, capsys, entry, message, line, thread, args):
     assert emulate(cu(POINTERS), entry, "f32:32:zeros", "f32:32:arange", *args, block="32") == 2
     said = capsys.readouterr().err

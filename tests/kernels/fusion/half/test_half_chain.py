@@ -84,9 +84,7 @@ def test_maps_rounded_after_each_block_agree_by_the_libraries_scale():
 @needs_nvrtc
 @pytest.mark.parametrize("s", [ODD, *CHAINS], ids=str)
 def test_emulator_agrees_in_any_order_of_warps_without_races(s):
-    rung_runs.same_in_any_order(
-        lambda options: rung_runs.verified_output(emulator, RUNG, s, SMALL, options=options)
-    )
+    rung_runs.same_in_any_order(lambda options: rung_runs.verified_output(emulator, RUNG, s, SMALL, options=options))
 
 
 @needs_nvrtc
@@ -117,7 +115,7 @@ FAULTS = [
     ("bias add", "blockIdx.x * BN + c, shape.K", "c, shape.K", ""),
     ("add relu add", "ring.addends + 1 * BM * BN", "ring.addends + 0 * BM * BN", ""),
     ("relu", "eight % 8 ^ row % 8", "eight % 8", ""),
-]  # fmt: skip
+]
 
 
 @needs_nvrtc
@@ -160,7 +158,7 @@ def test_a_name_is_enough_for_a_text():
         ({"chain": "conv:K=8:R=3 add relu add"}, {"BM": 256, "BN": 256, "STAGES": 2}, "got 393256"),
         ({}, {}, ""),
     ],
-)  # fmt: skip
+)
 def test_rules(change, tiles, rule):
     broken = list(RUNG.rules(ODD.with_(**change), RUNG.default_tiles | tiles))
     assert any(rule in text for text in broken) if rule else not broken, broken

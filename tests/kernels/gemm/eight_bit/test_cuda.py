@@ -65,9 +65,7 @@ def test_fp8_from_its_smallest_to_its_largest_numbers():
     finite = bits[np.isfinite(bits.view(FLOAT8).astype(np.float32))]
     rng = np.random.default_rng(3)
     inputs = {name: rng.choice(finite, (n, shape.K)).view(FLOAT8) for name, n in (("A", 70), ("B", 80))}
-    assert len(compare(supported(shape), shape, inputs, engine="cuda", measure=False)) == len(
-        supported(shape)
-    )
+    assert len(compare(supported(shape), shape, inputs, engine="cuda", measure=False)) == len(supported(shape))
 
 
 def test_promotion_keeps_what_long_sums_of_the_tensor_cores_lose():
@@ -86,9 +84,7 @@ def test_tensor_cores_add_fp8_as_the_emulator_does(K, spread):
     rng = np.random.default_rng(K)
     shape = EightBitShape(24, 24, K, FP8)
     inputs = {
-        name: (rng.standard_normal((24, K)) * 2.0 ** rng.integers(-spread, spread + 1, (24, K))).astype(
-            FLOAT8
-        )
+        name: (rng.standard_normal((24, K)) * 2.0 ** rng.integers(-spread, spread + 1, (24, K))).astype(FLOAT8)
         for name in "AB"
     }
     for name, depth in (("wgmma-fp8", 0), ("wgmma-fp8-turns", 0), ("wgmma-fp8-promoted", eight_bit.ROW)):

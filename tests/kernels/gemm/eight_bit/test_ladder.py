@@ -48,9 +48,7 @@ def emulated(name: str, s: EightBitShape, tiles=None, change=lambda text: text, 
     (step,) = program.steps
     (c,) = program.of_role(OUTPUT)
     text = change(sources.translation_unit(step.source))
-    ptx = compile.compile_ptx(
-        text, step.source.rpartition("/")[2], precompiled.options(step.defines, step.source)
-    )
+    ptx = compile.compile_ptx(text, step.source.rpartition("/")[2], precompiled.options(step.defines, step.source))
     inputs = seeded_inputs(program.of_role(INPUT_ROLE))
     memory = device_memory(inputs | {"C": np.zeros(c.shape, c.dtype)}, list(inputs))
     grid = (min(step.grid[0], blocks), 1, 1) if blocks else step.grid
@@ -216,9 +214,7 @@ def test_the_numpy_steps_are_the_definition(dtype):
     tiled(4, 4, 8)(inputs["A"], inputs["B"], out, s.M, s.N, s.K)
     A, B = (inputs[name].astype(np.float64) for name in "AB")
     expected = np.array([[(A[m] * B[n]).sum() for n in range(s.N)] for m in range(s.M)])
-    np.testing.assert_allclose(
-        out, expected, atol=1e-5 * np.abs(A).max() * np.abs(B).max() * s.K * (dtype == FP8)
-    )
+    np.testing.assert_allclose(out, expected, atol=1e-5 * np.abs(A).max() * np.abs(B).max() * s.K * (dtype == FP8))
 
 
 def test_eight_bit_floats_are_bytes_on_a_gpu():
@@ -230,9 +226,7 @@ def test_eight_bit_floats_are_bytes_on_a_gpu():
 
 def test_given_inputs_are_rounded_and_must_be_finite():
     (a, *_) = eight_bit.buffers(EightBitShape(1, 1, 3, FP8))
-    assert values.checked(a, np.array([[1.06, -447, 2.0**-9]])).astype(float).tolist() == [
-        [1.0, -448, 2.0**-9]
-    ]
+    assert values.checked(a, np.array([[1.06, -447, 2.0**-9]])).astype(float).tolist() == [[1.0, -448, 2.0**-9]]
     again = values.checked(a, np.ones((1, 3)).astype(a.dtype))
     assert again.dtype == a.dtype
     with pytest.raises(RuleError, match="A must be finite in float8_e4m3fn"):

@@ -33,9 +33,7 @@ HALVES = "flash-mma", "flash-wgmma"  # their tensors have 16 bits
 
 # -- the URL ---------------------------------------------------------------------------------------
 @given(
-    st.dictionaries(
-        st.sampled_from([*MAX, "causal", "scale", "dtype", "rung", "Br", "Bc", "TILE"]), anything(RUNGS)
-    )
+    st.dictionaries(st.sampled_from([*MAX, "causal", "scale", "dtype", "rung", "Br", "Bc", "TILE"]), anything(RUNGS))
 )
 def test_invalid_values_give_a_valid_state_and_notes(raw):
     assert_valid(*ADDRESS.read(raw), BackwardShape, RUNGS)
@@ -104,10 +102,7 @@ def test_memory_is_an_order_of_every_rung():
 @pytest.mark.slow
 def test_the_memory_card_speaks_of_this_ladder():
     html = texts(open_at(view="memory", B=4, H=16, N=2048, d=64, rung="naive", TILE=32))
-    assert (
-        "At N = 2,048, P and dS in memory allocates 2.42 GB" in html
-        and "P and dS are N × N per head." in html
-    )
+    assert "At N = 2,048, P and dS in memory allocates 2.42 GB" in html and "P and dS are N × N per head." in html
     assert "recorded NVIDIA H200, peak: ◆" in html and "equal it to the byte" in html
 
 
@@ -142,9 +137,7 @@ def test_the_page_opens_with_a_scene_that_ends_with_what_the_kernel_stored(value
     scene = address.card({address.VALUES: values})
     query, _ = ADDRESS.read({})
     given_inputs = inputs(DEFAULT, values)
-    stored = run(
-        query.rung.name, DEFAULT, given_inputs, engine="emulator", tiles=query.tiles, measure=False
-    ).outputs
+    stored = run(query.rung.name, DEFAULT, given_inputs, engine="emulator", tiles=query.tiles, measure=False).outputs
     for name in ("dQ", "dK", "dV"):
         np.testing.assert_allclose(scene.cells(name), stored[name].ravel(), rtol=1e-5, atol=1e-6)
 

@@ -36,14 +36,10 @@ WITHOUT_STEPS = [
     if rung.library or rung.no_scene
 ]
 PRESETS = [
-    pytest.param(gradient, key, id=f"{gradient}-{key}")
-    for gradient in GRADIENTS
-    for key in address.presets(gradient)
+    pytest.param(gradient, key, id=f"{gradient}-{key}") for gradient in GRADIENTS for key in address.presets(gradient)
 ]
 ANYTHING = st.one_of(
-    st.text("0123456789.-+eE_<>'&x\0", max_size=20),
-    st.integers(-2, 40),
-    st.sampled_from(["nan", "inf", "9" * 400]),
+    st.text("0123456789.-+eE_<>'&x\0", max_size=20), st.integers(-2, 40), st.sampled_from(["nan", "inf", "9" * 400])
 )
 
 
@@ -153,20 +149,7 @@ def test_groups_are_refused_by_a_kernel_without_them():
     st.sampled_from(list(GRADIENTS)),
     st.dictionaries(
         st.sampled_from(
-            [
-                "C",
-                "K",
-                "H",
-                "R",
-                "u",
-                "pad_h",
-                "extra_h",
-                "dilation_h",
-                "output_pad_h",
-                "groups",
-                "rung",
-                "BM",
-            ]
+            ["C", "K", "H", "R", "u", "pad_h", "extra_h", "dilation_h", "output_pad_h", "groups", "rung", "BM"]
         ),
         ANYTHING,
     ),
@@ -271,8 +254,6 @@ def test_strip_of_a_chapter_without_a_time_on_the_stage_shows_the_real_size(monk
 
     assert opened() == (True, True, "stage")
     monkeypatch.setattr(
-        records,
-        "recorded",
-        lambda rung, shape, *args: None if shape == stage else recorded(rung, shape, *args),
+        records, "recorded", lambda rung, shape, *args: None if shape == stage else recorded(rung, shape, *args)
     )
     assert opened() == (False, True, "real")

@@ -74,9 +74,7 @@ def test_presented_race_fills_the_frame_with_larger_text(server, page, predict, 
 def test_bar_lengths_match_the_times(server, page):
     page.emulate_media(reduced_motion="reduce")
     race = run_race(server, page, "predict=show&view=race")
-    ratios = [
-        float(text.replace(",", "")) for text in race.locator("td[data-column=ratio] span").all_inner_texts()
-    ]
+    ratios = [float(text.replace(",", "")) for text in race.locator("td[data-column=ratio] span").all_inner_texts()]
     for bar, ratio in zip(page.evaluate(BARS), ratios, strict=True):
         assert bar == pytest.approx(max(0.94 / ratio, 0.004), abs=0.006)
     assert race.locator("tr.kt-first").count() == 1

@@ -42,16 +42,10 @@ def recorded(monkeypatch):
     )
     names = [r.name for r in LADDER.rungs if r.name not in ("conv/cudnn-direct", "conv/cudnn-gemm")]
     rows = tuple(timed(name, s, 1 + n / 10) for s in shapes for n, name in enumerate(reversed(names)))
-    refusal = {
-        "said": "cuDNN 9 does not support DIRECT for this shape",
-        "device": "GPU X",
-        "date": "2026-01-02",
-    }
+    refusal = {"said": "cuDNN 9 does not support DIRECT for this shape", "device": "GPU X", "date": "2026-01-02"}
     caches = map._by_shape, choose_networks._timed, story.examples
     monkeypatch.setattr(
-        unsupported,
-        "recorded",
-        lambda rung, shape, card=None: refusal if rung == "conv/cudnn-direct" else None,
+        unsupported, "recorded", lambda rung, shape, card=None: refusal if rung == "conv/cudnn-direct" else None
     )
     for cache in caches:
         cache.cache_clear()
@@ -65,11 +59,23 @@ def recorded(monkeypatch):
 # -- the URL ---------------------------------------------------------------------------------------
 SHAPES = st.builds(
     lambda **fields: fields,
-    N=st.integers(1, 64), C=st.integers(1, 2048), H=st.integers(1, 512), W=st.integers(1, 512),
-    K=st.integers(1, 2048), R=st.integers(1, 11), S=st.integers(1, 11), u=st.integers(1, 8), v=st.integers(1, 8),
-    pad_h=st.integers(0, 8), pad_w=st.integers(0, 8), extra_h=st.integers(-8, 8), extra_w=st.just(0), groups=st.integers(1, 2048),
-    bias=st.integers(0, 1), relu=st.integers(0, 1),
-)  # fmt: skip
+    N=st.integers(1, 64),
+    C=st.integers(1, 2048),
+    H=st.integers(1, 512),
+    W=st.integers(1, 512),
+    K=st.integers(1, 2048),
+    R=st.integers(1, 11),
+    S=st.integers(1, 11),
+    u=st.integers(1, 8),
+    v=st.integers(1, 8),
+    pad_h=st.integers(0, 8),
+    pad_w=st.integers(0, 8),
+    extra_h=st.integers(-8, 8),
+    extra_w=st.just(0),
+    groups=st.integers(1, 2048),
+    bias=st.integers(0, 1),
+    relu=st.integers(0, 1),
+)
 
 
 @given(SHAPES, st.sampled_from(["", address.SHOW, *address.RUNGS]))
@@ -93,9 +99,7 @@ def test_small_shape_keeps_the_filter(fields):
     assert (small.R, small.S, small.stride, small.pad) == (shape.R, shape.S, shape.stride, shape.pad)
     assert small.after == shape.after
     assert small.groups == 1 and small.N == 1 and max(small.C, small.K) <= 16
-    assert (
-        small.macs <= 16 * 16 * 121 * 44 * 44
-    )  # 28 x 28 pixels with the largest padding and the largest filter
+    assert small.macs <= 16 * 16 * 121 * 44 * 44  # 28 x 28 pixels with the largest padding and the largest filter
 
 
 # -- the guess -------------------------------------------------------------------------------------
@@ -117,8 +121,9 @@ def test_guess_comes_before_the_race(recorded):
 def test_guess_is_ranked_and_kept_in_the_url(recorded):
     at = open_at(predict="fft")
     html, n = texts(at), len(LADDER.rungs) - 2  # two rungs have no row
-    rank = 1 + sum(row["median_ms"] < next(r for r in recorded if r["rung"] == "conv/fft")["median_ms"]
-                    for row in recorded[:n])  # fmt: skip
+    rank = 1 + sum(
+        row["median_ms"] < next(r for r in recorded if r["rung"] == "conv/fft")["median_ms"] for row in recorded[:n]
+    )
     assert f"Your guess, FFT, is number {rank} of {n}" in html
     assert html.count('data-rung="') == n and html.count(">your guess<") == 1
     assert "cuDNN 9 does not support DIRECT for this shape (tried on GPU X, 2026-01-02)" in html
@@ -146,8 +151,7 @@ def test_preset_link_drops_the_guess_but_keeps_show(recorded):
 def test_picture_is_above_its_controls(recorded, predict, picture):
     main = [str(element.proto) for element in open_at(predict=predict).main]
     first, run = (
-        next(i for i, proto in enumerate(main) if name in proto)
-        for name in (picture.replace('"', r"\""), "Run here")
+        next(i for i, proto in enumerate(main) if name in proto) for name in (picture.replace('"', r"\""), "Run here")
     )
     assert first < run
 
@@ -192,13 +196,7 @@ def test_nearest_recording_is_named(recorded):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("view", "race", "map_", "networks", "memory"),
-    [
-        ("race", 1, 0, 0, 0),
-        ("watch", 1, 0, 0, 0),
-        ("run", 1, 0, 0, 1),
-        ("map", 0, 1, 0, 0),
-        ("networks", 0, 0, 1, 0),
-    ],
+    [("race", 1, 0, 0, 0), ("watch", 1, 0, 0, 0), ("run", 1, 0, 0, 1), ("map", 0, 1, 0, 0), ("networks", 0, 0, 1, 0)],
 )
 def test_each_view_shows_only_its_part(recorded, view, race, map_, networks, memory):
     html = texts(open_at(predict="fft", view=view))
@@ -207,9 +205,7 @@ def test_each_view_shows_only_its_part(recorded, view, race, map_, networks, mem
 
 
 def test_map_and_networks_views_need_no_guess(recorded):
-    assert 'class="kt-map"' in texts(open_at(view="map")) and 'class="kt-layers"' in texts(
-        open_at(view="networks")
-    )
+    assert 'class="kt-map"' in texts(open_at(view="map")) and 'class="kt-layers"' in texts(open_at(view="networks"))
 
 
 # -- measured here ---------------------------------------------------------------------------------
@@ -228,11 +224,7 @@ def test_measured_race_ranks_the_guess():
 
 
 def test_large_shape_links_to_a_small_one_on_cpu():
-    to = next(
-        q
-        for label, q in links(open_at(engine="cpu")).items()
-        if label.startswith("a shape for this processor")
-    )
+    to = next(q for label, q in links(open_at(engine="cpu")).items() if label.startswith("a shape for this processor"))
     assert address.shape_of(address.FIELDS.read(to)[0]) == address.small(address.DEFAULT)
 
 
@@ -250,9 +242,7 @@ def test_map_is_measured_cell_by_cell(monkeypatch):
     assert measured.index("Fastest in 4 cells") > 0 and measured.count('class="kt-cell') >= 4
     for shape in series.settings.shapes():
         rows = [row for row in series.rows if row["shape"] == shape.params()]
-        assert [row["rung"] for row in rows] == [
-            r.name for r in availability.supported_rungs(LADDER, "cpu", shape)
-        ]
+        assert [row["rung"] for row in rows] == [r.name for r in availability.supported_rungs(LADDER, "cpu", shape)]
     at.session_state["across"] = "N"
     at.run()
     assert not at.exception

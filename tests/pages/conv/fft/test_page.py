@@ -36,8 +36,18 @@ def test_lesson_has_every_part():
     assert len(components(at)) == 1
     html = texts(at)
     assert address.REAL.key in address.CHIPS
-    for title in ("FFT: a convolution becomes", "Spectra as pictures", "Wrap-around", "Time", "Memory", "Why", "Roofline",
-                  "Whole images or tiles", "As the filter grows", "Kernel"):  # fmt: skip
+    for title in (
+        "FFT: a convolution becomes",
+        "Spectra as pictures",
+        "Wrap-around",
+        "Time",
+        "Memory",
+        "Why",
+        "Roofline",
+        "Whole images or tiles",
+        "As the filter grows",
+        "Kernel",
+    ):
         assert title in html, title
     assert html.count("data:image/png") == 10 + 3
     assert "20 of 36 outputs wrap around" in html and "<b>3×3</b> taps become <b>64</b> numbers" in html
@@ -85,9 +95,7 @@ def test_sizes_beside_the_controls_are_those_on_the_stage():
 
 
 def test_strides_and_dilation_are_described():
-    at = open_at(
-        u="2", v="2", pad_h="1", pad_w="1", dilation_h="2", dilation_w="2", H="20", W="20", size="stage"
-    )
+    at = open_at(u="2", v="2", pad_h="1", pad_w="1", dilation_h="2", dilation_w="2", H="20", W="20", size="stage")
     html = texts(at)
     assert "the stride discards <b>75 %</b>" in html and "then the stride discards 75 % of the pixels" in html
 
@@ -95,9 +103,7 @@ def test_strides_and_dilation_are_described():
 def test_filter_too_large_for_the_tile_is_reported():
     at = open_at(transform="16", H="60", W="60", R="5", S="5", dilation_h="5", dilation_w="5", size="stage")
     html = notes(at)
-    assert (
-        "dilation_h*(R-1)+1 &lt;= FFT_TILE (16), got 21" in html and "a transform of the whole image" in html
-    )
+    assert "dilation_h*(R-1)+1 &lt;= FFT_TILE (16), got 21" in html and "a transform of the whole image" in html
     assert len(components(at)) == 1 and "16 cannot run: " in texts(at)
 
 

@@ -35,19 +35,14 @@ def test_hover_on_a_virtual_cell_shows_address_and_divisions(watch):
     assert "c = 17 / 9 = 1, remainder 8; r = 8 / 3 = 2, s = 2" in text and "p = 12 / 8 = 1, q = 4" in text
     assert "The address is ((0·6 + 1)·8 + 2)·8 + 5 = 85" in text
     nine = magic(9)
-    assert (
-        f"/ 9: 2·17·{nine.multiplier} >> 32 = {2 * 17 * nine.multiplier >> 32}, >> {nine.shift} = 1" in text
-    )
+    assert f"/ 9: 2·17·{nine.multiplier} >> 32 = {2 * 17 * nine.multiplier >> 32}, >> {nine.shift} = 1" in text
 
 
 def test_hover_on_a_tile_cell_names_its_pixel_and_matrix_cell(watch):
     expected, stage = scene(), watch("step=9")
     text = stage.point_at("Bs", 16 * 64 + 64 + 12)
     value = expected.cells("Bs", 9)[16 * 64 + 64 + 12]
-    assert (
-        f"tile_b[1, 1, 12] = {value:g}, a copy of x[1, 2, 5]. It replaces D[17, 12], which is never stored."
-        in text
-    )
+    assert f"tile_b[1, 1, 12] = {value:g}, a copy of x[1, 2, 5]. It replaces D[17, 12], which is never stored." in text
 
 
 @pytest.mark.slow
@@ -62,9 +57,7 @@ def test_tile_size_changes_url_and_scene(stage, page):
     page.get_by_role("link", name="1 implicit GEMM, plain divisions", exact=True).click()
     expect(page).to_have_url(re.compile("rung=implicit-gemm-plain"))
     expect(stage.root).to_have_attribute("data-scene", re.compile("implicit-gemm-plain .*STAGES=2"))
-    expect(page.get_by_role("tab", name="05_implicit_gemm_plain.cu")).to_have_attribute(
-        "aria-selected", "true"
-    )
+    expect(page.get_by_role("tab", name="05_implicit_gemm_plain.cu")).to_have_attribute("aria-selected", "true")
 
 
 @pytest.mark.slow

@@ -16,9 +16,7 @@ from tests.helpers.page_runner import finish, heads, links, open_page, stages, t
 
 open_at = partial(open_page, "conv/implicit/page.py")
 ANYTHING = st.one_of(
-    st.text("0123456789.-+eE_<>'&x\0", max_size=20),
-    st.integers(),
-    st.sampled_from(["nan", "inf", "9" * 400, *RUNGS]),
+    st.text("0123456789.-+eE_<>'&x\0", max_size=20), st.integers(), st.sampled_from(["nan", "inf", "9" * 400, *RUNGS])
 )
 
 
@@ -43,23 +41,16 @@ def test_invalid_values_give_a_valid_state(raw):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "key", ["one-tile", "toy", "lenet-conv1", "resnet50-res3-3x3-n1", "resnet50-conv1-n32"]
-)
+@pytest.mark.parametrize("key", ["one-tile", "toy", "lenet-conv1", "resnet50-res3-3x3-n1", "resnet50-conv1-n32"])
 def test_a_preset_shows_every_part(key):
     at = open_at(**at_preset(key))
     html = texts(at)
     assert "kt-note" not in html
     for part in ("Time", "Memory", "Roofline", "Why", "Kernel"):
         assert f'<h2 class="kt-card">{part}' in html, part
-    assert (
-        stages(at)[0].startswith("conv/implicit-gemm N")
-        and "BM=64,BN=64,BK=16,TM=4,TN=8,STAGES=3" in stages(at)[0]
-    )
+    assert stages(at)[0].startswith("conv/implicit-gemm N") and "BM=64,BN=64,BK=16,TM=4,TN=8,STAGES=3" in stages(at)[0]
     assert "A stored data matrix would take" in html
-    assert {"05_implicit_gemm_plain.cu", "06_implicit_gemm.cu", "implicit.cuh"} <= {
-        tab.label for tab in at.tabs
-    }
+    assert {"05_implicit_gemm_plain.cu", "06_implicit_gemm.cu", "implicit.cuh"} <= {tab.label for tab in at.tabs}
 
 
 def test_default_shape_fills_its_tile():
@@ -71,9 +62,7 @@ def test_default_shape_fills_its_tile():
 @pytest.mark.parametrize("rung", RUNGS)
 def test_stage_shows_the_selected_rung_and_tiles(rung):
     at = open_at(rung=rung, BM=32, BN=32, TM=4, TN=4, STAGES=2)
-    assert (
-        stages(at)[0].startswith(f"conv/{rung} ") and "BM=32,BN=32,BK=16,TM=4,TN=4,STAGES=2" in stages(at)[0]
-    )
+    assert stages(at)[0].startswith(f"conv/{rung} ") and "BM=32,BN=32,BK=16,TM=4,TN=4,STAGES=2" in stages(at)[0]
 
 
 def test_illegal_tiles_are_named_with_a_link_to_the_nearest_legal_ones():
@@ -94,11 +83,7 @@ def test_watch_view_names_the_broken_rule():
 def test_invalid_parameters_are_named_and_escaped():
     at = open_at(H="abc", rung="<script>alert(1)</script>", BM="17", K="5")
     html = texts(at)
-    assert (
-        "H must be a whole number" in html
-        and "BM must be one of 32, 64, 128" in html
-        and "<script" not in html
-    )
+    assert "H must be a whole number" in html and "BM must be one of 32, 64, 128" in html and "<script" not in html
     assert at.number_input(key="K").value == 5 and at.number_input(key="H").value == DEFAULT.shape.H
 
 
@@ -115,9 +100,7 @@ def test_run_uses_the_tiles_of_the_page():
 
 
 def test_the_map_of_a_launch():
-    assert stages(open_at(order="map", N=32, C=128, H=28, W=28, K=128))[0].startswith(
-        "map conv/implicit-gemm"
-    )
+    assert stages(open_at(order="map", N=32, C=128, H=28, W=28, K=128))[0].startswith("map conv/implicit-gemm")
 
 
 @pytest.mark.slow

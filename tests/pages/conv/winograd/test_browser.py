@@ -47,9 +47,7 @@ def test_another_kernel_changes_the_scene(stage, page):
     stage = stage("picture=digit")  # not this lesson's default
     expect(page.get_by_role("button", name="picture: digit")).to_be_visible()
     page.get_by_role("button", name="kernel: 2×2, fused").click()
-    page.get_by_role("radio", name="6x6-steps").or_(
-        page.get_by_role("button", name="6x6-steps")
-    ).first.click()
+    page.get_by_role("radio", name="6x6-steps").or_(page.get_by_role("button", name="6x6-steps")).first.click()
     expect(page).to_have_url(re.compile("kernel=6x6-steps"))
     expect(page).to_have_url(re.compile("picture=digit"))
     expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv/winograd-nonfused 0,0 M=6,"))

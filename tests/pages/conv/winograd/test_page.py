@@ -20,9 +20,7 @@ from visuals import units
 
 
 def open_at(**params):
-    chosen = {
-        name: str(v) for name, v in params.items() if name not in address.FIELDS.by_name and name != "view"
-    }
+    chosen = {name: str(v) for name, v in params.items() if name not in address.FIELDS.by_name and name != "view"}
     return open_page("conv/winograd/page.py", chosen, **params)
 
 
@@ -67,8 +65,12 @@ def test_every_chip_shows_a_scene_or_the_rule(key):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "rule"),
-    [({"R": "5"}, "R and S must be 3, got 5 and 3"), ({"u": "2"}, "stride must be 1 in both axes"), ({"dilation_w": "2"}, "dilation must be 1 in both axes")],
-)  # fmt: skip
+    [
+        ({"R": "5"}, "R and S must be 3, got 5 and 3"),
+        ({"u": "2"}, "stride must be 1 in both axes"),
+        ({"dilation_w": "2"}, "dilation must be 1 in both axes"),
+    ],
+)
 def test_unsupported_shape_names_the_rule_and_links_to_supported_presets(params, rule):
     at = open_at(**params)
     html = texts(at)
@@ -90,8 +92,7 @@ def test_invalid_values_are_named_and_ignored():
 def test_tile_sizes_of_the_kernel_come_from_the_url():
     assert "BK=32,BC=4" in head(open_at(view="watch", BK="32", BC="4"))["key"]
     assert (
-        "M=6,BLOCK=256,BM=128"
-        in head(open_at(view="watch", kernel="6x6-steps", BLOCK="256", BM="128", BC="4"))["key"]
+        "M=6,BLOCK=256,BM=128" in head(open_at(view="watch", kernel="6x6-steps", BLOCK="256", BM="128", BC="4"))["key"]
     )
 
 
@@ -154,9 +155,7 @@ def test_effective_and_actual_rates_use_different_flops():
 def test_matrices_on_the_page_are_the_derived_ones(m, r):
     html, t = matrices.transforms(m, r), winograd_matrices.derive(m, r)
     for X in (t.AT, t.G, t.BT):
-        rows = "".join("<tr>" + "".join(f"<td>{e}</td>" for e in row) + "</tr>" for row in X).replace(
-            "-", "−"
-        )
+        rows = "".join("<tr>" + "".join(f"<td>{e}</td>" for e in row) + "</tr>" for row in X).replace("-", "−")
         assert rows in html.replace(' class="kt-zero"', "")
     assert f"{m} + {r} − 1 = {m + r - 1} multiplications instead of {m} · {r} = {m * r}." in html
     assert f"The matrices use {m + r - 1} point" in matrices.derivation(m, r)

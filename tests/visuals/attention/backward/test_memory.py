@@ -20,9 +20,7 @@ def test_kept_bytes_are_the_workspace_and_the_row_sums(rung, numbers):
         s = REAL.with_(N=N)
         program = LADDER.rung(rung).build(s, LADDER.rung(rung).default_tiles)
         assert kept(rung, s) == 4 * s.heads * N * numbers(N)
-        others = sum(
-            b.nbytes for b in program.buffers if b.name in ("Q", "K", "V", "O", "dO", "dQ", "dK", "dV")
-        )
+        others = sum(b.nbytes for b in program.buffers if b.name in ("Q", "K", "V", "O", "dO", "dQ", "dK", "dV"))
         assert kept(rung, s) + others == program.nbytes()
 
 
@@ -44,9 +42,7 @@ def test_each_step_writes_one_column_and_names_its_bytes():
     scene = memory_scene(REAL)
     assert scene.steps == len(LENGTHS)
     at = LENGTHS.index(REAL.N)
-    assert (
-        "N = 2,048" in scene.caption(at) and "2.15 GB" in scene.caption(at) and "1.05 MB" in scene.caption(at)
-    )
+    assert "N = 2,048" in scene.caption(at) and "2.15 GB" in scene.caption(at) and "1.05 MB" in scene.caption(at)
     for step in range(scene.steps):
         for name, *_ in CHARTS.values():
             cells = scene.cells(name, step).reshape(-1, len(LENGTHS))

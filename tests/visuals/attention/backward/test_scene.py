@@ -27,9 +27,12 @@ from visuals.scene.payload import payload
 pytestmark = needs_nvrtc
 NAIVE, ROWS = "attention-backward/naive", "attention-backward/recompute"
 TILES = {
-    NAIVE: {"TILE": 8}, ROWS: {"BLOCK": 128}, ATOMIC: {"Br": 8, "Bc": 16}, TWO: {"Br": 8, "Bc": 16},
+    NAIVE: {"TILE": 8},
+    ROWS: {"BLOCK": 128},
+    ATOMIC: {"Br": 8, "Bc": 16},
+    TWO: {"Br": 8, "Bc": 16},
     MMA: {"Br": 16, "Bc": 16, "WM": 16},
-}  # fmt: skip
+}
 EXACT = (ATOMIC, TWO, MMA)  # the others use exp, which NumPy rounds in its own way
 TOY = BackwardShape(1, 1, 32, 8, causal=1)
 
@@ -164,14 +167,10 @@ def test_sums_grow_by_the_queries_that_have_passed(rung):
         if scene.caption(t).startswith(("The sums grow", "P and dS are rounded")):
             keys, rows = slice(key, key + 16), slice(first, stop)
             np.testing.assert_allclose(
-                shown(scene, "dv", t),
-                P[rows, keys].T @ head["dO"][rows][:, : shown(scene, "dv").shape[1]],
-                **near,
+                shown(scene, "dv", t), P[rows, keys].T @ head["dO"][rows][:, : shown(scene, "dv").shape[1]], **near
             )
             np.testing.assert_allclose(
-                shown(scene, "dk", t),
-                dS[rows, keys].T @ head["Q"][rows][:, : shown(scene, "dk").shape[1]],
-                **near,
+                shown(scene, "dk", t), dS[rows, keys].T @ head["Q"][rows][:, : shown(scene, "dk").shape[1]], **near
             )
             seen += 1
     assert seen >= 3

@@ -14,9 +14,15 @@ SHAPE = BackwardShape(4, 16, 2048, 64)
 
 def row(rung: str, ms: float, spread: float = 0.01) -> dict:
     return {
-        "rung": rung, "engine": "cuda", "device": "H200", "median_ms": ms, "p20_ms": ms * (1 - spread), "p80_ms": ms * (1 + spread),
-        "shape": SHAPE.params(), "tiles": {},
-    }  # fmt: skip
+        "rung": rung,
+        "engine": "cuda",
+        "device": "H200",
+        "median_ms": ms,
+        "p20_ms": ms * (1 - spread),
+        "p80_ms": ms * (1 + spread),
+        "shape": SHAPE.params(),
+        "tiles": {},
+    }
 
 
 def test_the_cost_names_the_bytes_and_the_products():
@@ -45,9 +51,7 @@ def test_memory_over_n_has_a_line_for_n_squared_and_one_for_the_others():
     chart = charts.chart_of(LADDER.rungs, shape, memory)
     lines = {rung.name: line for line in chart.lines for rung in line.rungs}
     assert lines[ATOMIC] is lines[TWO] is not lines[NAIVE] and LIBRARY not in lines
-    naive, flash = (
-        charts.largest_N_in(LADDER.rung(name), SHAPE, memory[0].bytes) for name in (NAIVE, ATOMIC)
-    )
+    naive, flash = (charts.largest_N_in(LADDER.rung(name), SHAPE, memory[0].bytes) for name in (NAIVE, ATOMIC))
     assert flash > 50 * naive
 
 

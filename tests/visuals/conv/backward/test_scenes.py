@@ -24,9 +24,7 @@ TOY = BACKWARD_PRESETS["backward-stride-toy"].shape
 # All options at once, and a sum that is cut into several parts.
 HARD = ConvShape(2, 2, 6, 7, 3, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2), mode="convolution")
 MANY_PARTS = ConvShape(1, 1, 16, 16, 2, 3, 3, pad=1)
-DENSE = ConvShape(
-    2, 2, 7, 5, 2, 3, 3, pad=(1, 2), mode="convolution"
-)  # for Winograd's kernels: no stride, 3 x 3
+DENSE = ConvShape(2, 2, 7, 5, 2, 3, 3, pad=(1, 2), mode="convolution")  # for Winograd's kernels: no stride, 3 x 3
 CASES = [(rung, s) for rung in SCENES for s in (TOY, HARD, MANY_PARTS, DENSE) if not why_not(s, rung, {})]
 RESULT = {"conv-dinput": "dx", "conv-dweight": "dw"}
 
@@ -111,9 +109,7 @@ def test_winograd_s_scene_is_the_kernel_s_and_its_sums_are_its_cells(rung, m, s)
     inputs = inputs_of(rung, s, whole=True)
     scene = backward_scene(rung, s, {"M": m}, inputs)
     stored = run(rung, s, inputs, engine="emulator", tiles={"M": m}, measure=False).output
-    np.testing.assert_array_equal(
-        scene.cells(result(rung)), (stored[0] if "dinput" in rung else stored).ravel()
-    )
+    np.testing.assert_array_equal(scene.cells(result(rung)), (stored[0] if "dinput" in rung else stored).ravel())
     assert {one.out for one in scene.sums} == {"U", "V", "Z", result(rung)}
     for one in scene.sums:
         assert_sums(scene, one)
@@ -162,8 +158,7 @@ def test_the_links_of_a_pixel_are_the_forward_links_reversed(s):
         c, h, w = np.unravel_index(pixel, (s.C, s.H, s.W))
         taps, fed = links.fed(int(h), int(w))
         backward |= {
-            (pixel, int(c) * s.R * s.S + tap, output)
-            for tap, output in zip(taps.tolist(), fed.tolist(), strict=True)
+            (pixel, int(c) * s.R * s.S + tap, output) for tap, output in zip(taps.tolist(), fed.tolist(), strict=True)
         }
     assert forward == backward and len(forward) == links.additions.sum()
 
@@ -275,11 +270,7 @@ def test_the_watched_shape_keeps_what_matters(key):
 
 
 @settings(max_examples=80)
-@given(
-    st.one_of(
-        conv_shapes(max_extent=5), conv_shapes(max_extent=5).map(lambda s: s.with_(H=s.H + 20, W=s.W + 9))
-    )
-)
+@given(st.one_of(conv_shapes(max_extent=5), conv_shapes(max_extent=5).map(lambda s: s.with_(H=s.H + 20, W=s.W + 9))))
 def test_any_shape_has_a_watched_shape(s):
     assert max(8, s.span_h) >= watched(s).H
 

@@ -72,15 +72,11 @@ def test_parts_of_a_layer():
 
 
 def test_gain_compares_the_pairs_that_were_measured():
-    rows = {
-        name: row(name, ms) for name, ms in ((story.GATHER, 1.0), (story.ATOMICS, 2.0), (story.PHASES, 0.5))
-    }
+    rows = {name: row(name, ms) for name, ms in ((story.GATHER, 1.0), (story.ATOMICS, 2.0), (story.PHASES, 0.5))}
     text = story.dinput_gain(rows)
     assert text == "“our GEMM + col2im by gather” is 2× as fast as “our GEMM + col2im by atomics”."
     rows["conv-dinput/cudnn-algo-1"] = row("conv-dinput/cudnn-algo-1", 0.4)
-    assert story.dinput_gain(rows).endswith(
-        "“implicit GEMM by phases” takes 1.25× the time of “cuDNN ALGO_1”."
-    )
+    assert story.dinput_gain(rows).endswith("“implicit GEMM by phases” takes 1.25× the time of “cuDNN ALGO_1”.")
     same = {name: row(name, 1.0) for name in (story.PARTS, story.PARTS_ATOMICS)}
     assert "their spreads overlap" in story.dweight_gain(same)
     assert story.dweight_gain({}) == ""

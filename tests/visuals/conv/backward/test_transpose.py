@@ -69,7 +69,10 @@ def test_its_launches_are_those_of_the_gradient(rung):
     steps = (found.build(s, found.default_tiles).steps for found, s in ((find(rung), TOY), (other, TOY.conv)))
     for ours, gradient in zip(*steps, strict=True):
         assert (ours.source, ours.grid, ours.block, ours.defines) == (
-            gradient.source, gradient.grid, gradient.block, gradient.defines,
-        )  # fmt: skip
+            gradient.source,
+            gradient.grid,
+            gradient.block,
+            gradient.defines,
+        )
         renamed = [names.get(a, a) if isinstance(a, str) else a.tobytes() for a in ours.args]
         assert renamed == [a if isinstance(a, str) else a.tobytes() for a in gradient.args]

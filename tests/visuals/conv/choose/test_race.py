@@ -36,9 +36,7 @@ class Bars(html.parser.HTMLParser):
     def handle_starttag(self, tag, attrs):
         attributes = dict(attrs)
         if "data-rung" in attributes:
-            self.bar_ends[attributes["data-rung"]] = float(
-                re.search(r"--kt-to:([\d.]+)%", attributes["style"])[1]
-            )
+            self.bar_ends[attributes["data-rung"]] = float(re.search(r"--kt-to:([\d.]+)%", attributes["style"])[1])
 
 
 def proportional(bar_ends: dict[str, float], ms: dict[str, float]) -> bool:
@@ -131,9 +129,7 @@ def test_executed_flops_by_algorithm():
     # FFT: 18 x 18 rows and columns, 2.5 n log2 n for each transform; 18 x 10 frequencies, 8 for a complex multiply-add.
     products = 8 * s.N * s.C * s.K * 18 * 10
     per_transform = 2.5 * 18 * 18 * math.log2(18 * 18)
-    assert executed("fft", s) == pytest.approx(
-        products + per_transform * (s.N * s.C + s.K * s.C + s.N * s.K), rel=1e-6
-    )
+    assert executed("fft", s) == pytest.approx(products + per_transform * (s.N * s.C + s.K * s.C + s.N * s.K), rel=1e-6)
     assert executed("cudnn-winograd", s) is None
 
 

@@ -28,10 +28,7 @@ def test_winner_with_fewer_flops_has_both_rates():
         "The fastest is Winograd in steps. Its effective rate, as if it were direct convolution, is 14.8 TFLOP/s."
     )
     part = float(re.search(r"at ([\d.]+) TFLOP/s", text)[1]) / 14.8
-    assert (
-        part == pytest.approx(float(re.search(r"executes ([\d.]+)× the FLOPs", text)[1]), rel=0.01)
-        and part < 0.3
-    )
+    assert part == pytest.approx(float(re.search(r"executes ([\d.]+)× the FLOPs", text)[1]), rel=0.01) and part < 0.3
     assert "its FP32 peak is 10 TFLOP/s" in text  # of CEILINGS: direct convolution could not reach 14.8
 
 
@@ -53,9 +50,7 @@ def test_predictions_cover_the_supported_rungs(key):
     shape = (CONV_PRESETS | CONV_LAYER_PRESETS)[key].shape
     titles, rows = story.predicted(shape, "cuda")
     rungs = availability.supported_rungs(LADDER, "emulator", shape)
-    assert titles == [rung.title for rung in rungs] and {len(cells) for cells in rows.values()} == {
-        len(rungs)
-    }
+    assert titles == [rung.title for rung in rungs] and {len(cells) for cells in rows.values()} == {len(rungs)}
     assert rows["FLOPs / direct convolution"][titles.index("implicit GEMM")] == "1.00×"
     assert story.cost(shape)
 
@@ -64,9 +59,7 @@ def test_examples_are_presets_where_the_family_is_fastest():
     examples = story.examples()
     assert examples
     for preset, caption in examples:
-        rows = [
-            r for rung in LADDER.rungs if (r := records.recorded(rung.name, preset.shape, rung.default_tiles))
-        ]
+        rows = [r for rung in LADDER.rungs if (r := records.recorded(rung.name, preset.shape, rung.default_tiles))]
         first = min(rows, key=lambda row: row["median_ms"])
         assert caption.startswith(f"{family(first['rung']).title}: {preset.label}, ")
         others = [r["median_ms"] for r in rows if family(r["rung"]) != family(first["rung"])]

@@ -29,9 +29,7 @@ def recordings(draw):
     across, down = (AXES[key] for key in draw(pairs))
     shapes = {
         down.with_value(across.with_value(BASE, a), d)
-        for a, d in draw(
-            st.lists(st.tuples(st.sampled_from((4, 8, 16)), st.sampled_from((3, 5, 7))), min_size=1)
-        )
+        for a, d in draw(st.lists(st.tuples(st.sampled_from((4, 8, 16)), st.sampled_from((3, 5, 7))), min_size=1))
     }
     shapes |= {BASE.with_(u=2), BASE.with_(pad_h=0), BASE.with_(C=4, K=16)}
     rows = []
@@ -87,17 +85,18 @@ def test_map_contains_every_matching_shape(case):
                 if fixed_values(s, across, down) == fixed_values(shape, across, down)
                 and None not in (across.value(s), down.value(s))
             ]
-            assert (
-                min(sum(axis.value(s) == axis.value(shape) for s in beside) for axis in (across, down)) == 0
-            )
+            assert min(sum(axis.value(s) == axis.value(shape) for s in beside) for axis in (across, down)) == 0
 
 
 def test_fastest_row_wins_and_other_settings_are_ignored():
     rows = [timed("conv/direct", BASE, 2.0), timed("conv/fft", BASE, 1.0)]
     found = winners.by_shape(rows, "cold")
     assert [row["rung"] for row in found[BASE]] == ["conv/fft", "conv/direct"]
-    other = [timed("conv/fft", BASE, 0.5, mode="hot"), timed("conv/fft", BASE, 0.5, tiles={"FFT_TILE": 16, "SPECTRA": 8}),
-             timed("conv/fft", BASE, 0.5, device="another GPU")]  # fmt: skip
+    other = [
+        timed("conv/fft", BASE, 0.5, mode="hot"),
+        timed("conv/fft", BASE, 0.5, tiles={"FFT_TILE": 16, "SPECTRA": 8}),
+        timed("conv/fft", BASE, 0.5, device="another GPU"),
+    ]
     assert winners.by_shape([*rows, *other], "cold") == found  # other settings are ignored
 
 
@@ -128,13 +127,13 @@ def test_unrecorded_shape_gets_the_largest_map():
 
 
 def test_html_names_the_winner_and_every_time():
-    times = {BASE: (2.0, 1.0), BASE.with_(N=4): (1.0, 1.0005), BASE.with_(H=28, W=28): (3.0, 4.5),
-             BASE.with_(H=28, W=28, N=4): (2.0, 1.5)}  # fmt: skip
-    rows = [
-        timed(n, s, ms)
-        for s, two in times.items()
-        for n, ms in zip(("conv/direct", "conv/fft"), two, strict=True)
-    ]
+    times = {
+        BASE: (2.0, 1.0),
+        BASE.with_(N=4): (1.0, 1.0005),
+        BASE.with_(H=28, W=28): (3.0, 4.5),
+        BASE.with_(H=28, W=28, N=4): (2.0, 1.5),
+    }
+    rows = [timed(n, s, ms) for s, two in times.items() for n, ms in zip(("conv/direct", "conv/fft"), two, strict=True)]
     winner_map = winners.winners(winners.by_shape(rows, "cold"), BASE, AXES["N"], AXES["H"])
     text = winners.html(winner_map, BASE, lambda s: "" if s == BASE else f"?N={s.N}&x=<")
     cells = re.findall(r"<b>([^<]*)</b><small>([^<]*)</small>", text)
@@ -162,8 +161,7 @@ def timed_networks(draw):
     network = NETWORKS[draw(st.sampled_from(list(NETWORKS)))]
     times_by_shape = {
         layer.shape: {
-            name: draw(st.floats(0.01, 9))
-            for name in draw(st.sets(st.sampled_from(NAMES), min_size=1, max_size=5))
+            name: draw(st.floats(0.01, 9)) for name in draw(st.sets(st.sampled_from(NAMES), min_size=1, max_size=5))
         }
         for layer in network.layers
     }
@@ -224,9 +222,7 @@ def test_unsupported_and_unrecorded_shapes_are_counted_separately():
     timed_layers = layers.timed(network, recorded, lambda rung, shape: "a rule" if shape == first else "")
     entry = next(entry for entry in layers.single_rung_totals(timed_layers) if entry.rung == name)
     assert (entry.missing, entry.cannot) == (2, 1)
-    assert f"cannot run 1 of {len(timed_layers)}, not recorded 1 of {len(timed_layers)}" in layers.totals(
-        timed_layers
-    )
+    assert f"cannot run 1 of {len(timed_layers)}, not recorded 1 of {len(timed_layers)}" in layers.totals(timed_layers)
 
 
 def test_no_comparison_with_cudnn_without_recordings_of_it():

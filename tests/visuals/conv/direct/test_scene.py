@@ -17,16 +17,7 @@ from tests.helpers.shapes import conv_shapes
 from visuals.conv.direct import scene as scene_module
 from visuals.conv.direct import story
 from visuals.conv.direct import warps as direct_warps
-from visuals.conv.direct.scene import (
-    MANY_TERMS,
-    PIXEL,
-    STORE,
-    TERM,
-    ZERO,
-    direct_scene,
-    folded_scene,
-    part_shown,
-)
+from visuals.conv.direct.scene import MANY_TERMS, PIXEL, STORE, TERM, ZERO, direct_scene, folded_scene, part_shown
 from visuals.conv.inputs import Inputs, outputs
 from visuals.conv.part import gather_index
 from visuals.scene.payload import payload
@@ -81,9 +72,7 @@ def test_every_output_is_the_sum_of_the_visible_products(s):
     scene, part, _, _, y = scene_of(s)
     np.testing.assert_array_equal(scene.cells("y"), y.ravel())
     for t in np.flatnonzero(scene.captions.kind >= STORE):
-        (pixel,) = (
-            c for c, when in zip(scene.write("y").cells, scene.write("y").steps, strict=True) if when == t
-        )
+        (pixel,) = (c for c, when in zip(scene.write("y").cells, scene.write("y").steps, strict=True) if when == t)
         rest = y.ravel()[pixel] - scene.cells("prod", t).sum()  # of channels that are not visible
         assert scene.cells("sum", t) == y.ravel()[pixel] and (rest == 0 or part.C < s.C)
         np.testing.assert_array_equal(scene.cells("prod", t), scene.cells("win", t) * scene.cells("tap", t))
@@ -136,9 +125,7 @@ def test_hovered_output_equals_the_sum_over_its_receptive_field(s):
 def test_missing_filter_flip_is_detected(monkeypatch):
     """The test above must detect a scene that reads a flipped window forwards."""
     straight = scene_module.gather_index
-    monkeypatch.setattr(
-        scene_module, "gather_index", lambda s, part: straight(s.with_(mode="cross-correlation"), part)
-    )
+    monkeypatch.setattr(scene_module, "gather_index", lambda s, part: straight(s.with_(mode="cross-correlation"), part))
     scene, part, _, _, y = scene_of(HARD)
     stored = int(np.flatnonzero(scene.captions.kind == STORE)[0])
     products = scene.cells("win", stored) * scene.cells("tap", stored)
@@ -274,18 +261,12 @@ def row(rung: str, ms: float) -> dict:
         ([("conv/direct", 2.0), ("conv/direct-tiled", 1.0)], "faster here: 2× as fast as direct."),
         ([("conv/direct", 1.0), ("conv/direct-tiled", 1.0)], "no measurable difference here: the spreads"),
         ([("conv/direct", 1.0), ("conv/direct-tiled", 4.0)], "slower here: 4× the time of direct."),
-        (
-            [("conv/direct", 2.0), ("conv/im2col-cublas", 1.0)],
-            "im2col + cuBLAS, is 2× as fast as our better kernel.",
-        ),
+        ([("conv/direct", 2.0), ("conv/im2col-cublas", 1.0)], "im2col + cuBLAS, is 2× as fast as our better kernel."),
         (
             [("conv/direct", 1.0), ("conv/im2col-cublas", 2.0)],
             "im2col + cuBLAS takes 2× the time of our better kernel.",
         ),
-        (
-            [("conv/direct", 1.0), ("conv/im2col-cublas", 1.005)],
-            "no measurable difference between our better kernel",
-        ),
+        ([("conv/direct", 1.0), ("conv/im2col-cublas", 1.005)], "no measurable difference between our better kernel"),
     ],
 )
 def test_gain_sentence(rows, says):

@@ -13,15 +13,7 @@ from kernels import records
 from tests.helpers.printed import number
 from tests.visuals.conv.fft.test_scene import scene_of as fft_scene_of
 from visuals.conv.fft import butterfly, filter_sizes
-from visuals.conv.fft.butterfly import (
-    STAGES,
-    N,
-    butterflies,
-    butterfly_scene,
-    reversed_bits,
-    scene_of,
-    stages_of,
-)
+from visuals.conv.fft.butterfly import STAGES, N, butterflies, butterfly_scene, reversed_bits, scene_of, stages_of
 from visuals.scene.payload import payload
 
 VALUES = st.lists(st.floats(-1e4, 1e4, width=32), min_size=N, max_size=N)
@@ -101,12 +93,7 @@ def test_numbers_in_the_captions_are_the_butterflies(x):
         pairs = re.findall(r"\((−?[\d.]+), (−?[\d.]+)\)", scene.caption(8 + n))
         shown = [complex(number(real), number(imag)) for real, imag in pairs]
         a, b = stages[one.stage, [one.a, one.b]]
-        expected = [
-            a,
-            b,
-            *([one.twiddle, one.twiddle * b] if one.k else []),
-            *stages[one.stage + 1, [one.a, one.b]],
-        ]
+        expected = [a, b, *([one.twiddle, one.twiddle * b] if one.k else []), *stages[one.stage + 1, [one.a, one.b]]]
         np.testing.assert_allclose(shown, expected, rtol=1e-3, atol=1e-3)
 
 
@@ -114,9 +101,7 @@ def test_a_wrong_twiddle_factor_is_detected(monkeypatch):
     right = butterfly.twiddles()
     monkeypatch.setattr(butterfly, "twiddles", right.conj)
     with pytest.raises(AssertionError):
-        np.testing.assert_allclose(
-            stages_of(np.arange(8.0) ** 2)[-1], np.fft.fft(np.arange(8.0) ** 2), atol=1e-9
-        )
+        np.testing.assert_allclose(stages_of(np.arange(8.0) ** 2)[-1], np.fft.fft(np.arange(8.0) ** 2), atol=1e-9)
 
 
 @pytest.mark.parametrize("side", [4, 8, 12])
@@ -147,9 +132,7 @@ def test_filter_sizes_compare_with_every_kernel_without_an_fft():
     assert first == 5
     for taps, pair in pairs.items():
         rows = records.recordings("conv")
-        own = [
-            r for r in rows if r["rung"] in ("conv/fft", "conv/fft-tiled") and r["shape"] == pair[1]["shape"]
-        ]
+        own = [r for r in rows if r["rung"] in ("conv/fft", "conv/fft-tiled") and r["shape"] == pair[1]["shape"]]
         assert pair[0]["median_ms"] == min(r["median_ms"] for r in own if r["mode"] == "cold")
         assert "fft" not in pair[1]["rung"]
         assert filter_sizes.is_faster(pair) == (taps >= first)

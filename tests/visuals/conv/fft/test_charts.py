@@ -27,9 +27,14 @@ RUNG = fft.RUNGS[0]
 WHOLE = RUNG.default_tiles
 RES2 = CONV_PRESETS["resnet50-res2-3x3-n32"].shape
 PARTS = {
-    "fft_pad_input": 1.0, "fft_pad_filter": 2.0, "cufft_input": 3.0, "cufft_filter": 4.0, "fft_multiply": 5.0,
-    "cufft_output": 1.5, "fft_pick": 0.5,
-}  # fmt: skip
+    "fft_pad_input": 1.0,
+    "fft_pad_filter": 2.0,
+    "cufft_input": 3.0,
+    "cufft_filter": 4.0,
+    "fft_multiply": 5.0,
+    "cufft_output": 1.5,
+    "fft_pick": 0.5,
+}
 
 
 def row(rung: str, ms: float, **more):
@@ -148,11 +153,7 @@ def test_without_recordings_there_are_no_times(monkeypatch):
 
 
 # -- two waves -----------------------------------------------------------------------------------------
-@given(
-    st.lists(
-        st.tuples(st.integers(1, 31), st.floats(0.25, 4)), min_size=1, max_size=4, unique_by=lambda w: w[0]
-    )
-)
+@given(st.lists(st.tuples(st.integers(1, 31), st.floats(0.25, 4)), min_size=1, max_size=4, unique_by=lambda w: w[0]))
 def test_each_wave_of_a_sum_is_one_spike(waves):
     heights = fft_waves.heights(sum(fft_waves.wave(*item) for item in waves) + 0.5)
     expected = np.zeros(fft_waves.SAMPLES // 2)
@@ -165,9 +166,7 @@ def test_each_wave_of_a_sum_is_one_spike(waves):
 def test_bars_equal_the_spectrum_of_the_sum():
     *_, total, bars = fft_waves.chart(LIGHT).data
     np.testing.assert_allclose(bars.y, fft_waves.heights(np.array(total.y)))
-    assert [int(n) for n in np.flatnonzero(np.array(bars.y) > 1e-9)] == [
-        periods for periods, _ in fft_waves.WAVES
-    ]
+    assert [int(n) for n in np.flatnonzero(np.array(bars.y) > 1e-9)] == [periods for periods, _ in fft_waves.WAVES]
 
 
 def test_the_sentence_says_from_which_filter_on_the_fft_wins():
@@ -222,9 +221,7 @@ def test_measured_row_is_next_to_the_prediction():
 
 def test_tilings_are_compared_by_time_or_by_flops():
     rows = {0: row("conv/fft", 1.0), 16: row("conv/fft", 0.5)}
-    assert charts.tiling_sentence(RES2, 32, rows).startswith(
-        "The FFT in tiles of 16 × 16 is fastest: 500 µs."
-    )
+    assert charts.tiling_sentence(RES2, 32, rows).startswith("The FFT in tiles of 16 × 16 is fastest: 500 µs.")
     assert charts.tiling_bars(RES2, 32, rows) == [("whole", 1.0, "1 ms"), ("16 × 16", 0.5, "500 µs")]
     flops_by_tile = charts.tiling_flops(RES2, 32)
     text = charts.tiling_sentence(RES2, 32, {16: rows[16]})
@@ -248,9 +245,7 @@ def test_strides_discard_all_but_one_of_u_times_v():
 def test_the_cost_names_bytes_or_the_rule():
     text = story.fft_cost(RES2)
     assert (
-        "each filter of 3 × 3 taps becomes an array of 60 × 60 numbers" in text
-        and "147 KB" in text
-        and "59 MB" in text
+        "each filter of 3 × 3 taps becomes an array of 60 × 60 numbers" in text and "147 KB" in text and "59 MB" in text
     )
     assert "groups must be 1" in story.fft_cost(RES2.with_(groups=4))
     assert "workspace must not exceed" in story.fft_cost(ConvShape(1, 512, 224, 224, 512, 3, 3))
@@ -263,10 +258,12 @@ def test_gain_is_empty_without_a_row_of_the_fft():
 
 def test_the_gain_is_against_the_fastest_without_an_fft():
     rows = {
-        "conv/direct": row("conv/direct", 5.0), "conv/implicit-gemm": row("conv/implicit-gemm", 1.0),
-        "conv/fft": row("conv/fft", 3.0, parts_ms=PARTS), "conv/cudnn-fft": row("conv/cudnn-fft", 0.5),
+        "conv/direct": row("conv/direct", 5.0),
+        "conv/implicit-gemm": row("conv/implicit-gemm", 1.0),
+        "conv/fft": row("conv/fft", 3.0, parts_ms=PARTS),
+        "conv/cudnn-fft": row("conv/cudnn-fft", 0.5),
         "conv/cudnn-fft-tiling": row("conv/cudnn-fft-tiling", 0.25),
-    }  # fmt: skip
+    }
     text = story.fft_gain(rows)
     assert "FFT takes 3× the time of implicit GEMM" in text
     assert "The largest part of FFT: padding and transforming the filters, 35 % of the time." in text
@@ -278,8 +275,12 @@ def test_the_gain_is_against_the_fastest_without_an_fft():
 
 
 def test_the_gain_is_that_of_our_fastest_fft():
-    rows = {"conv/implicit-gemm": row("conv/implicit-gemm", 1.0), "conv/fft": row("conv/fft", 3.0),
-            "conv/fft-tiled": row("conv/fft-tiled", 0.5), "conv/cudnn-fft": row("conv/cudnn-fft", 0.4)}  # fmt: skip
+    rows = {
+        "conv/implicit-gemm": row("conv/implicit-gemm", 1.0),
+        "conv/fft": row("conv/fft", 3.0),
+        "conv/fft-tiled": row("conv/fft-tiled", 0.5),
+        "conv/cudnn-fft": row("conv/cudnn-fft", 0.4),
+    }
     text = story.fft_gain(rows)
     assert "FFT in tiles is 2× as fast as implicit GEMM" in text
     assert "cuDNN FFT takes 80 % of the time of FFT in tiles" in text

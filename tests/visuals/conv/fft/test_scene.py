@@ -35,10 +35,7 @@ TILES = (0, 16, 32)
 
 def whole_numbers(s: ConvShape, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
-    return {
-        "x": rng.integers(0, 10, s.x_shape).astype("f4"),
-        "w": rng.integers(-2, 3, s.w_shape).astype("f4"),
-    }
+    return {"x": rng.integers(0, 10, s.x_shape).astype("f4"), "w": rng.integers(-2, 3, s.w_shape).astype("f4")}
 
 
 def session_arrays(engine, s: ConvShape, tile: int, inputs) -> dict[str, np.ndarray]:
@@ -70,9 +67,7 @@ def complex_of(spectra: np.ndarray) -> np.ndarray:
 def assert_close(actual: np.ndarray, expected: np.ndarray, scale: float = 0.0) -> None:
     """Checks equality within the rounding of float32 among numbers up to `scale` (default: the largest expected
     one)."""
-    np.testing.assert_allclose(
-        actual, expected, rtol=0, atol=TOLERANCE * (scale or np.abs(expected).max()) + 1e-30
-    )
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE * (scale or np.abs(expected).max()) + 1e-30)
 
 
 # -- arrays against the kernels ---------------------------------------------------------------------
@@ -97,9 +92,7 @@ def test_arrays_equal_those_of_the_cpu_engine(s, tile):
 @pytest.mark.slow
 @pytest.mark.parametrize("tile", TILES)
 def test_arrays_equal_those_of_the_emulated_kernels(tile):
-    same_as_a_run(
-        emulator, ConvShape(2, 3, 19, 17, 2, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2)), tile
-    )
+    same_as_a_run(emulator, ConvShape(2, 3, 19, 17, 2, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2)), tile)
     same_as_a_run(emulator, ConvShape(1, 2, 8, 9, 3, 3, 3, mode="convolution"), tile)
 
 
@@ -246,9 +239,7 @@ def test_the_steps_go_from_padding_to_picking():
     def done(name: str, t: int) -> bool:
         return bool(np.isfinite(scene.cells(name, t)).all())
 
-    ends = [
-        next(t for t in range(scene.steps) if done(name, t)) for name in ("xp", "wp", "X", "W", "Y", "d", "y")
-    ]
+    ends = [next(t for t in range(scene.steps) if done(name, t)) for name in ("xp", "wp", "X", "W", "Y", "d", "y")]
     assert ends == sorted(ends) and ends[-1] == scene.steps - 1
     rows = np.abs(np.fft.rfft(a.x_padded[0, 0, 0].astype("f8"), axis=-1))
     assert_close(scene.cells("X", 1 + 8).reshape(8, 5), rows)  # after the first pass: rows alone

@@ -25,12 +25,7 @@ TOY = CONV_PRESETS["toy"].shape
 TWO_K_TILES = ConvShape(1, 2, 6, 6, 3, 3, 3)  # 18 terms
 RUNG = find("conv/im2col-gemm")
 TILE_THREADS = RUNG.default_tiles["TILE"] ** 2  # of a block
-LOAD, SUM, STORE, BARRIER = (
-    "tile_a[thread_row][thread_col] =",
-    "sum += tile_a[",
-    "*C = sum;",
-    "__syncthreads();",
-)
+LOAD, SUM, STORE, BARRIER = ("tile_a[thread_row][thread_col] =", "sum += tile_a[", "*C = sum;", "__syncthreads();")
 
 
 def integers(s: ConvShape):
@@ -102,10 +97,7 @@ def test_each_partial_sum_is_the_sum_of_the_terms_so_far(s, tile, data):
     w, D = (scene.cells(n).reshape(scene.tensor(n).rows, -1).astype(float) for n in "wD")
     for t in multiplications(scene):
         k = np.unique(reads_of(scene, "w", t) % w.shape[1])
-        rows, cols = (
-            np.unique(reads_of(scene, "w", t) // w.shape[1]),
-            np.unique(reads_of(scene, "D", t) % D.shape[1]),
-        )
+        rows, cols = (np.unique(reads_of(scene, "w", t) // w.shape[1]), np.unique(reads_of(scene, "D", t) % D.shape[1]))
         if w.shape[1] < s.CRS or k[-1] + 1 < w.shape[1]:  # else the kernel's own output, as in the last step
             expected = (w[rows, : k[-1] + 1] @ D[: k[-1] + 1, cols]).ravel()
         else:
@@ -231,22 +223,15 @@ def test_the_product_of_the_toy_in_words():
 def test_a_part_says_that_other_channels_are_added():
     s = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
     part = part_of(s)
-    ones = [
-        np.ones(shape, "f4")
-        for shape in ((1, part.C, s.H, s.W), (part.K, part.C, 3, 3), (part.K, part.P, part.Q))
-    ]
+    ones = [np.ones(shape, "f4") for shape in ((1, part.C, s.H, s.W), (part.K, part.C, 3, 3), (part.K, part.P, part.Q))]
     scene = im2col_scene(s, part, *ones)
     t = next(t for t in range(scene.steps) if "not shown" in scene.caption(t))
-    assert scene.caption(t).startswith(
-        f"The other {s.C - part.C} channels are not shown."
-    ) and SUM in line_at(scene, t)
+    assert scene.caption(t).startswith(f"The other {s.C - part.C} channels are not shown.") and SUM in line_at(scene, t)
     np.testing.assert_array_equal(scene.cells("y"), 1)
 
 
 def test_a_single_column_is_named_in_the_singular():
-    scene, _ = whole_numbers(
-        ConvShape(1, 1, 9, 9, 1, 3, 3), tile=16
-    )  # 49 columns, the last in a tile of its own
+    scene, _ = whole_numbers(ConvShape(1, 1, 9, 9, 1, 3, 3), tile=16)  # 49 columns, the last in a tile of its own
     assert "added to the sums of output column 48." in scene.caption(scene.steps - 4)
     scene, _ = whole_numbers(ConvShape(1, 1, 4, 4, 1, 1, 1))
     assert "column 0 of the filters, row 0 of the data matrix." in scene.caption(loads(scene)[-1])

@@ -81,9 +81,7 @@ def test_large_picture_shows_the_part_that_varies_most():
     x = np.ones((1, 3, s.H, s.W), "f4")
     scene = im2col_scene(s, part, x, np.ones((4, 3, 3, 3), "f4"), np.ones((4, part.P, part.Q), "f4"))
     assert scene.tensor("x").origin == (0, part.h, part.w)
-    assert (
-        f"part 0–3, {part.p}–{part.p + 7}, {part.q}–{part.q + 7} of 64 × 224 × 224" in scene.tensor("y").note
-    )
+    assert f"part 0–3, {part.p}–{part.p + 7}, {part.q}–{part.q + 7} of 64 × 224 × 224" in scene.tensor("y").note
     assert scene.tensor("x").pad == (0, 0, 0, 0) and scene.tensor("D").partial
 
 

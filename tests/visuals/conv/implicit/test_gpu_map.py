@@ -28,24 +28,19 @@ def counted(rung: str, s: ConvShape, tiles: dict[str, int]) -> dict[str, int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS)
 @given(
-    st.integers(1, 2), st.integers(2, 9), st.integers(3, 9), st.integers(3, 9), st.integers(1, 66),
-    st.integers(1, 2), st.integers(0, 1), st.booleans(),
-)  # fmt: skip
+    st.integers(1, 2),
+    st.integers(2, 9),
+    st.integers(3, 9),
+    st.integers(3, 9),
+    st.integers(1, 66),
+    st.integers(1, 2),
+    st.integers(0, 1),
+    st.booleans(),
+)
 @settings(max_examples=5)
 def test_predicted_bytes_are_those_that_the_emulator_counts(rung, n, c, h, w, k, u, pad, flip):
     s = ConvShape(
-        n,
-        c,
-        h,
-        w,
-        k,
-        3,
-        3,
-        u=u,
-        v=1,
-        pad_h=pad,
-        pad_w=pad,
-        mode="convolution" if flip else "cross-correlation",
+        n, c, h, w, k, 3, 3, u=u, v=1, pad_h=pad, pad_w=pad, mode="convolution" if flip else "cross-correlation"
     )
     tiles = find(rung).default_tiles
     total = counted(rung, s, tiles)

@@ -97,13 +97,7 @@ def test_matrix_annotation_has_the_pixel_address(s, rung):
         a, (row, col) = annotation.captions.args[i], divmod(i, plan.columns_shown)
         k, c, tap, r, t = (int(a[n]) for n in (0, 2, 3, 5, 6))
         j, n, pixel, p, q = (int(a[n]) for n in (7, 9, 10, 12, 13))
-        assert (k, c, tap, r, t) == (
-            row,
-            row // (s.R * s.S),
-            row % (s.R * s.S),
-            row % (s.R * s.S) // s.S,
-            row % s.S,
-        )
+        assert (k, c, tap, r, t) == (row, row // (s.R * s.S), row % (s.R * s.S), row % (s.R * s.S) // s.S, row % s.S)
         assert (j, n, pixel, p, q) == (col, col // s.PQ, col % s.PQ, col % s.PQ // s.Q, col % s.Q)
         # The kernel divides by multiplication: the upper half of a product, shifted.
         for high, number, by in ((1, k, s.R * s.S), (4, tap, s.S), (8, j, s.PQ), (11, pixel, s.Q)):
@@ -135,9 +129,7 @@ def copied(trace) -> dict[int, list[tuple[str, int]]]:
     requests, read, copies_by_float = trace.requests, {}, defaultdict(list)
     for n in range(len(requests)):
         name, warp = str(trace.buffers[requests.buffer[n]]), int(requests.warp[n])
-        byte = {
-            int(lane): int(requests.byte[n][lane]) for lane in lanes_of(int(requests.mask[n]) & 0xFFFFFFFF)
-        }
+        byte = {int(lane): int(requests.byte[n][lane]) for lane in lanes_of(int(requests.mask[n]) & 0xFFFFFFFF)}
         if name == "stages" and requests.write[n]:  # after the loads of its values
             lanes_read = read.pop(warp, {})
             for lane, offset in byte.items():
@@ -190,9 +182,7 @@ def test_copies_into_shared_memory_equal_the_trace(s, tiles, rung):
             assert all(
                 element == -1 for _, element in traced_copies[offset][len(expected) :]
             )  # beyond the last tile: zeros
-    covered = {
-        stage_float(plan, n, int(c)) for n in ("As", "Bs") for w in writes_of(scene, n) for c in w.cells
-    }
+    covered = {stage_float(plan, n, int(c)) for n in ("As", "Bs") for w in writes_of(scene, n) for c in w.cells}
     for offset, same in left_out(plan).items():
         expected = traced_copies[same] if same >= 0 else [("", -1)] * len(traced_copies.get(offset, []))
         assert traced_copies.get(offset, []) == expected
@@ -280,10 +270,7 @@ RINGS = list({(t["BK"], t["STAGES"]): t for t in SETS}.values())
 def test_remaining_tiles_are_one_step(tiles):
     scene, plan = scene_of(DEEP, tiles), Plan(DEEP, MAGIC, tiles)
     assert plan.iterations_shown < plan.iterations
-    multiplied = np.isin(
-        scene.captions.kind,
-        (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST),
-    ).sum()
+    multiplied = np.isin(scene.captions.kind, (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST)).sum()
     assert multiplied == plan.iterations_shown - plan.STAGES + 1 and captions.REMAINING in scene.captions.kind
     check_stages(scene, plan)
     payload(scene)
@@ -299,8 +286,13 @@ def check_stages(scene: Scene, plan: Plan) -> None:
     if not plan.is_part_of_tile:  # a small scene leaves the times to the order "timeline"
         check_times(scene, plan)
     kinds = scene.captions.kind
-    steps = {name: np.flatnonzero(np.isin(kinds, of)) for name, of in (
-        ("fetch", (captions.FETCH_B, captions.FETCH_B_LATER)), ("use", (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST)))}  # fmt: skip
+    steps = {
+        name: np.flatnonzero(np.isin(kinds, of))
+        for name, of in (
+            ("fetch", (captions.FETCH_B, captions.FETCH_B_LATER)),
+            ("use", (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST)),
+        )
+    }
     for tile, when in enumerate(steps["use"]):
         assert steps["fetch"][tile] < when
         if tile + plan.STAGES < len(steps["fetch"]):
@@ -311,11 +303,7 @@ def check_times(scene: Scene, plan: Plan) -> None:
     columns = plan.iterations_shown + 1
     fly, use = (scene.cells(name).reshape(plan.STAGES, columns) for name in ("fly", "use"))
     for iteration in range(1, columns):
-        (stage,) = (
-            np.flatnonzero(np.isfinite(use[:, iteration]))
-            if np.isfinite(use[:, iteration]).any()
-            else (None,)
-        )
+        (stage,) = np.flatnonzero(np.isfinite(use[:, iteration])) if np.isfinite(use[:, iteration]).any() else (None,)
         if stage is None:
             continue  # iterations that are one step
         assert use[stage, iteration] == iteration and stage == (iteration - 1) % plan.STAGES
@@ -353,14 +341,10 @@ def test_highlighted_lines_match_the_steps(rung):
     scene = scene_of(ONE_TILE, find(rung).default_tiles, rung)
     lines = sources.text(Plan(ONE_TILE, rung, find(rung).default_tiles).file).splitlines()
     highlighted = {
-        int(kind): lines[int(line) - 1]
-        for kind, line in zip(scene.captions.kind, scene.source.lines, strict=True)
+        int(kind): lines[int(line) - 1] for kind, line in zip(scene.captions.kind, scene.source.lines, strict=True)
     }
     assert "window(" in highlighted[captions.START] and "load_filters" in highlighted[captions.FETCH_A]
-    assert (
-        "copy_async<4>(tile_b" in highlighted[captions.FETCH_B]
-        and "multiply(" in highlighted[captions.MULTIPLY]
-    )
+    assert "copy_async<4>(tile_b" in highlighted[captions.FETCH_B] and "multiply(" in highlighted[captions.MULTIPLY]
     assert "wait_groups<" in highlighted[captions.WAIT]
     assert "store<4>" in highlighted[captions.STORE]  # P*Q = 64 is a multiple of 4
     odd = scene_of(ConvShape(1, 1, 5, 5, 4, 3, 3), find(rung).default_tiles, rung)
@@ -437,16 +421,10 @@ def row(rung: str, ms: float) -> dict:
         ([], [""]),
         ([(MAGIC, 1.0)], [""]),
         ([("conv/im2col-cublas", 1.0)], [""]),
-        (
-            [(MAGIC, 1.0), (PLAIN, 1.5)],
-            ["Division by multiply and shift is faster: 1.5× as fast as plain division."],
-        ),
+        ([(MAGIC, 1.0), (PLAIN, 1.5)], ["Division by multiply and shift is faster: 1.5× as fast as plain division."]),
         ([(MAGIC, 1.0), (PLAIN, 1.0)], ["makes no measurable difference here"]),
         ([(MAGIC, 2.0), (PLAIN, 1.0)], ["slower here: 2× the time of plain division."]),
-        (
-            [(MAGIC, 1.0), ("conv/im2col-cublas", 2.0)],
-            ["Implicit GEMM is 2× as fast as im2col + cuBLAS."],
-        ),
+        ([(MAGIC, 1.0), ("conv/im2col-cublas", 2.0)], ["Implicit GEMM is 2× as fast as im2col + cuBLAS."]),
         (
             [(MAGIC, 2.0), ("conv/cudnn-implicit-gemm", 4.0), ("conv/cudnn-implicit-precomp-gemm", 1.0)],
             ["Implicit GEMM takes 2× the time of cuDNN"],

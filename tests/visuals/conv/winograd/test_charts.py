@@ -17,32 +17,20 @@ from kernels.model.verify import relative_error
 from tests.helpers.recordings import recordings
 from tests.helpers.rows_of import a_full_row
 from visuals.conv.winograd import charts, story
-from visuals.conv.winograd.charts import (
-    MEASURED,
-    NAMES,
-    TILES,
-    error_caption,
-    error_chart,
-    errors,
-    recorded,
-    work,
-)
-from visuals.conv.winograd.story import (
-    BASE,
-    LIBRARY,
-    NONFUSED,
-    winograd_cost,
-    winograd_examples,
-    winograd_gain,
-)
+from visuals.conv.winograd.charts import MEASURED, NAMES, TILES, error_caption, error_chart, errors, recorded, work
+from visuals.conv.winograd.story import BASE, LIBRARY, NONFUSED, winograd_cost, winograd_examples, winograd_gain
 from visuals.palette import DARK, LIGHT
 
 LAYER = CONV_PRESETS["resnet50-res4-3x3-n32"].shape
 TOY = CONV_PRESETS["toy"].shape
 shapes = st.builds(
     lambda N, C, n, K, pad: ConvShape(N, C, n, n, K, 3, 3, pad=pad),
-    st.integers(1, 4), st.integers(1, 600), st.integers(3, 60), st.integers(1, 600), st.integers(0, 2),
-)  # fmt: skip
+    st.integers(1, 4),
+    st.integers(1, 600),
+    st.integers(3, 60),
+    st.integers(1, 600),
+    st.integers(0, 2),
+)
 
 
 # -- counted -----------------------------------------------------------------------------------------
@@ -53,9 +41,7 @@ def test_work_equals_the_program(s, m):
     program = rung.build(s, rung.default_tiles | {"M": m})
     counted = work(s, m)
     assert counted.flops == winograd.flops(s, m)
-    assert {name: getattr(counted, name) for name in "UVZ"} == {
-        b.name: b.nbytes for b in program.of_role(WORKSPACE)
-    }
+    assert {name: getattr(counted, name) for name in "UVZ"} == {b.name: b.nbytes for b in program.of_role(WORKSPACE)}
 
 
 def test_figures_of_the_papers():
@@ -63,10 +49,7 @@ def test_figures_of_the_papers():
     inverse."""
     assert [winograd_matrices.multiplications_2d(m, 3) for m in TILES] == [(36, 16), (144, 36), (324, 64)]
     t = winograd_matrices.derive(2, 3)
-    assert (
-        winograd_matrices.operations_2d(t.BT).flops == 32
-        and winograd_matrices.operations_2d(t.AT).flops == 24
-    )
+    assert winograd_matrices.operations_2d(t.BT).flops == 32 and winograd_matrices.operations_2d(t.AT).flops == 24
 
 
 def test_sentences_name_the_best_tile_or_that_none_saves():
@@ -135,9 +118,7 @@ def test_error_caption_has_the_measured_ratios():
         "FP32": {0: 1e-7, 2: 2e-7, 4: 1e-6, 6: 3e-6, 8: 1e-4},
         "FP16": {0: 2e-4, 2: 4e-4, 4: 4e-3, 6: 8e-3, 8: 1.0},
     }
-    assert charts.error_sentence(measured) == (
-        "In FP32, 2×2 has 2× the error of direct convolution, and 6×6 has 30×."
-    )
+    assert charts.error_sentence(measured) == ("In FP32, 2×2 has 2× the error of direct convolution, and 6×6 has 30×.")
     text = error_caption(512, measured)
     assert "512 channels" in text and "2×2: 2×, 4×4: 10×, 6×6: 30×, 8×8: 1,000×" in text
     assert "4.0e-03, 20× that of direct convolution" in text
@@ -148,26 +129,33 @@ def test_error_caption_has_the_measured_ratios():
 def row(rung: str, s: ConvShape = LAYER, ms: float = 0.1, spread: float = 0.01, tiles=None, **more) -> dict:
     rung_of_row = find(rung)
     return a_full_row(
-        rung=rung, shape=s.params(), tiles=dict(rung_of_row.default_tiles | (tiles or {})), engine="cuda", median_ms=ms,
-        p20_ms=ms * (1 - spread), p80_ms=ms * (1 + spread), device="a GPU", flops=s.flops, **more,
-    )  # fmt: skip
+        rung=rung,
+        shape=s.params(),
+        tiles=dict(rung_of_row.default_tiles | (tiles or {})),
+        engine="cuda",
+        median_ms=ms,
+        p20_ms=ms * (1 - spread),
+        p80_ms=ms * (1 + spread),
+        device="a GPU",
+        flops=s.flops,
+        **more,
+    )
 
 
 def test_recorded_errors_are_at_their_tile(monkeypatch):
     rows = (
-        row(BASE, error=1e-7), row("conv/winograd-2x2", error=2e-7), row("conv/winograd-4x4", error=3e-6),
-        row(NONFUSED, error=4e-6), row(NONFUSED, tiles={"M": 6}, error=8e-6), row(NONFUSED, tiles={"BN": 64}, error=9.0),
-        row(LIBRARY, error=5.0), row(NONFUSED, s=TOY, error=7.0),
-    )  # fmt: skip
+        row(BASE, error=1e-7),
+        row("conv/winograd-2x2", error=2e-7),
+        row("conv/winograd-4x4", error=3e-6),
+        row(NONFUSED, error=4e-6),
+        row(NONFUSED, tiles={"M": 6}, error=8e-6),
+        row(NONFUSED, tiles={"BN": 64}, error=9.0),
+        row(LIBRARY, error=5.0),
+        row(NONFUSED, s=TOY, error=7.0),
+    )
     with recordings(*rows):
         recorded_rows = recorded(LAYER)
-    assert [(m, r["error"]) for m, _, r in recorded_rows] == [
-        (0, 1e-7),
-        (2, 2e-7),
-        (4, 3e-6),
-        (4, 4e-6),
-        (6, 8e-6),
-    ]
+    assert [(m, r["error"]) for m, _, r in recorded_rows] == [(0, 1e-7), (2, 2e-7), (4, 3e-6), (4, 4e-6), (6, 8e-6)]
     for tokens in (LIGHT, DARK):
         marks = error_chart(errors(1), recorded_rows, tokens).data[-1]
         assert list(marks.x) == ["direct", "2×2", "4×4", "4×4", "6×6"] and list(marks.y)[-1] == 8e-6
@@ -187,16 +175,9 @@ def test_gain_has_effective_and_actual_rates():
     steps = row(
         NONFUSED,
         ms=0.1,
-        parts_ms={
-            "winograd_filter": 0.01,
-            "winograd_input": 0.02,
-            "winograd_product": 0.06,
-            "winograd_output": 0.01,
-        },
+        parts_ms={"winograd_filter": 0.01, "winograd_input": 0.02, "winograd_product": 0.06, "winograd_output": 0.01},
     )
-    text = winograd_gain(
-        by_rung(row(BASE, ms=0.2), steps, row("conv/winograd-2x2", ms=0.15), row(LIBRARY, ms=0.3))
-    )
+    text = winograd_gain(by_rung(row(BASE, ms=0.2), steps, row("conv/winograd-2x2", ms=0.15), row(LIBRARY, ms=0.3)))
     assert "Winograd in steps (4×4) is 2× as fast as implicit GEMM." in text
     flops = find(NONFUSED).cost(LAYER, find(NONFUSED).build(LAYER, steps["tiles"])).flops
     assert f"as if it were direct convolution, is {LAYER.flops / 0.1e-3 / 1e12:.3g} TFLOP/s" in text
@@ -222,9 +203,7 @@ def test_loss_has_its_reason():
 
 
 def test_overlapping_spreads_are_no_gain():
-    text = winograd_gain(
-        by_rung(row(BASE, ms=0.1, spread=0.2), row("conv/winograd-4x4", ms=0.09, spread=0.2))
-    )
+    text = winograd_gain(by_rung(row(BASE, ms=0.1, spread=0.2), row("conv/winograd-4x4", ms=0.09, spread=0.2)))
     assert "No measurable difference" in text and "× as fast" not in text and "× the time" not in text
 
 
@@ -241,14 +220,17 @@ def test_cost_of_an_unsupported_shape_is_its_rule():
 
 def test_examples_are_computed_from_recordings(monkeypatch):
     two = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
-    rows = (row(BASE, ms=0.3), row(NONFUSED, ms=0.1), row(BASE, s=two, ms=0.1), row("conv/winograd-2x2", s=two, ms=0.2),
-            hot(row(NONFUSED, s=TOY)), hot(row(BASE, s=TOY)))  # fmt: skip
+    rows = (
+        row(BASE, ms=0.3),
+        row(NONFUSED, ms=0.1),
+        row(BASE, s=two, ms=0.1),
+        row("conv/winograd-2x2", s=two, ms=0.2),
+        hot(row(NONFUSED, s=TOY)),
+        hot(row(BASE, s=TOY)),
+    )
     with recordings(*rows):
         examples = winograd_examples.__wrapped__()
-    assert [caption for _, caption in examples] == [
-        "ResNet-50 res4 3×3, N=32: 3×",
-        "ResNet-50 res2 3×3, N=1: 0.5×",
-    ]
+    assert [caption for _, caption in examples] == ["ResNet-50 res4 3×3, N=32: 3×", "ResNet-50 res2 3×3, N=1: 0.5×"]
 
 
 def hot(one: dict) -> dict:

@@ -73,9 +73,7 @@ def test_rows_appear_one_by_one_beside_their_row_in_the_file(m):
             done = np.isfinite(scene.cells(name, at + k)).reshape(n, cols).all(axis=1)
             assert done.tolist() == [row <= k for row in range(n)]
             line = lines[int(scene.source.lines[at + k]) - 1]
-            entries = [
-                eval(e.replace(".f", ".0")) for e in re.search(r"{([^{}]+)}", line).group(1).split(",")
-            ]
+            entries = [eval(e.replace(".f", ".0")) for e in re.search(r"{([^{}]+)}", line).group(1).split(",")]
             np.testing.assert_allclose(entries, scene.cells(name).reshape(n, cols)[k], rtol=1e-6)
     last = lines[int(scene.source.lines[-1]) - 1]
     assert last.endswith("};") and "AT" not in last
@@ -116,7 +114,7 @@ def test_rows_of_the_tile_end_with_the_convolution(m, seed, size):
     scene = nested.scene_of(m, d, g)
     windows = np.lib.stride_tricks.sliding_window_view(d, (3, 3))
     expected = np.einsum("ijab,ab->ij", windows, g).ravel()
-    np.testing.assert_allclose(scene.cells("y"), expected, rtol=0, atol=3e-6 * np.abs(d).max() * np.abs(g).sum())  # fmt: skip
+    np.testing.assert_allclose(scene.cells("y"), expected, rtol=0, atol=3e-6 * np.abs(d).max() * np.abs(g).sum())
 
 
 @tile_sizes

@@ -89,11 +89,7 @@ def test_last_step_shows_the_convolution(s, kernel, data):
 @pytest.mark.parametrize("m", [2, 4, 6])
 @pytest.mark.parametrize(
     "s",
-    [
-        TOY,
-        ConvShape(1, 1, 8, 8, 2, 3, 3, pad=1),
-        ConvShape(1, 1, 7, 5, 1, 3, 3, pad=(0, 2), mode="convolution"),
-    ],
+    [TOY, ConvShape(1, 1, 8, 8, 2, 3, 3, pad=1), ConvShape(1, 1, 7, 5, 1, 3, 3, pad=(0, 2), mode="convolution")],
     ids=str,
 )
 def test_workspaces_equal_those_of_the_emulator_and_the_cpu(s, m):
@@ -101,10 +97,7 @@ def test_workspaces_equal_those_of_the_emulator_and_the_cpu(s, m):
     x, w = integers(s)
     rung = find(NONFUSED)
     program = rung.build(s, rung.default_tiles | {"M": m})
-    emulated, on_cpu = (
-        emulator.Session(program, {"x": x, "w": w}, Options()),
-        cpu.open(program, {"x": x, "w": w}),
-    )
+    emulated, on_cpu = (emulator.Session(program, {"x": x, "w": w}, Options()), cpu.open(program, {"x": x, "w": w}))
     emulated.verify_run(), on_cpu.verify_run()
     scene = scene_of("steps", part_of(s, m), x, w)
     for name in "UVZ":
@@ -113,7 +106,7 @@ def test_workspaces_equal_those_of_the_emulator_and_the_cpu(s, m):
         emulated_array = emulated.memory.array(name)
         np.testing.assert_allclose(shown, emulated_array, rtol=0, atol=2e-7 * np.abs(emulated_array).max())
         if m == 2:  # only whole numbers and binary fractions: nothing is rounded
-            np.testing.assert_array_equal(shown, emulated_array)  # fmt: skip
+            np.testing.assert_array_equal(shown, emulated_array)
 
 
 @settings(max_examples=20)
@@ -174,9 +167,7 @@ def test_wrongly_flipped_filter_is_detected(how, m, monkeypatch):
 @kernels
 def test_misplaced_window_is_detected(how, m, monkeypatch):
     monkeypatch.setattr(
-        Part,
-        "at",
-        lambda self, tile: (self.i0 + tile // self.across, (self.j0 + tile % self.across) * self.m),
+        Part, "at", lambda self, tile: (self.i0 + tile // self.across, (self.j0 + tile % self.across) * self.m)
     )
     s = ConvShape(1, 1, 14, 14, 1, 3, 3)
     x, w = integers(s)
@@ -184,16 +175,18 @@ def test_misplaced_window_is_detected(how, m, monkeypatch):
         scene = scene_of(how, part_of(s, m), x, w)
         exact, _ = reference.conv(s, x=x, w=w)
         np.testing.assert_allclose(scene.cells("y"), exact[0, :1].ravel(), atol=1e-3)
-        assert wrong_sums(scene, 1e-3) == 0  # fmt: skip
+        assert wrong_sums(scene, 1e-3) == 0
 
 
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"out": "nobody"}, "names no tensor"), ({"start": np.array([0, 3])}, "do not divide"),
-        ({"cells": np.array([10**6])}, "not a factor for each term|do not divide"), ({"left": "Q"}, "names no tensor"),
+        ({"out": "nobody"}, "names no tensor"),
+        ({"start": np.array([0, 3])}, "do not divide"),
+        ({"cells": np.array([10**6])}, "not a factor for each term|do not divide"),
+        ({"left": "Q"}, "names no tensor"),
     ],
-)  # fmt: skip
+)
 def test_a_sum_that_breaks_the_contract_is_refused(fields, says):
     scene = scene_of("fused", part_of(TOY, 2), *integers(TOY))
     with pytest.raises(SceneError, match=says):
@@ -252,9 +245,7 @@ class Counting:
 
     def times(self, factor):
         if abs(factor) != 1:
-            Counting.done = winograd_matrices.Count(
-                Counting.done.additions, Counting.done.multiplications + 1
-            )
+            Counting.done = winograd_matrices.Count(Counting.done.additions, Counting.done.multiplications + 1)
         return Counting(self.value * factor)
 
     def plus(self, other):
@@ -280,11 +271,7 @@ def both_sides(X, d):
 @pytest.mark.parametrize("m", [2, 4, 6])
 def test_operations_equal_those_of_the_kernel_loops(m):
     t = winograd_matrices.derive(m, 3)
-    for X, expected in (
-        (t.G, operations(m).filter),
-        (t.BT, operations(m).input),
-        (t.AT, operations(m).output),
-    ):
+    for X, expected in ((t.G, operations(m).filter), (t.BT, operations(m).input), (t.AT, operations(m).output)):
         Counting.done = winograd_matrices.Count(0, 0)
         size = len(X[0])
         both_sides(X, [[Counting() for _ in range(size)] for _ in range(size)])
@@ -345,10 +332,12 @@ def test_large_shape_is_summed_over_all_channels(how, m):
 @pytest.mark.parametrize(
     ("s", "rule"),
     [
-        (TOY.with_(R=5), "R and S must be 3, got 5 and 3"), (TOY.with_(u=2), "stride must be 1"),
-        (TOY.with_(dilation_h=2), "dilation must be 1"), (ConvShape(1, 2, 8, 8, 2, 3, 3, groups=2), "groups must be 1, got 2"),
+        (TOY.with_(R=5), "R and S must be 3, got 5 and 3"),
+        (TOY.with_(u=2), "stride must be 1"),
+        (TOY.with_(dilation_h=2), "dilation must be 1"),
+        (ConvShape(1, 2, 8, 8, 2, 3, 3, groups=2), "groups must be 1, got 2"),
     ],
-)  # fmt: skip
+)
 def test_unsupported_shape_names_the_rule(s, rule):
     assert rule in why_not(s, 4)
     with pytest.raises(ValueError, match="must be"):
@@ -362,9 +351,13 @@ def test_highlighted_line_matches_the_caption(how, m):
     for t in range(scene.steps):
         line, caption = lines[int(scene.source.lines[t]) - scene.source.first], scene.caption(t)
         for phrase, code in (
-            ("Xd = G g", "transform_2d(G"), ("Xd = Bᵀ d", "transform_2d(BT"), ("Xd = Aᵀ Z", "transform_2d(AT"),
-            ("Both halves", "Xd[i][k] * X[j][k]"), ("Z = U · V, element", "sum["), ("Launch 3", "sum["),
-        ):  # fmt: skip
+            ("Xd = G g", "transform_2d(G"),
+            ("Xd = Bᵀ d", "transform_2d(BT"),
+            ("Xd = Aᵀ Z", "transform_2d(AT"),
+            ("Both halves", "Xd[i][k] * X[j][k]"),
+            ("Z = U · V, element", "sum["),
+            ("Launch 3", "sum["),
+        ):
             if phrase in caption:
                 assert code in line, (caption, line)
         assert "{" not in caption and "[" not in caption.replace(
@@ -378,12 +371,7 @@ def test_sums_are_sent_to_the_browser_unchanged():
     meta, block = payload(scene)
     assert meta["sums"] and any("index" in entry["factors"] for entry in meta["sums"])
     for entry, s in zip(meta["sums"], scene.sums, strict=True):
-        assert (entry["out"], entry["left"], entry["right"], entry["rest"]) == (
-            s.out,
-            s.left,
-            s.right,
-            s.rest,
-        )
+        assert (entry["out"], entry["left"], entry["right"], entry["rest"]) == (s.out, s.left, s.right, s.rest)
         np.testing.assert_array_equal(read(block, entry["start"]), s.start)
         np.testing.assert_array_equal(read(block, entry["cells"]), s.cells)
         np.testing.assert_array_equal(read(block, entry["factors"]), s.factors)
@@ -428,9 +416,10 @@ def test_second_half_of_each_transform_follows_from_the_first(s, kernel):
     for t in np.unique(scene._events("Xd")[0]):
         caption, Xd = scene.caption(t), scene.cells("Xd", t).reshape(part.T, part.T)
         X, name = next(
-            pair for half, pair in {"G g": (G, "U"), "Bᵀ d": (BT, "V"), "Aᵀ Z": (AT, "y")}.items()
+            pair
+            for half, pair in {"G g": (G, "U"), "Bᵀ d": (BT, "V"), "Aᵀ Z": (AT, "y")}.items()
             if f"Xd = {half}" in caption
-        )  # fmt: skip
+        )
         expected = (Xd[: len(X), : X.shape[1]] @ X.T).ravel()
         assert "Both halves" in scene.caption(t + 1)
         steps, _, values = scene._events(name)

@@ -39,16 +39,13 @@ def value(folder: Path, *folders: str, **settings) -> int:
     """Returns the value that the kernel of k.cu stores."""
     given = {"folders": [str(folder / f) for f in folders], **settings}
     return int(
-        user_kernel.emulate(folder / "k.cu", "k", (1, 1, 1), (1, 1, 1), ["i32:1:empty"], **given).arrays[
-            "arg0"
-        ][0]
+        user_kernel.emulate(folder / "k.cu", "k", (1, 1, 1), (1, 1, 1), ["i32:1:empty"], **given).arrays["arg0"][0]
     )
 
 
 @needs_nvrtc
 @pytest.mark.parametrize(
-    "include",
-    ['"mine.h"', "<mine.h>", "/* beside */ <mine.h>", "\\\n<mine.h>", '"sub/next.h"', '"/ABSOLUTE/mine.h"'],
+    "include", ['"mine.h"', "<mine.h>", "/* beside */ <mine.h>", "\\\n<mine.h>", '"sub/next.h"', '"/ABSOLUTE/mine.h"']
 )
 def test_edited_header_recompiles_and_unchanged_source_does_not(include, files, monkeypatch):
     folder = files(mine_h="#define VALUE 1\n", sub__next_h='#  include "../mine.h"\n', other_h="")
@@ -86,9 +83,7 @@ def test_header_named_by_a_macro_is_never_cached(files):
 
 @needs_nvrtc
 def test_has_include_recompiles_when_the_header_appears(files):
-    folder = files(
-        k_cu=f'#if __has_include("mine.h")\n#define VALUE 1\n#else\n#define VALUE 2\n#endif\n{KERNEL}'
-    )
+    folder = files(k_cu=f'#if __has_include("mine.h")\n#define VALUE 1\n#else\n#define VALUE 2\n#endif\n{KERNEL}')
     assert value(folder) == 2
     files(mine_h="")
     assert value(folder) == 1
@@ -96,9 +91,7 @@ def test_has_include_recompiles_when_the_header_appears(files):
 
 @needs_nvrtc
 def test_header_in_the_working_directory_is_not_used(files, tmp_path, monkeypatch):
-    folder = files(
-        k_cu=f'#include "mine.h"\n{KERNEL}', mine_h="#define VALUE 1\n", cwd__mine_h="#define VALUE 2\n"
-    )
+    folder = files(k_cu=f'#include "mine.h"\n{KERNEL}', mine_h="#define VALUE 1\n", cwd__mine_h="#define VALUE 2\n")
     monkeypatch.chdir(folder / "cwd")
     assert value(folder) == 1
 
@@ -130,10 +123,7 @@ def test_damaged_cache_is_ignored(files, tmp_path):
 
 
 @settings(max_examples=50)
-@given(
-    edges=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=10),
-    edited=st.integers(0, 5),
-)
+@given(edges=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=10), edited=st.integers(0, 5))
 def test_fingerprint_changes_only_with_reachable_files(edges, edited, tmp_path_factory):
     """Six headers include each other in any way, also in circles. The source includes the first."""
     folder = tmp_path_factory.mktemp("headers")
@@ -229,13 +219,19 @@ def test_user_header_precedes_the_standard_librarys(files):
     ("text", "message"),
     [
         ("#include <iostream>\n", "iostream was not found. It is a C++ header of the host, which NVRTC does not have"),
-        ('#include "helper_cuda.h"\n', "helper_cuda.h was not found in a folder given by -I. If it is a header of the host"),
+        (
+            '#include "helper_cuda.h"\n',
+            "helper_cuda.h was not found in a folder given by -I. If it is a header of the host",
+        ),
         ("#include <torch/extension.h>\n", "between #ifndef __CUDACC_RTC__ and #endif"),
         ("#include <curand_kernel.h>\n", "pip install nvidia-curand"),
         ("__host__ int half(int n) { return n / 2; }\n", "Only device code is compiled: put the host's functions"),
-        ("int main() { return cudaDeviceSynchronize(); }\n", "Only device code is compiled: put the host's functions between #ifndef"),
+        (
+            "int main() { return cudaDeviceSynchronize(); }\n",
+            "Only device code is compiled: put the host's functions between #ifndef",
+        ),
     ],
-)  # fmt: skip
+)
 def test_host_code_error_includes_advice(text, message):
     with pytest.raises(compile.CompileError) as e:
         compile.compile_ptx(text, "own.cu")

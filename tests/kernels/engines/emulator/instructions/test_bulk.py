@@ -71,9 +71,13 @@ def load_instruction(rank: int) -> str:
 
 
 def loaded(
-    x: np.ndarray, box: tuple[int, ...], corner: tuple[int, ...], swizzle: int = 0, map_: TensorMap | None = None,
+    x: np.ndarray,
+    box: tuple[int, ...],
+    corner: tuple[int, ...],
+    swizzle: int = 0,
+    map_: TensorMap | None = None,
     instruction: str = "",
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Returns the bytes of shared memory after a kernel has loaded a box of x; zeros where nothing was loaded."""
     map_ = map_ or map_of("x", x, box, swizzle)
     body = LOAD.replace("SWIZZLED", AT[swizzle]).replace("LOAD", instruction or load_instruction(len(box)))
@@ -160,26 +164,25 @@ def test_loads_every_second_or_third_element(case, data):
 @st.composite
 def windows(draw):
     """Draws (pixels [N, H, W, C], map, corner of the first window, tap) of a convolution."""
-    sizes, strides, pads, taps = (
-        [draw(st.integers(*r)) for _ in "wh"] for r in ((1, 6), (1, 3), (0, 3), (0, 2))
-    )
+    sizes, strides, pads, taps = ([draw(st.integers(*r)) for _ in "wh"] for r in ((1, 6), (1, 3), (0, 3), (0, 2)))
     after = [
-        draw(st.integers(max(0, tap + 1 - size - pad), 3))
-        for size, pad, tap in zip(sizes, pads, taps, strict=True)
+        draw(st.integers(max(0, tap + 1 - size - pad), 3)) for size, pad, tap in zip(sizes, pads, taps, strict=True)
     ]
     N, C, channels = draw(st.integers(1, 3)), 8 * draw(st.integers(1, 3)), 8 * draw(st.integers(1, 2))
     x = (np.arange(1, N * sizes[0] * sizes[1] * C + 1) % 251).astype(np.float16).reshape(N, *sizes[::-1], C)
     map_ = Im2colMap(
-        "x", "float16", x.shape[::-1], x.strides[-2::-1], (channels, draw(st.integers(1, 20))), 0, tuple(strides),
-        tuple(-pad for pad in pads), tuple(more - tap for more, tap in zip(after, taps, strict=True)),
-    )  # fmt: skip
-    q, p = (draw(st.integers(0, count - 1)) for count in map_.corners)
-    corner = (
-        8 * draw(st.integers(-1, 2)),
-        q * strides[0] - pads[0],
-        p * strides[1] - pads[1],
-        draw(st.integers(0, N)),
+        "x",
+        "float16",
+        x.shape[::-1],
+        x.strides[-2::-1],
+        (channels, draw(st.integers(1, 20))),
+        0,
+        tuple(strides),
+        tuple(-pad for pad in pads),
+        tuple(more - tap for more, tap in zip(after, taps, strict=True)),
     )
+    q, p = (draw(st.integers(0, count - 1)) for count in map_.corners)
+    corner = (8 * draw(st.integers(-1, 2)), q * strides[0] - pads[0], p * strides[1] - pads[1], draw(st.integers(0, N)))
     return x, map_, corner, tuple(draw(st.integers(0, tap)) for tap in taps)
 
 
@@ -284,8 +287,10 @@ def stored(body: str, col: int, row: int, rows: int = 16, **options) -> np.ndarr
     x = np.full((20, 44), -1, f32)
     args = {
         "const __grid_constant__ TensorMap map": map_of("x", x, (32, rows), 128),
-        "int rows": i32(rows), "int col": i32(col), "int row": i32(row),
-    }  # fmt: skip
+        "int rows": i32(rows),
+        "int col": i32(col),
+        "int row": i32(row),
+    }
     return run_hopper(body, args, {"x": x}, shared=rows * 128, **options)["x"]
 
 
@@ -305,8 +310,10 @@ def test_counts_the_bytes_of_the_tensor_only():
     x = np.zeros((20, 44), f32)
     args = {
         "const __grid_constant__ TensorMap map": map_of("x", x, (32, 16), 128),
-        "int rows": i32(16), "int col": i32(40), "int row": i32(10),
-    }  # fmt: skip
+        "int rows": i32(16),
+        "int col": i32(40),
+        "int row": i32(10),
+    }
     total = run_hopper(STORE, args, {"x": x}, shared=2048).total
     assert (total["bulk_bytes_st"], total["bulk_bytes_ld"], total["bytes_st"]) == (4 * 4 * 10, 0, 0)
 
@@ -345,9 +352,7 @@ def multicast(mask: str, nbytes: str = "32") -> np.ndarray:
     x = np.arange(96, dtype=u8).reshape(3, 32)
     args = {"unsigned char* y": "y", "const __grid_constant__ TensorMap map": map_of("x", x, (32, 1))}
     body = MULTICAST.replace("MASK", mask).replace("BYTES", nbytes)
-    run = run_hopper(
-        body, args, {"x": x}, {"y": ((12, 32), u8)}, "__cluster_dims__(4, 1, 1)", grid=12, shared=1024
-    )
+    run = run_hopper(body, args, {"x": x}, {"y": ((12, 32), u8)}, "__cluster_dims__(4, 1, 1)", grid=12, shared=1024)
     return run["y"]
 
 

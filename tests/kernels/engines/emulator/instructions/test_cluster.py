@@ -22,9 +22,7 @@ SPECIAL = """__device__ int special(int n) { int v = 0;
 def test_ranks_and_numbers():
     body = "  if (threadIdx.x < 6) out[(blockIdx.y * gridDim.x + blockIdx.x) * 6 + threadIdx.x] = special(threadIdx.x);"
     outputs = {"out": ((4, 6, 6), i32)}
-    run = run_hopper(
-        body, {"int* out": "out"}, {}, outputs, "__cluster_dims__(3, 2, 1)", SPECIAL, grid=(6, 4)
-    )
+    run = run_hopper(body, {"int* out": "out"}, {}, outputs, "__cluster_dims__(3, 2, 1)", SPECIAL, grid=(6, 4))
     for y in range(4):
         for x in range(6):
             expected = [x % 3 + y % 2 * 3, 6, x // 3, y // 2, y % 2, 2]
@@ -44,14 +42,10 @@ EXCHANGE = """
 """
 
 
-def exchanged(
-    first="cluster_barrier();", target="(rank + 1) % 4", last="cluster_barrier();", order="forward"
-):
+def exchanged(first="cluster_barrier();", target="(rank + 1) % 4", last="cluster_barrier();", order="forward"):
     body = EXCHANGE.replace("FIRST", first).replace("TARGET", target).replace("LAST", last)
     outputs = {"out": (8, i32)}
-    return run_hopper(
-        body, {"int* out": "out"}, {}, outputs, "__cluster_dims__(4, 1, 1)", grid=8, order=order
-    )["out"]
+    return run_hopper(body, {"int* out": "out"}, {}, outputs, "__cluster_dims__(4, 1, 1)", grid=8, order=order)["out"]
 
 
 @pytest.mark.parametrize("order", ["forward", "reversed", 3])
@@ -65,9 +59,7 @@ def test_only_loads_from_the_own_block_are_counted():
     def counted(target: str) -> tuple[int, int, int]:
         body = EXCHANGE.replace("FIRST", "cluster_barrier();").replace("LAST", "cluster_barrier();")
         body = body.replace("TARGET", target)
-        run = run_hopper(
-            body, {"int* out": "out"}, {}, {"out": (8, i32)}, "__cluster_dims__(4, 1, 1)", grid=8
-        )
+        run = run_hopper(body, {"int* out": "out"}, {}, {"out": (8, i32)}, "__cluster_dims__(4, 1, 1)", grid=8)
         total = run.counters.total
         return total["shared_requests_ld"], total["wavefronts_ld"], total["bank_conflicts_ld"]
 
@@ -89,10 +81,7 @@ def test_only_loads_from_the_own_block_are_counted():
             {"first": "if (rank == 3) cluster_barrier(); else BAR"},
             r"deadlock: the cluster's barrier waits for 96 threads, such",
         ),
-        (
-            {"first": f"if (rank) {{ {ARRIVE} {ARRIVE} }}"},
-            "a second arrival in one phase",
-        ),
+        ({"first": f"if (rank) {{ {ARRIVE} {ARRIVE} }}"}, "a second arrival in one phase"),
     ],
 )
 def test_wrong_uses(change, message):
@@ -139,16 +128,12 @@ SEND = """
 def test_asynchronous_stores_report_their_bytes():
     def sent(nbytes: int) -> np.ndarray:
         body, outputs = SEND.replace("BYTES", str(nbytes)), {"out": ((2, 32, 2), i32)}
-        run = run_hopper(
-            body, {"int* out": "out"}, {}, outputs, "__cluster_dims__(2, 1, 1)", grid=2, races=True
-        )
+        run = run_hopper(body, {"int* out": "out"}, {}, outputs, "__cluster_dims__(2, 1, 1)", grid=2, races=True)
         assert run.races == ()
         return run["out"]
 
     out = sent(256)
     np.testing.assert_array_equal(out[..., 1], -1)
     np.testing.assert_array_equal(out[..., 0], [[100 + n for n in range(32)], list(range(32))])
-    with pytest.raises(
-        EmulatorError, match=r"deadlock: the mbarrier at full.0. .* waits for 8 bytes of copies"
-    ):
+    with pytest.raises(EmulatorError, match=r"deadlock: the mbarrier at full.0. .* waits for 8 bytes of copies"):
         sent(264)

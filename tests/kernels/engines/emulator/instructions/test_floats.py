@@ -8,19 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from tests.helpers.emulated import elementwise, needs_nvrtc
-from tests.helpers.emulated_numbers import (
-    SIGNED_64,
-    SPECIAL,
-    _floats,
-    assert_same,
-    f32,
-    f64,
-    i32,
-    i64,
-    rng,
-    u32,
-    u64,
-)
+from tests.helpers.emulated_numbers import SIGNED_64, SPECIAL, _floats, assert_same, f32, f64, i32, i64, rng, u32, u64
 
 pytestmark = needs_nvrtc
 
@@ -44,13 +32,22 @@ def test_floats_to_integers():
     x = np.resize(x, len(d))
     got = elementwise(
         {
-            "i": ("(int)x", i32), "u": ("(unsigned)x", u32), "l": ("(long long)x", i64),
-            "ul": ("(unsigned long long)x", u64), "rn": ("__float2int_rn(x)", i32), "rd": ("__float2int_rd(x)", i32),
-            "ru": ("__float2int_ru(x)", i32), "di": ("(int)d", i32), "dl": ("(long long)d", i64),
-            "down": ("floorf(x)", f32), "up": ("ceilf(x)", f32), "cut": ("truncf(x)", f32), "near": ("rintf(x)", f32),
+            "i": ("(int)x", i32),
+            "u": ("(unsigned)x", u32),
+            "l": ("(long long)x", i64),
+            "ul": ("(unsigned long long)x", u64),
+            "rn": ("__float2int_rn(x)", i32),
+            "rd": ("__float2int_rd(x)", i32),
+            "ru": ("__float2int_ru(x)", i32),
+            "di": ("(int)d", i32),
+            "dl": ("(long long)d", i64),
+            "down": ("floorf(x)", f32),
+            "up": ("ceilf(x)", f32),
+            "cut": ("truncf(x)", f32),
+            "near": ("rintf(x)", f32),
         },
         {"x": ("float", x), "d": ("double", d)},
-    )  # fmt: skip
+    )
 
     def expected(values, dtype, nan, rounding=math.trunc):
         return np.array([_to_int(float(v), dtype, nan, rounding) for v in values], dtype)
@@ -88,14 +85,22 @@ def test_integers_to_floats_and_between_floats():
     x, d = np.resize(x, n), np.resize(d, n)
     got = elementwise(
         {
-            "i": ("(float)(int)x", f32), "u": ("(float)(unsigned)x", f32), "l": ("(float)x", f32),
-            "ul": ("(float)(unsigned long long)x", f32), "dl": ("(double)x", f64), "f": ("(float)d", f32),
-            "d": ("(double)(float)d", f64), "rz": ("__ll2float_rz(x)", f32), "ru": ("__double2float_ru(d)", f32),
-            "rd": ("__double2float_rd(d)", f32), "bits": ("__float_as_int((float)d)", i32), "back": ("__int_as_float((int)x)", f32),
+            "i": ("(float)(int)x", f32),
+            "u": ("(float)(unsigned)x", f32),
+            "l": ("(float)x", f32),
+            "ul": ("(float)(unsigned long long)x", f32),
+            "dl": ("(double)x", f64),
+            "f": ("(float)d", f32),
+            "d": ("(double)(float)d", f64),
+            "rz": ("__ll2float_rz(x)", f32),
+            "ru": ("__double2float_ru(d)", f32),
+            "rd": ("__double2float_rd(d)", f32),
+            "bits": ("__float_as_int((float)d)", i32),
+            "back": ("__int_as_float((int)x)", f32),
             "high": ("__double2hiint(d)", i32),
         },
         {"x": ("long long", x), "d": ("double", d)},
-    )  # fmt: skip
+    )
     assert_same(got["i"], x.astype(i32).astype(f32))
     assert_same(got["u"], x.astype(u32).astype(f32))
     assert_same(got["l"], np.array([_nearest(Fraction(int(v)), f32) for v in x], f32))
@@ -123,14 +128,23 @@ def test_float_arithmetic_to_the_bit():
     a, b = _floats(), _floats()[::-1].copy()
     got = elementwise(
         {
-            "add": ("__fadd_rn(a, b)", f32), "sub": ("__fsub_rn(a, b)", f32), "mul": ("__fmul_rn(a, b)", f32),
-            "div": ("__fdiv_rn(a, b)", f32), "sqrt": ("__fsqrt_rn(a)", f32), "rcp": ("__frcp_rn(a)", f32),
-            "neg": ("-a", f32), "abs": ("fabsf(a)", f32), "least": ("fminf(a, b)", f32), "most": ("fmaxf(a, b)", f32),
-            "sign": ("copysignf(a, b)", f32), "sat": ("__saturatef(a)", f32),
-            "d": ("(double)a * b + (double)a / b", f64), "dsqrt": ("sqrt((double)a)", f64),
+            "add": ("__fadd_rn(a, b)", f32),
+            "sub": ("__fsub_rn(a, b)", f32),
+            "mul": ("__fmul_rn(a, b)", f32),
+            "div": ("__fdiv_rn(a, b)", f32),
+            "sqrt": ("__fsqrt_rn(a)", f32),
+            "rcp": ("__frcp_rn(a)", f32),
+            "neg": ("-a", f32),
+            "abs": ("fabsf(a)", f32),
+            "least": ("fminf(a, b)", f32),
+            "most": ("fmaxf(a, b)", f32),
+            "sign": ("copysignf(a, b)", f32),
+            "sat": ("__saturatef(a)", f32),
+            "d": ("(double)a * b + (double)a / b", f64),
+            "dsqrt": ("sqrt((double)a)", f64),
         },
         {"a": ("float", a), "b": ("float", b)},
-    )  # fmt: skip
+    )
     with np.errstate(all="ignore"):
         assert_same(got["add"], a + b)
         assert_same(got["sub"], a - b)
@@ -158,15 +172,19 @@ def test_fma_rounds_once():
     z = -(x * y) * rng.choice([1, 1, 0.5, 4, 2.0**20], n)
     got = elementwise(
         {"f": ("fmaf(a, b, c)", f32), "d": ("fma(x, y, z)", f64), "two": ("__fadd_rn(__fmul_rn(a, b), c)", f32)},
-        {"a": ("float", a), "b": ("float", b), "c": ("float", c), "x": ("double", x), "y": ("double", y), "z": ("double", z)},
-    )  # fmt: skip
-    exact = [
-        Fraction(float(p)) * Fraction(float(q)) + Fraction(float(r)) for p, q, r in zip(a, b, c, strict=True)
-    ]
+        {
+            "a": ("float", a),
+            "b": ("float", b),
+            "c": ("float", c),
+            "x": ("double", x),
+            "y": ("double", y),
+            "z": ("double", z),
+        },
+    )
+    exact = [Fraction(float(p)) * Fraction(float(q)) + Fraction(float(r)) for p, q, r in zip(a, b, c, strict=True)]
     assert_same(got["f"], np.array([_nearest(v, f32) for v in exact], f32))
     exact = [
-        Fraction(p) * Fraction(q) + Fraction(r)
-        for p, q, r in zip(x.tolist(), y.tolist(), z.tolist(), strict=True)
+        Fraction(p) * Fraction(q) + Fraction(r) for p, q, r in zip(x.tolist(), y.tolist(), z.tolist(), strict=True)
     ]
     assert_same(got["d"], np.array([_nearest(v, f64) for v in exact]))
     assert_same(got["two"], a * b + c)
@@ -183,17 +201,13 @@ def test_fma_rounds_once_at_the_ends_of_the_range():
         {"d": ("fma(x, y, z)", f64)}, {name: ("double", v) for name, v in zip("xyz", (x, y, z), strict=True)}
     )
     exact = [
-        Fraction(p) * Fraction(q) + Fraction(r)
-        for p, q, r in zip(x.tolist(), y.tolist(), z.tolist(), strict=True)
+        Fraction(p) * Fraction(q) + Fraction(r) for p, q, r in zip(x.tolist(), y.tolist(), z.tolist(), strict=True)
     ]
     assert_same(got["d"], np.array([float(v) for v in exact]))
 
 
 def test_directed_rounding():
-    a, b = (
-        rng.standard_normal(800).astype(f32) * f32(2) ** rng.integers(-20, 20, 800).astype(f32)
-        for _ in range(2)
-    )
+    a, b = (rng.standard_normal(800).astype(f32) * f32(2) ** rng.integers(-20, 20, 800).astype(f32) for _ in range(2))
     modes = {"rz": None, "rd": -1, "ru": 1}
     cases = {f"{op}_{mode}": (f"__f{op}_{mode}(a, b)", f32) for op in ("add", "sub", "mul") for mode in modes}
     got = elementwise(cases, {"a": ("float", a), "b": ("float", b)})
@@ -214,22 +228,49 @@ def test_functions_within_their_tolerance():
     p = np.abs(x) + f32(1e-3)
     got = elementwise(
         {
-            "exp": ("expf(x)", f32), "fast_exp": ("__expf(x)", f32), "exp2": ("exp2f(x)", f32), "log": ("logf(p)", f32),
-            "fast_log": ("__logf(p)", f32), "log2": ("log2f(p)", f32), "log1p": ("log1pf(p)", f32), "sin": ("sinf(big)", f32),
-            "cos": ("cosf(big)", f32), "fast_sin": ("__sinf(x)", f32), "fast_cos": ("__cosf(x)", f32), "tanh": ("tanhf(x)", f32),
-            "pow": ("powf(p, x)", f32), "rsqrt": ("rsqrtf(p)", f32), "fast_div": ("__fdividef(x, p)", f32),
-            "erf": ("erff(x)", f32), "cbrt": ("cbrtf(x)", f32), "atan": ("atan2f(x, big)", f32), "mod": ("fmodf(big, p)", f32),
-            "dexp": ("exp((double)x)", f64), "dsin": ("sin((double)big)", f64), "dlog": ("log((double)p)", f64),
+            "exp": ("expf(x)", f32),
+            "fast_exp": ("__expf(x)", f32),
+            "exp2": ("exp2f(x)", f32),
+            "log": ("logf(p)", f32),
+            "fast_log": ("__logf(p)", f32),
+            "log2": ("log2f(p)", f32),
+            "log1p": ("log1pf(p)", f32),
+            "sin": ("sinf(big)", f32),
+            "cos": ("cosf(big)", f32),
+            "fast_sin": ("__sinf(x)", f32),
+            "fast_cos": ("__cosf(x)", f32),
+            "tanh": ("tanhf(x)", f32),
+            "pow": ("powf(p, x)", f32),
+            "rsqrt": ("rsqrtf(p)", f32),
+            "fast_div": ("__fdividef(x, p)", f32),
+            "erf": ("erff(x)", f32),
+            "cbrt": ("cbrtf(x)", f32),
+            "atan": ("atan2f(x, big)", f32),
+            "mod": ("fmodf(big, p)", f32),
+            "dexp": ("exp((double)x)", f64),
+            "dsin": ("sin((double)big)", f64),
+            "dlog": ("log((double)p)", f64),
             "sigmoid": ("1.0f / (1.0f + __expf(-x))", f32),
         },
         {"x": ("float", x), "p": ("float", p), "big": ("float", big)},
-    )  # fmt: skip
+    )
     X, P, B = (v.astype(f64) for v in (x, p, big))
     expected = {
-        "exp": np.exp(X), "exp2": np.exp2(X), "log": np.log(P), "log2": np.log2(P), "log1p": np.log1p(P),
-        "sin": np.sin(B), "cos": np.cos(B), "tanh": np.tanh(X), "pow": P**X, "rsqrt": 1 / np.sqrt(P),
-        "erf": np.array([math.erf(v) for v in X]), "cbrt": np.cbrt(X), "atan": np.arctan2(X, B), "mod": np.fmod(B, P),
-    }  # fmt: skip
+        "exp": np.exp(X),
+        "exp2": np.exp2(X),
+        "log": np.log(P),
+        "log2": np.log2(P),
+        "log1p": np.log1p(P),
+        "sin": np.sin(B),
+        "cos": np.cos(B),
+        "tanh": np.tanh(X),
+        "pow": P**X,
+        "rsqrt": 1 / np.sqrt(P),
+        "erf": np.array([math.erf(v) for v in X]),
+        "cbrt": np.cbrt(X),
+        "atan": np.arctan2(X, B),
+        "mod": np.fmod(B, P),
+    }
     for name, value in expected.items():
         np.testing.assert_allclose(got[name], value, rtol=1e-6, atol=1e-7, err_msg=name)
     for name, value in {"fast_exp": np.exp(X), "fast_div": X / P, "sigmoid": 1 / (1 + np.exp(-X))}.items():
@@ -245,8 +286,7 @@ def test_comparisons_with_nan():
     texts = ["a < b", "a <= b", "a > b", "a >= b", "a == b", "a != b", "!(a < b)", "!(a >= b)", "!(a == b)"]
     texts += ["isnan(a)", "isinf(b)", "(a < b) == (b > a)", "a < b && b < 100.0f || a != a"]
     got = elementwise(
-        {f"r{n}": (f"{text} ? 1 : 0", i32) for n, text in enumerate(texts)},
-        {"a": ("float", a), "b": ("float", b)},
+        {f"r{n}": (f"{text} ? 1 : 0", i32) for n, text in enumerate(texts)}, {"a": ("float", a), "b": ("float", b)}
     )
     with np.errstate(all="ignore"):
         expected = [a < b, a <= b, a > b, a >= b, a == b, a != b, ~(a < b), ~(a >= b), ~(a == b)]
@@ -292,15 +332,26 @@ def test_half_arithmetic():
     c = np.roll(a, 5)
     got = elementwise(
         {
-            "add": ("__hadd(a, b)", np.float16), "sub": ("a - b", np.float16), "mul": ("a * b", np.float16), "div": ("a / b", np.float16),
-            "fma": ("__hfma(a, b, c)", np.float16), "neg": ("-a", np.float16), "least": ("__hmin(a, b)", np.float16),
-            "less": ("__hlt(a, b) ? 1 : 0", i32), "differ": ("a != b ? 1 : 0", i32), "f": ("__half2float(a)", f32),
-            "i": ("__half2int_rz(a)", i32), "from_i": ("__int2half_rn((int)__half2float(a) * 3)", np.float16),
-            "rz": ("__float2half_rz(__half2float(a) * 1.001f)", np.float16), "rn": ("__float2half(__half2float(a) * 1.001f)", np.float16),
-            "exp": ("hexp(a)", np.float16), "sqrt": ("hsqrt(a)", np.float16),
+            "add": ("__hadd(a, b)", np.float16),
+            "sub": ("a - b", np.float16),
+            "mul": ("a * b", np.float16),
+            "div": ("a / b", np.float16),
+            "fma": ("__hfma(a, b, c)", np.float16),
+            "neg": ("-a", np.float16),
+            "least": ("__hmin(a, b)", np.float16),
+            "less": ("__hlt(a, b) ? 1 : 0", i32),
+            "differ": ("a != b ? 1 : 0", i32),
+            "f": ("__half2float(a)", f32),
+            "i": ("__half2int_rz(a)", i32),
+            "from_i": ("__int2half_rn((int)__half2float(a) * 3)", np.float16),
+            "rz": ("__float2half_rz(__half2float(a) * 1.001f)", np.float16),
+            "rn": ("__float2half(__half2float(a) * 1.001f)", np.float16),
+            "exp": ("hexp(a)", np.float16),
+            "sqrt": ("hsqrt(a)", np.float16),
         },
-        {"a": ("__half", a), "b": ("__half", b), "c": ("__half", c)}, HALF,
-    )  # fmt: skip
+        {"a": ("__half", a), "b": ("__half", b), "c": ("__half", c)},
+        HALF,
+    )
     A, B, C = (v.astype(f64) for v in (a, b, c))
     h = np.float16
     with np.errstate(all="ignore"):
@@ -322,9 +373,7 @@ def test_half_arithmetic():
         scaled = a.astype(f32) * f32(1.001)
         assert_same(got["rn"], scaled.astype(h))
         assert (np.abs(got["rz"])[finite] <= np.abs(scaled)[finite]).all()
-        np.testing.assert_allclose(
-            got["exp"].astype(f64), np.exp(A).astype(h).astype(f64), rtol=2e-3, atol=1e-7
-        )
+        np.testing.assert_allclose(got["exp"].astype(f64), np.exp(A).astype(h).astype(f64), rtol=2e-3, atol=1e-7)
         np.testing.assert_allclose(got["sqrt"].astype(f64), np.sqrt(A).astype(h).astype(f64), rtol=1e-3)
 
 
@@ -334,14 +383,19 @@ def test_pairs_of_halves():
         a, b = (np.where(np.isnan(v), np.float16(3), v) for v in (a, b))
     got = elementwise(
         {
-            "add": ("bits(__hadd2(x, y))", u32), "fma": ("bits(__hfma2(x, y, x))", u32), "low": ("__half2float(__low2half(x))", f32),
-            "swap": ("bits(__lowhigh2highlow(x))", u32), "eq": ("bits(__heq2(x, x))", u32), "lt": ("bits(__hlt2(x, y))", u32),
-            "all": ("__hbge2(x, y) ? 1 : 0", i32), "least": ("bits(__hmin2(x, y))", u32),
+            "add": ("bits(__hadd2(x, y))", u32),
+            "fma": ("bits(__hfma2(x, y, x))", u32),
+            "low": ("__half2float(__low2half(x))", f32),
+            "swap": ("bits(__lowhigh2highlow(x))", u32),
+            "eq": ("bits(__heq2(x, x))", u32),
+            "lt": ("bits(__hlt2(x, y))", u32),
+            "all": ("__hbge2(x, y) ? 1 : 0", i32),
+            "least": ("bits(__hmin2(x, y))", u32),
         },
         {"xb": ("unsigned", a.view(u32)), "yb": ("unsigned", b.view(u32))},
         HALF + "__device__ unsigned bits(__half2 v) { return *(unsigned*)&v; }",
         "__half2 x = *(__half2*)&xb, y = *(__half2*)&yb;",
-    )  # fmt: skip
+    )
     h = np.float16
     A, B = a.astype(f64), b.astype(f64)
     with np.errstate(all="ignore"):
@@ -367,21 +421,24 @@ def _bf16(x: np.ndarray) -> np.ndarray:
 
 
 def test_bfloat16_arithmetic():
-    bits = (
-        (rng.integers(100, 150, 600) << 7) | rng.integers(0, 128, 600) | (rng.integers(0, 2, 600) << 15)
-    ).astype(np.uint16)
+    bits = ((rng.integers(100, 150, 600) << 7) | rng.integers(0, 128, 600) | (rng.integers(0, 2, 600) << 15)).astype(
+        np.uint16
+    )
     a, b = bits, bits[::-1].copy()
     x, y = (((v.astype(u32)) << u32(16)).view(f32).astype(f64) for v in (a, b))
     got = elementwise(
         {
-            "add": ("bits(__hadd(x, y))", np.uint16), "mul": ("bits(__hmul(x, y))", np.uint16), "fma": ("bits(__hfma(x, y, x))", np.uint16),
-            "f": ("__bfloat162float(x)", f32), "from": ("bits(__float2bfloat16(__bfloat162float(x) * 1.003f))", np.uint16),
+            "add": ("bits(__hadd(x, y))", np.uint16),
+            "mul": ("bits(__hmul(x, y))", np.uint16),
+            "fma": ("bits(__hfma(x, y, x))", np.uint16),
+            "f": ("__bfloat162float(x)", f32),
+            "from": ("bits(__float2bfloat16(__bfloat162float(x) * 1.003f))", np.uint16),
             "less": ("__hlt(x, y) ? 1 : 0", i32),
         },
         {"xb": ("unsigned short", a), "yb": ("unsigned short", b)},
         HALF + "__device__ unsigned short bits(__nv_bfloat16 v) { return *(unsigned short*)&v; }",
         "__nv_bfloat16 x = *(__nv_bfloat16*)&xb, y = *(__nv_bfloat16*)&yb;",
-    )  # fmt: skip
+    )
     assert_same(got["add"] & 0x7FFF, _bf16(x + y) & 0x7FFF)  # x - x may be either zero in the reference
     assert_same(got["mul"], _bf16(x * y))
     assert_same(got["fma"] & 0x7FFF, _bf16(x * y + x) & 0x7FFF)

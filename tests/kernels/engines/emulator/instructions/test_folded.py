@@ -57,10 +57,12 @@ def test_fixtures_have_every_case_of_as_many_instructions(fixture):
 # Results on an H200: .ftz flushes subnormal operands and results of float64 too.
 UPPER_WORDS = {
     "rcp.approx.ftz.f64 %d, %a;": {
-        0x800FFFFFFFFFFFFF: 0xFFF0000000000000, 0x7FEFFFFFFFFFFFFF: 0, 0xFFEFFFFFFFFFFFFF: 0x8000000000000000,
+        0x800FFFFFFFFFFFFF: 0xFFF0000000000000,
+        0x7FEFFFFFFFFFFFFF: 0,
+        0xFFEFFFFFFFFFFFFF: 0x8000000000000000,
     },
     "rsqrt.approx.ftz.f64 %d, %a;": {1: 0x7FF0000000000000, 0x800FFFFFFFFFFFFF: 0xFFF0000000000000},
-}  # fmt: skip
+}
 
 
 def test_approximations_of_float64_have_zeros_in_their_lower_words():

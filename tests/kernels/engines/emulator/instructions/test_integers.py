@@ -169,18 +169,34 @@ def test_bit_operations():
     p, length = rng.integers(0, 32, n).astype(u32), rng.integers(0, 33, n).astype(u32)
     got = elementwise(
         {
-            "popc": ("__popc(a)", i32), "clz": ("__clz(a)", i32), "brev": ("__brev(a)", u32), "ffs": ("__ffs(a)", i32),
-            "popc64": ("__popcll(w)", i32), "clz64": ("__clzll(w)", i32), "brev64": ("__brevll(w)", u64),
-            "ffs64": ("__ffsll(w)", i32), "perm": ("__byte_perm(a, b, b ^ (a >> 3))", u32),
-            "fl": ("__funnelshift_l(a, b, p)", u32), "fr": ("__funnelshift_r(a, b, p)", u32),
-            "flc": ("__funnelshift_lc(a, b, q)", u32), "frc": ("__funnelshift_rc(a, b, q)", u32),
-            "bfe": ("bfe(a, p, q)", u32), "sbfe": ("sbfe(a, p, q)", i32), "bfi": ("bfi(a, b, p, q)", u32),
-            "find": ("find(a)", u32), "major": ("lop(a, b, p)", u32),
+            "popc": ("__popc(a)", i32),
+            "clz": ("__clz(a)", i32),
+            "brev": ("__brev(a)", u32),
+            "ffs": ("__ffs(a)", i32),
+            "popc64": ("__popcll(w)", i32),
+            "clz64": ("__clzll(w)", i32),
+            "brev64": ("__brevll(w)", u64),
+            "ffs64": ("__ffsll(w)", i32),
+            "perm": ("__byte_perm(a, b, b ^ (a >> 3))", u32),
+            "fl": ("__funnelshift_l(a, b, p)", u32),
+            "fr": ("__funnelshift_r(a, b, p)", u32),
+            "flc": ("__funnelshift_lc(a, b, q)", u32),
+            "frc": ("__funnelshift_rc(a, b, q)", u32),
+            "bfe": ("bfe(a, p, q)", u32),
+            "sbfe": ("sbfe(a, p, q)", i32),
+            "bfi": ("bfi(a, b, p, q)", u32),
+            "find": ("find(a)", u32),
+            "major": ("lop(a, b, p)", u32),
         },
-        {"a": ("unsigned", a), "b": ("unsigned", b), "w": ("unsigned long long", w), "p": ("unsigned", p),
-         "q": ("unsigned", length)},
+        {
+            "a": ("unsigned", a),
+            "b": ("unsigned", b),
+            "w": ("unsigned long long", w),
+            "p": ("unsigned", p),
+            "q": ("unsigned", length),
+        },
         prelude,
-    )  # fmt: skip
+    )
     mask = lambda n: (1 << n) - 1  # noqa: E731
 
     def field(a, p, q):
@@ -230,13 +246,22 @@ def test_narrow_integers_are_extended_by_their_sign():
     s = np.resize(np.array([0, -1, 32767, -32768, 255, -256], np.int16), 256)
     got = elementwise(
         {
-            "c": ("c + 1000", i32), "uc": ("uc + 1000", i32), "s": ("s * 3", i32), "us": ("us * 3", i32),
-            "narrow": ("(signed char)(c * 3)", np.int8), "wide": ("(long long)s", i64), "cut": ("(short)(s * 5)", np.int16),
+            "c": ("c + 1000", i32),
+            "uc": ("uc + 1000", i32),
+            "s": ("s * 3", i32),
+            "us": ("us * 3", i32),
+            "narrow": ("(signed char)(c * 3)", np.int8),
+            "wide": ("(long long)s", i64),
+            "cut": ("(short)(s * 5)", np.int16),
             "u": ("(unsigned char)(uc + 77)", np.uint8),
         },
-        {"c": ("signed char", a), "uc": ("unsigned char", a.view(np.uint8)), "s": ("short", s),
-         "us": ("unsigned short", s.view(np.uint16))},
-    )  # fmt: skip
+        {
+            "c": ("signed char", a),
+            "uc": ("unsigned char", a.view(np.uint8)),
+            "s": ("short", s),
+            "us": ("unsigned short", s.view(np.uint16)),
+        },
+    )
     assert_same(got["c"], a.astype(i32) + 1000)
     assert_same(got["uc"], a.view(np.uint8).astype(i32) + 1000)
     assert_same(got["s"], s.astype(i32) * 3)

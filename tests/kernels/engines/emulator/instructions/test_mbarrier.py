@@ -47,9 +47,7 @@ extern "C" __global__ void k(float* y, const float* x, int n) {
 
 @pytest.mark.parametrize("order", ["forward", "reversed", 3])
 def test_producer_and_consumer_alternate(order):
-    run = emulate(
-        PRODUCER, {"x": X}, {"y": (256, f32)}, args=["y", "x", i32(8)], block=64, order=order, races=True
-    )
+    run = emulate(PRODUCER, {"x": X}, {"y": (256, f32)}, args=["y", "x", i32(8)], block=64, order=order, races=True)
     np.testing.assert_array_equal(run["y"].reshape(8, 32), 2 * X.reshape(8, 32)[:, ::-1])
     assert run.races == ()
 
@@ -108,11 +106,7 @@ def test_dropped_threads_are_not_waited_for():
 @pytest.mark.parametrize(
     "count, arrive, message",
     [
-        (
-            0,
-            "__mbarrier_arrive(&bar)",
-            r"an mbarrier expects 1 to 1,048,575 arrivals, got 0, by thread \(0, 0, 0\)",
-        ),
+        (0, "__mbarrier_arrive(&bar)", r"an mbarrier expects 1 to 1,048,575 arrivals, got 0, by thread \(0, 0, 0\)"),
         (
             8,
             "__mbarrier_arrive_and_drop(&bar)",

@@ -27,7 +27,9 @@ WIDTH = st.sampled_from(["", "1", "5", "12", "*"])
 PRECISION = st.sampled_from(["", ".", ".0", ".1", ".4", ".15", ".*"])
 STARS = st.integers(-9, 9)
 # Flags that C leaves undefined for a conversion are not generated.
-INTEGERS = st.builds(lambda length, kind: length + kind, st.sampled_from(["", "hh", "h", "l", "ll", "z"]), st.sampled_from("diuoxX"))  # fmt: skip
+INTEGERS = st.builds(
+    lambda length, kind: length + kind, st.sampled_from(["", "hh", "h", "l", "ll", "z"]), st.sampled_from("diuoxX")
+)
 FLOATS = st.sampled_from("eEfFgGaA")
 
 
@@ -41,8 +43,14 @@ def formatted(text: str, *arguments) -> bytes:
         used, remaining = remaining[: len(piece.sizes)], remaining[len(piece.sizes) :]
         last = used[-1]
         string = last if isinstance(last, bytes) else b""
-        bits = [struct.unpack("<Q", struct.pack("<d", a))[0] if isinstance(a, float) else 1 if isinstance(a, bytes)
-                else a & (1 << 8 * size) - 1 for a, size in zip(used, piece.sizes, strict=True)]  # fmt: skip
+        bits = [
+            struct.unpack("<Q", struct.pack("<d", a))[0]
+            if isinstance(a, float)
+            else 1
+            if isinstance(a, bytes)
+            else a & (1 << 8 * size) - 1
+            for a, size in zip(used, piece.sizes, strict=True)
+        ]
         out.append(piece.text(bits, string))
     return b"".join(out)
 
@@ -53,16 +61,13 @@ def _format_by_c(text: str, *arguments) -> bytes:
     kinds = {float: ctypes.c_double, bytes: ctypes.c_char_p}
     stars = len(arguments) - 1
     c_arguments = [
-        kinds.get(type(a), ctypes.c_int if n < stars else ctypes.c_longlong)(a)
-        for n, a in enumerate(arguments)
+        kinds.get(type(a), ctypes.c_int if n < stars else ctypes.c_longlong)(a) for n, a in enumerate(arguments)
     ]
     size = ctypes.CDLL(None).snprintf(buffer, ctypes.c_size_t(len(buffer)), text.encode(), *c_arguments)
     return buffer.raw[:size]
 
 
-needs_c_library = pytest.mark.skipif(
-    sys.platform == "win32", reason="another C library formats in another way"
-)
+needs_c_library = pytest.mark.skipif(sys.platform == "win32", reason="another C library formats in another way")
 
 
 def _stars(flags: str, width: str, precision: str, drawn_stars: tuple[int, int]) -> list[int]:
@@ -177,7 +182,9 @@ def test_format_chosen_by_each_thread_and_null_string():
     ],
 )
 def test_invalid_argument_is_an_error_with_its_line(call, message):
-    source = f'extern "C" __global__ void k(int* out) {{\n  int x[2]; x[out[0]] = 1;\n  {call};\n  out[1] = x[out[2]];\n}}'
+    source = (
+        f'extern "C" __global__ void k(int* out) {{\n  int x[2]; x[out[0]] = 1;\n  {call};\n  out[1] = x[out[2]];\n}}'
+    )
     with pytest.raises(EmulatorError, match=rf"k, kernel\.cu:3: {message}"):
         printed(source, out=4)
 
@@ -245,7 +252,9 @@ def test_true_assertion_has_no_effect():
 
 @needs_nvrtc
 def test_failed_assertion_names_expression_line_thread_and_block():
-    match = r'^k, kernel\.cu:3: the assertion i < limit && "too many" failed, by thread \(6, 0, 0\) of block \(2, 0, 0\)$'
+    match = (
+        r'^k, kernel\.cu:3: the assertion i < limit && "too many" failed, by thread \(6, 0, 0\) of block \(2, 0, 0\)$'
+    )
     with pytest.raises(EmulatorError, match=match):
         emulate(ASSERTS, {}, {"out": ((96,), i32)}, args=["out", i32(70)], grid=3)
 

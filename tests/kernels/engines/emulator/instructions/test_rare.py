@@ -59,9 +59,7 @@ def _check(cases: dict, prelude: str = "", pair=UNSIGNED, c_type: str = "unsigne
     a, b = pair
     dtype = a.dtype.type
     got = elementwise(
-        {name: (text, dtype) for name, (text, _) in cases.items()},
-        {"a": (c_type, a), "b": (c_type, b)},
-        prelude,
+        {name: (text, dtype) for name, (text, _) in cases.items()}, {"a": (c_type, a), "b": (c_type, b)}, prelude
     )
     for name, (text, f) in cases.items():
         assert_same(got[name], _python(f, dtype, a, b), text)
@@ -70,14 +68,19 @@ def _check(cases: dict, prelude: str = "", pair=UNSIGNED, c_type: str = "unsigne
 # -- integers ------------------------------------------------------------------------------------------
 def test_bit_searches_masks_and_choices():
     forms = {
-        "szc": "szext.clamp.s32 %0, %1, %2;", "szw": "szext.wrap.u32 %0, %1, %2;",
-        "bmc": "bmsk.clamp.b32 %0, %1, %2;", "bmw": "bmsk.wrap.b32 %0, %1, %2;",
-        "down": "fns.b32 %0, %1, 31, -2;", "here": "fns.b32 %0, %1, 4, 0;",
-        "choose": "slct.u32.s32 %0, %1, %2, %1;", "none": "cnot.b32 %0, %1;",
-        "mad24": "mad24.lo.u32 %0, %1, %2, 9;", "mul24": "mul24.hi.u32 %0, %1, %2;",
+        "szc": "szext.clamp.s32 %0, %1, %2;",
+        "szw": "szext.wrap.u32 %0, %1, %2;",
+        "bmc": "bmsk.clamp.b32 %0, %1, %2;",
+        "bmw": "bmsk.wrap.b32 %0, %1, %2;",
+        "down": "fns.b32 %0, %1, 31, -2;",
+        "here": "fns.b32 %0, %1, 4, 0;",
+        "choose": "slct.u32.s32 %0, %1, %2, %1;",
+        "none": "cnot.b32 %0, %1;",
+        "mad24": "mad24.lo.u32 %0, %1, %2, 9;",
+        "mul24": "mul24.hi.u32 %0, %1, %2;",
         "both": "{.reg .pred p, q; setp.lt.u32 q, %2, 99; setp.lt.or.u32 p, %1, %2, !q; selp.u32 %0, 1, 0, p;}",
         "met": "{.reg .pred p, q; setp.eq.u32 q, 0, 0; lop3.and.b32 %0|p, %1, %2, 0, 0xc0, q; @!p mov.u32 %0, 77;}",
-    }  # fmt: skip
+    }
     _check(
         {
             "third": ("__fns(a, 0, 3)", lambda a, b: _nth(a, range(32), 3)),
@@ -101,10 +104,13 @@ def test_bit_searches_masks_and_choices():
 
 def test_differences_and_sums_of_bytes_and_halves():
     forms = {
-        "diff": "vabsdiff.u32.u32.u32.add %0, %1.b0, %2.b2, %1;", "sat": "vadd.u32.u32.u32.sat %0, %1, %2;",
-        "mad": "vmad.s32.s32.u32 %0, %1.h1, %2.b3, 9;", "less": "vset.s32.u32.lt %0, %1, %2;",
-        "most": "vmax.s32.s32.s32.min %0, %1, %2, 1000;", "two": "vsub2.s32.s32.s32.sat %0, %1, %2, 0;",
-    }  # fmt: skip
+        "diff": "vabsdiff.u32.u32.u32.add %0, %1.b0, %2.b2, %1;",
+        "sat": "vadd.u32.u32.u32.sat %0, %1, %2;",
+        "mad": "vmad.s32.s32.u32 %0, %1.h1, %2.b3, 9;",
+        "less": "vset.s32.u32.lt %0, %1, %2;",
+        "most": "vmax.s32.s32.s32.min %0, %1, %2, 1000;",
+        "two": "vsub2.s32.s32.s32.sat %0, %1, %2, 0;",
+    }
 
     def signed(value):
         return _split(value, 32, True)[0]
@@ -149,9 +155,13 @@ def test_dot_products_of_halves_and_bytes():
 
 def test_prmt_modes_and_saturated_packing():
     modes = {
-        "f4e": lambda n, k: n + k, "b4e": lambda n, k: (n - k) % 8, "rc8": lambda n, k: n,
-        "ecl": lambda n, k: max(n, k), "ecr": lambda n, k: min(n, k), "rc16": lambda n, k: n % 2 * 2 + k % 2,
-    }  # fmt: skip
+        "f4e": lambda n, k: n + k,
+        "b4e": lambda n, k: (n - k) % 8,
+        "rc8": lambda n, k: n,
+        "ecl": lambda n, k: max(n, k),
+        "ecr": lambda n, k: min(n, k),
+        "rc16": lambda n, k: n % 2 * 2 + k % 2,
+    }
     prelude = "".join(_asm(name, f"prmt.b32.{name} %0, %1, %2, %2;", 2) for name in modes)
     prelude += _asm("p8", "cvt.pack.sat.u8.s32.b32 %0, %1, %2, %1;", 2)
     prelude += _asm("p16", "cvt.pack.sat.s16.s32 %0, %1, %2;", 2)
@@ -224,11 +234,7 @@ extern "C" __global__ void k(unsigned* x) {
 
 
 # -- floats ------------------------------------------------------------------------------------------------
-MODES = {
-    "rz": lambda x: x > 0,
-    "rm": lambda x: True,
-    "rp": lambda x: False,
-}  # whether a value is rounded down
+MODES = {"rz": lambda x: x > 0, "rm": lambda x: True, "rp": lambda x: False}  # whether a value is rounded down
 
 
 def _rounded(exact: Fraction, mode: str, dtype) -> float:
@@ -243,9 +249,13 @@ def _rounded(exact: Fraction, mode: str, dtype) -> float:
 def test_directed_rounding(dtype, c_type):
     a, b, c = ((rng.standard_normal(60) * 10.0 ** rng.integers(-6, 6, 60)).astype(dtype) for _ in range(3))
     exact = {
-        "add": lambda a, b, c: a + b, "sub": lambda a, b, c: a - b, "mul": lambda a, b, c: a * b,
-        "fma": lambda a, b, c: a * b + c, "div": lambda a, b, c: a / b, "rcp": lambda a, b, c: 1 / a,
-    }  # fmt: skip
+        "add": lambda a, b, c: a + b,
+        "sub": lambda a, b, c: a - b,
+        "mul": lambda a, b, c: a * b,
+        "fma": lambda a, b, c: a * b + c,
+        "div": lambda a, b, c: a / b,
+        "rcp": lambda a, b, c: 1 / a,
+    }
     sources = {"fma": 3, "rcp": 1}
     names = {
         f"{name}_{mode}": f"{name}.{mode}.f{8 * dtype().itemsize} %0, "
@@ -274,16 +284,14 @@ def test_directed_rounding_of_square_roots():
 
 
 def test_saturated_sums_signs_and_classes():
-    a, b = (
-        np.concatenate([[0.0, -0.0, 1e-40, np.inf, -np.inf], rng.standard_normal(50)]).astype(f32)
-        for _ in "ab"
-    )
+    a, b = (np.concatenate([[0.0, -0.0, 1e-40, np.inf, -np.inf], rng.standard_normal(50)]).astype(f32) for _ in "ab")
     b = b[::-1].copy()
     forms = {
-        "sat": "fma.rn.sat.f32 %0, %1, %2, %1;", "signs": "min.xorsign.abs.f32 %0, %1, %2;",
+        "sat": "fma.rn.sat.f32 %0, %1, %2, %1;",
+        "signs": "min.xorsign.abs.f32 %0, %1, %2;",
         "normal": "{.reg .pred p; testp.normal.f32 p, %1; selp.f32 %0, 0f3F800000, 0f00000000, p;}",
         "small": "{.reg .pred p; testp.subnormal.f32 p, %1; selp.f32 %0, 0f3F800000, 0f00000000, p;}",
-    }  # fmt: skip
+    }
     got = elementwise(
         {name: (f"{name}(a, b)", f32) for name in forms}
         | {"halves": ("low(__hadd2_sat(pair(a, b), pair(b, a)))", f32)},
@@ -307,9 +315,7 @@ def test_saturated_sums_signs_and_classes():
     assert_same(got["small"], ((a != 0) & (np.abs(a) < tiny)).astype(f32))
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"), [("e4m3", ml_dtypes.float8_e4m3fn), ("e5m2", ml_dtypes.float8_e5m2)]
-)
+@pytest.mark.parametrize(("name", "dtype"), [("e4m3", ml_dtypes.float8_e4m3fn), ("e5m2", ml_dtypes.float8_e5m2)])
 def test_eight_bit_floats(name, dtype):
     """Every 8-bit value, and floats of all magnitudes."""
     all_values = np.arange(256, dtype=np.uint8)
@@ -354,20 +360,33 @@ def test_signed_sad_and_mul24():
 
 def test_fields_that_reach_beyond_the_highest_bit():
     """Worked out by hand from the PTX ISA, "bfe": what lies beyond is the field's sign, which is the highest bit."""
-    a, p, q = (np.array(v, np.uint32) for v in zip(
-        (0x80000000, 24, 16), (0x80000000, 24, 8), (0x80000000, 31, 5), (0x7FFFFFFF, 24, 16), (0x80000000, 40, 3),
-        (0x80000000, 24, 0), (0x80000000, 256 + 24, 256 + 16), (0x12345678, 8, 8), strict=True,
-    ))  # fmt: skip
+    a, p, q = (
+        np.array(v, np.uint32)
+        for v in zip(
+            (0x80000000, 24, 16),
+            (0x80000000, 24, 8),
+            (0x80000000, 31, 5),
+            (0x7FFFFFFF, 24, 16),
+            (0x80000000, 40, 3),
+            (0x80000000, 24, 0),
+            (0x80000000, 256 + 24, 256 + 16),
+            (0x12345678, 8, 8),
+            strict=True,
+        )
+    )
     got = elementwise(
-        {"s": ("sfield((int)a, p, q)", i32), "u": ("ufield(a, p, q)", u32),
-         "l": ("lfield((long long)((unsigned long long)a << 32), p + 32, q)", np.int64)},
+        {
+            "s": ("sfield((int)a, p, q)", i32),
+            "u": ("ufield(a, p, q)", u32),
+            "l": ("lfield((long long)((unsigned long long)a << 32), p + 32, q)", np.int64),
+        },
         {"a": ("unsigned", a), "p": ("unsigned", p), "q": ("unsigned", q)},
         """
     __device__ int sfield(int a, unsigned p, unsigned l) { int r; asm("bfe.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(p), "r"(l)); return r; }
     __device__ unsigned ufield(unsigned a, unsigned p, unsigned l) { unsigned r; asm("bfe.u32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(p), "r"(l)); return r; }
     __device__ long long lfield(long long a, unsigned p, unsigned l) { long long r; asm("bfe.s64 %0, %1, %2, %3;" : "=l"(r) : "l"(a), "r"(p), "r"(l)); return r; }
     """,
-    )  # fmt: skip
+    )
     assert got["s"].tolist() == [-128, -128, -1, 127, -1, 0, -128, 0x56]
     assert got["u"].tolist() == [128, 128, 1, 127, 0, 0, 128, 0x56]
     assert got["l"][:6].tolist() == [-128, -128, -1, 127, -1, 0]
@@ -388,8 +407,12 @@ def test_minimum_and_maximum_not_below_zero():
 def test_saturated_and_flushed_zeros_keep_or_lose_their_sign():
     """.sat gives a positive zero for a negative zero and for NaN; .ftz keeps the sign of what it flushes."""
     a = np.array([-0.0, np.nan, -1e-39, 1e-39, -2e-38, 2e-38, 2.0, -np.inf], f32)
-    forms = {"sat": "cvt.sat.f32.f32 %0, %1;", "flush": "mul.ftz.f32 %0, %1, 0f3F800000;",
-             "product": "mul.ftz.f32 %0, %1, 0f3F000000;", "both": "add.ftz.sat.f32 %0, %1, %1;"}  # fmt: skip
+    forms = {
+        "sat": "cvt.sat.f32.f32 %0, %1;",
+        "flush": "mul.ftz.f32 %0, %1, 0f3F800000;",
+        "product": "mul.ftz.f32 %0, %1, 0f3F000000;",
+        "both": "add.ftz.sat.f32 %0, %1, %1;",
+    }
     got = elementwise(
         {"saturate": ("__saturatef(a)", f32)} | {name: (f"{name}(a)", f32) for name in forms},
         {"a": ("float", a)},

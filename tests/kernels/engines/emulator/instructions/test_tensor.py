@@ -40,15 +40,32 @@ B_POSITIONS = {
     ("m8n8k4", "f64"): ("t", "g"),
 }
 CASES = [
-    ("m16n8k8", "f16", "f32"), ("m16n8k16", "f16", "f32"), ("m16n8k8", "f16", "f16"), ("m16n8k16", "f16", "f16"),
-    ("m16n8k8", "bf16", "f32"), ("m16n8k16", "bf16", "f32"), ("m16n8k4", "tf32", "f32"), ("m16n8k8", "tf32", "f32"),
-    ("m16n8k16", "s8", "s32"), ("m16n8k32", "s8", "s32"), ("m16n8k16", "u8", "s32"), ("m16n8k32", "u8", "s32"),
-    ("m16n8k32", "e4m3", "f32"), ("m8n8k4", "f64", "f64"),
-]  # fmt: skip
+    ("m16n8k8", "f16", "f32"),
+    ("m16n8k16", "f16", "f32"),
+    ("m16n8k8", "f16", "f16"),
+    ("m16n8k16", "f16", "f16"),
+    ("m16n8k8", "bf16", "f32"),
+    ("m16n8k16", "bf16", "f32"),
+    ("m16n8k4", "tf32", "f32"),
+    ("m16n8k8", "tf32", "f32"),
+    ("m16n8k16", "s8", "s32"),
+    ("m16n8k32", "s8", "s32"),
+    ("m16n8k16", "u8", "s32"),
+    ("m16n8k32", "u8", "s32"),
+    ("m16n8k32", "e4m3", "f32"),
+    ("m8n8k4", "f64", "f64"),
+]
 ELEMENT = {
-    "f16": ("unsigned short", 2), "bf16": ("unsigned short", 2), "tf32": ("float", 4), "s8": ("signed char", 1),
-    "u8": ("unsigned char", 1), "e4m3": ("unsigned char", 1), "f64": ("double", 8), "f32": ("float", 4), "s32": ("int", 4),
-}  # fmt: skip
+    "f16": ("unsigned short", 2),
+    "bf16": ("unsigned short", 2),
+    "tf32": ("float", 4),
+    "s8": ("signed char", 1),
+    "u8": ("unsigned char", 1),
+    "e4m3": ("unsigned char", 1),
+    "f64": ("double", 8),
+    "f32": ("float", 4),
+    "s32": ("int", 4),
+}
 
 
 def _mma_kernel(shape: str, kind: str, to: str, extra: str = "") -> str:
@@ -69,9 +86,7 @@ def _mma_kernel(shape: str, kind: str, to: str, extra: str = "") -> str:
     text = f"mma.sync.aligned.{shape}.row.col{extra}.{to}.{kind}.{kind}.{to} {names(d_regs)}, {names(a_regs)}, {names(b_regs)}, "
     text += names(d_regs) + ";"
     outs = ", ".join(f'"={d_constraint}"(d[{i}])' for i in range(d_regs))
-    ins = [f'"{constraint}"(a[{i}])' for i in range(a_regs)] + [
-        f'"{constraint}"(b[{i}])' for i in range(b_regs)
-    ]
+    ins = [f'"{constraint}"(a[{i}])' for i in range(a_regs)] + [f'"{constraint}"(b[{i}])' for i in range(b_regs)]
     ins += [f'"{d_constraint}"(c[{i}])' for i in range(d_regs)]
     return f"""
 extern "C" __global__ void k({d_type}* D, const {c_type}* A, const {c_type}* B, const {d_type}* C) {{
@@ -209,9 +224,7 @@ def test_wavefronts_of_ldmatrix(pitch, waves):
 
 def test_ldmatrix_beyond_shared_memory_is_an_error():
     source = _ldmatrix(4, False, 8).replace("(t % 32) * 8", "(t + 1) * 8")
-    with pytest.raises(
-        EmulatorError, match=r"k, kernel\.cu:7: out-of-bounds .* by thread \(31, 0, 0\) of block"
-    ):
+    with pytest.raises(EmulatorError, match=r"k, kernel\.cu:7: out-of-bounds .* by thread \(31, 0, 0\) of block"):
         emulate(source, {"in": np.zeros((4, 8, 8), u16)}, {"out": ((4, 32), u32)})
 
 
@@ -240,19 +253,13 @@ def test_product_by_ldmatrix_and_mma_in_four_warps():
     }"""
     a, b = rng.standard_normal((32, 16)).astype(f16), rng.standard_normal((16, 32)).astype(f16)
     for order in ("forward", "reversed", 1):
-        run = emulate(
-            source, {"A": a.view(u16), "B": b.view(u16)}, {"C": ((32, 32), f32)}, block=128, order=order
-        )
+        run = emulate(source, {"A": a.view(u16), "B": b.view(u16)}, {"C": ((32, 32), f32)}, block=128, order=order)
         np.testing.assert_array_equal(run["C"], (a.astype(f64) @ b.astype(f64)).astype(f32))
     assert run.total["flops_mma"] == 2 * 32 * 32 * 16
-    traced = emulate(
-        source, {"A": a.view(u16), "B": b.view(u16)}, {"C": ((32, 32), f32)}, block=128, trace_block=0
-    )
+    traced = emulate(source, {"A": a.view(u16), "B": b.view(u16)}, {"C": ((32, 32), f32)}, block=128, trace_block=0)
     # Each lane reads 8 of a's elements by ldmatrix, and twice 4 of b's.
     reads = dict.fromkeys(traced.trace.buffers, 0)
-    for name, write in zip(
-        np.array(traced.trace.buffers)[traced.trace.buffer], traced.trace.write, strict=True
-    ):
+    for name, write in zip(np.array(traced.trace.buffers)[traced.trace.buffer], traced.trace.write, strict=True):
         reads[str(name)] += not write
     assert reads == {"A": 512, "B": 512, "a": 128 * 8, "b": 128 * 8, "C": 0}
     assert run.total["bank_conflicts_ld"] == 0
@@ -288,14 +295,7 @@ WMMA_CASES = [
     (32, 8, 16, "unsigned char", "int", (4, 1, 4), (16, 4, 8)),
     (8, 8, 4, "double", "double", (1, 1, 1), (1, 1, 2)),
 ]
-NUMPY = {
-    "half": f16,
-    "float": f32,
-    "signed char": np.int8,
-    "unsigned char": np.uint8,
-    "int": i32,
-    "double": f64,
-}
+NUMPY = {"half": f16, "float": f32, "signed char": np.int8, "unsigned char": np.uint8, "int": i32, "double": f64}
 
 
 def _padded(values: np.ndarray, layout: str, pad: int) -> tuple[np.ndarray, int]:
@@ -312,9 +312,7 @@ def test_wmma(m, n, k, kind, to, straight, across, layouts):
     a, b, c = (rng.integers(0 if "unsigned" in kind else -9, 10, s) for s in ((m, k), (k, n), (m, n)))
     expected = (2 * a @ b + c + 1) * 3
     matrices = [v.astype(NUMPY.get(kind, f32)) for v in (a, b)] + [c.astype(NUMPY[to])]
-    (A, lda), (B, ldb), (C, ldc) = (
-        _padded(v, layout, 16) for v, layout in zip(matrices, layouts, strict=True)
-    )
+    (A, lda), (B, ldb), (C, ldc) = (_padded(v, layout, 16) for v, layout in zip(matrices, layouts, strict=True))
     element = "wmma::precision::tf32" if kind == "float" else kind
     source = WMMA.format(
         m=m,
@@ -379,18 +377,7 @@ extern "C" __global__ void k(float* C, const half* A) {
 
 def test_wmma_past_the_end_is_an_error():
     source = WMMA.format(
-        m=16,
-        n=16,
-        k=16,
-        kind="half",
-        to="float",
-        element="half",
-        a="row",
-        b="col",
-        c="row",
-        lda=16,
-        ldb=24,
-        ldc=16,
+        m=16, n=16, k=16, kind="half", to="float", element="half", a="row", b="col", c="row", lda=16, ldb=24, ldc=16
     )
     inputs = {"A": np.ones((16, 16), f16), "B": np.ones((16, 16), f16), "C": np.ones((16, 16), f32)}
     with pytest.raises(
@@ -420,8 +407,10 @@ def test_wmma_loads_equal_machine_code(source, pitch, waves, layout):
     tile = np.arange(16 * pitch, dtype=f16).reshape(16, pitch)
     run = emulate(
         _ONE_TILE.format(pitch=pitch, layout=layout, source=source),
-        {"in": tile}, {"out": ((16, 32), f16)}, trace_block=0,
-    )  # fmt: skip
+        {"in": tile},
+        {"out": ((16, 32), f16)},
+        trace_block=0,
+    )
     lane, i = np.arange(32), np.arange(8)[:, None]
     row, column = lane // 4 + i // 2 % 2 * 8, lane % 4 * 2 + i % 2 + i // 4 * 8
     values = tile[row, column] if layout == "row" else tile[column, row]
@@ -447,8 +436,9 @@ def test_misaligned_wmma_rows_are_an_error():
     with pytest.raises(EmulatorError, match=r"kernel\.cu:8 .*misaligned read of 16 bytes"):
         emulate(
             _ONE_TILE.format(pitch=20, layout="row", source="s"),
-            {"in": np.zeros((16, 20), f16)}, {"out": ((16, 32), f16)},
-        )  # fmt: skip
+            {"in": np.zeros((16, 20), f16)},
+            {"out": ((16, 32), f16)},
+        )
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])

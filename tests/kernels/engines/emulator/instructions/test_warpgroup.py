@@ -15,9 +15,14 @@ from tests.helpers.hopper import run_hopper
 pytestmark = needs_nvrtc
 u8, i32, f32 = np.uint8, np.int32, np.float32
 DTYPES = {
-    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": f32, "e4m3": ml_dtypes.float8_e4m3fn,
-    "e5m2": ml_dtypes.float8_e5m2, "s8": np.int8, "u8": u8,
-}  # fmt: skip
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "tf32": f32,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "s8": np.int8,
+    "u8": u8,
+}
 MODES = {128: 1, 64: 2, 32: 3, 0: 0}
 
 
@@ -76,9 +81,7 @@ def product(
     numbers = ", ".join(f"%{n}" for n in range(words))
     next_ = iter(range(words, words + 20))
     left = (
-        f"{{%{next(next_)}, %{next(next_)}, %{next(next_)}, %{next(next_)}}}"
-        if a_in_registers
-        else f"%{next(next_)}"
+        f"{{%{next(next_)}, %{next(next_)}, %{next(next_)}, %{next(next_)}}}" if a_in_registers else f"%{next(next_)}"
     )
     tail = "" if kind in ("s8", "u8") else f", {signs[0]}, {signs[1]}"
     if kind in ("f16", "bf16"):
@@ -122,14 +125,21 @@ def product(
     a_row = lane // 32 * 16 + lane % 32 // 4 + 8 * (n // per % 2)
     a_col = per * (lane % 4) + n % per + 4 * per * (n // per // 2)
     args = {
-        f"{register}* out": "out", "const unsigned char* a": "a", "const unsigned char* b": "b",
-        f"const {register}* c": "c", "const unsigned* fragments": "fragments", "int a_bytes": i32(a.size),
-        "int b_bytes": i32(b.size), "int add": i32(add),
-    }  # fmt: skip
+        f"{register}* out": "out",
+        "const unsigned char* a": "a",
+        "const unsigned char* b": "b",
+        f"const {register}* c": "c",
+        "const unsigned* fragments": "fragments",
+        "int a_bytes": i32(a.size),
+        "int b_bytes": i32(b.size),
+        "int add": i32(add),
+    }
     inputs = {
-        "a": a, "b": b, "c": np.ascontiguousarray(before[row, col]).view(bits),
+        "a": a,
+        "b": b,
+        "c": np.ascontiguousarray(before[row, col]).view(bits),
         "fragments": np.ascontiguousarray(read_a[a_row, a_col]).view(np.uint32),
-    }  # fmt: skip
+    }
     outputs = {"out": ((128, words), bits)}
     run = run_hopper(body, args, inputs, outputs, block=threads, shared=a.size + b.size)
     D = np.empty((64, columns), values)
@@ -167,9 +177,7 @@ def test_every_type(kind, to, row_bytes):
 
 @pytest.mark.parametrize("kind", ["f16", "bf16", "tf32", "e4m3", "s8"])
 def test_a_in_registers(kind):
-    check(
-        kind=kind, to="s32" if kind == "s8" else "f32", columns=16, a_in_registers=True, row_bytes=32, add=1
-    )
+    check(kind=kind, to="s32" if kind == "s8" else "f32", columns=16, a_in_registers=True, row_bytes=32, add=1)
 
 
 @pytest.mark.parametrize("a_in_registers", [False, True])
@@ -208,11 +216,7 @@ def test_registers_move():
         ("", "take_registers<240>();", "deadlock: setmaxnreg waits for registers"),
         ("take_registers<24>();", "", "setmaxnreg takes registers: 24 after 168"),
         ("release_registers<232>();", "", "setmaxnreg gives back registers: 232 after 168"),
-        (
-            "if (threadIdx.x < 320) release_registers<24>();",
-            "take_registers<176>();",
-            "not all warps of a warpgroup",
-        ),
+        ("if (threadIdx.x < 320) release_registers<24>();", "take_registers<176>();", "not all warps of a warpgroup"),
     ],
 )
 def test_registers_that_do_not_exist(producer, consumer, message):

@@ -82,9 +82,15 @@ def loads(*offsets: int, base: str = "%r3") -> str:
         # A base register that is written becomes another base.
         (ROW + loads(0, 4) + "add.s32 %r3, %r3, 16; " + loads(8, 12), [8, 8]),
         # A pointer that starts at byte 8 and advances by 16 is known to be 8-aligned, no more.
-        (ROW + "add.s32 %r5, %r3, 8; $L:\n " + loads(-8, -4, 0, 4, base="%r5") + "add.s32 %r5, %r5, 16; @%p1 bra $L; ", [8, 8]),
+        (
+            ROW
+            + "add.s32 %r5, %r3, 8; $L:\n "
+            + loads(-8, -4, 0, 4, base="%r5")
+            + "add.s32 %r5, %r5, 16; @%p1 bra $L; ",
+            [8, 8],
+        ),
     ],
-)  # fmt: skip
+)
 def test_merged_load_widths(body, expected):
     assert widths(kernel_of(body)) == expected
 
