@@ -3,6 +3,7 @@
 # make site: the static site, into site/. SITE_ARGS are its options, as in docs/site.md.
 # make wasm: unit tests of kernels and visuals in WebAssembly. WASM_ARGS are pytest's arguments; without any a choice is run.
 # make all: every test, as CI runs them.  make gpu: those that need a GPU.  Each makes .venv if it is missing.
+# make faults: deliberate faults, one after another, and the test that catches each (tests/faults).
 PYTHON ?= python3
 # Without bytecode on disk each process that a test starts compiles the app again, and its start takes twice as long.
 unexport PYTHONDONTWRITEBYTECODE
@@ -17,7 +18,7 @@ GPU_SIDE_BY_SIDE := -n 8 --dist worksteal
 BLAS_THREADS := $(shell n=$$(nproc 2>/dev/null || echo 8); echo $$((n / 8 > 0 ? n / 8 : 1)))
 NODE := $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null))
 
-.PHONY: run hall site wasm style check test all gpu javascript texts
+.PHONY: run hall site wasm style check test all faults gpu javascript texts
 
 run: .venv/.run
 	$(BIN)/streamlit run app.py
@@ -43,6 +44,10 @@ test: style javascript
 all: style javascript .venv/wasm/.made
 	$(TESTS) -m "not gpu" $(PYTEST_ARGS)
 	$(if $(GPU),$(MAKE) gpu)
+
+# Each deliberate fault of tests/faults, and the test that catches it. FAULTS are words of their names.
+faults: .venv/.test node_modules/.made
+	$(BIN)/python -m tests.faults $(FAULTS)
 
 gpu: .venv/.test
 	OPENBLAS_NUM_THREADS=$(BLAS_THREADS) $(BIN)/pytest $(GPU_SIDE_BY_SIDE) -m "gpu and not alone"
