@@ -345,9 +345,10 @@ def test_bars_are_consecutive_and_a_single_launch_takes_all():
         "shape": s.params(),
         "tiles": TILES,
         "median_ms": 0.5,
-        "parts_ms": {"conv": 0.2, "relu": 0.1},
+        "parts_ms": {"conv": 0.25, "bias": 0.125, "relu": 0.0625},
     }
-    assert [(b.name, b.start, b.ms) for b in charts.bars(unfused)] == [("conv", 0.0, 0.2), ("relu", 0.2, 0.1)]
+    bars = [("conv", 0.0, 0.25), ("bias", 0.25, 0.125), ("relu", 0.375, 0.0625)]
+    assert [(b.name, b.start, b.ms) for b in charts.bars(unfused)] == bars
     fused = unfused | {"rung": "fusion/fused", "parts_ms": {}}
     assert [(b.name, b.ms) for b in charts.bars(fused)] == [("conv_bias_bn_relu", 0.5)]
     library = unfused | {"rung": "fusion/torch", "parts_ms": {}}

@@ -145,6 +145,7 @@ def test_effective_and_actual_rates():
 
 def test_every_rung_has_a_family_and_a_short_name():
     assert {families.family(name).key for name in NAMES} == set(families.FAMILIES)
+    assert len({each.token for each in families.FAMILIES.values()}) == len(families.FAMILIES)
     rows = [timed(name, SHAPE, 1.0) for name in NAMES]
     assert len({families.short(row) for row in rows}) == len(NAMES)
     blas = timed("conv/im2col-cublas", SHAPE, 1.0, engine="cpu")
