@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -155,15 +154,6 @@ def test_dilation_leaves_gaps_and_captions_say_so():
     assert "Dilation sets its taps 2 × 2 pixels apart." in scene.caption(
         int(np.flatnonzero(scene.captions.kind == PIXEL)[0])
     )
-
-
-def test_a_caption_names_the_tap_as_the_tap():
-    scene, *_ = scene_of(HARD)
-    name = re.compile(r"\[(pixel|tap)\]\(\w+\)[^.]*? is \{(\d+)\}")
-    places = {kind: int(at) for kind, at in name.findall(scene.captions.templates[TERM])}
-    for t in np.flatnonzero(scene.captions.kind == TERM):
-        for kind, tensor in (("pixel", "win"), ("tap", "tap")):
-            assert scene.captions.args[t, places[kind]] == scene.cells(tensor, t)[t]
 
 
 def test_captions_count_the_zeros_of_a_window():
