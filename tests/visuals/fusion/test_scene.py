@@ -18,7 +18,7 @@ from kernels.ladders import find
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.shapes import chain_shapes
 from visuals.charts.roofline import Roof
-from visuals.fusion import charts, plan, story
+from visuals.fusion import captions, charts, plan, story
 from visuals.fusion.scene import fusion_scene
 from visuals.fusion.steps import lane_sums
 from visuals.scene.payload import payload
@@ -56,6 +56,17 @@ def until(s: ChainShape, blocks: int) -> tuple[np.ndarray, np.ndarray]:
 def close(cells: np.ndarray, s: ChainShape, blocks: int) -> bool:
     ref, scale = until(s, blocks)
     return bool((np.abs(cells - ref.ravel()) <= 4 * TOLERANCE * scale.ravel() + 1e-12).all())
+
+
+def test_the_numbers_in_the_sentence_of_a_batch_norm_give_its_result():
+    rng = np.random.default_rng(0)
+    gamma, beta, mean, var = params = tuple(rng.uniform(1, 2, 3).astype("f4") for _ in range(4))
+    before = rng.standard_normal((1, 3, 2, 2)).astype("f4")
+    gain = gamma / np.sqrt(var + 1e-5)
+    after = (before - mean[:, None, None]) * gain[:, None, None] + beta[:, None, None]
+    block = plan.Member("bn", ("gamma", "beta", "mean", "var"), params, 1e-5, before, after)
+    v, shown_mean, shown_gain, shown_beta, result = captions.numbers(block, np.arange(before.size)).T
+    np.testing.assert_allclose((v - shown_mean) * shown_gain + shown_beta, result, rtol=1e-5, atol=1e-6)
 
 
 # -- cells -----------------------------------------------------------------------------------------------------
