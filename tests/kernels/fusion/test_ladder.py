@@ -294,6 +294,12 @@ def test_emulator_counts_the_bytes_that_fusion_saves():
 
 
 @needs_nvrtc
+def test_a_block_before_a_pool_is_counted_for_every_value_of_a_window():
+    s = ChainShape(1, 2, 9, 9, "relu maxpool:3:stride=2")
+    (part,) = ladder.fused(s, TILES).parts
+    assert part.flops == 2 * (2 * 4 * 4) * 9  # ReLU and the comparison, for 9 values of each result
+
+
 def test_counters_refer_to_lines_of_the_generated_text():
     s = ChainShape(1, 2, 4, 4, "conv:K=2:R=3 bias bn relu")
     lines = run("fusion/fused", s, engine="emulator").counters.lines

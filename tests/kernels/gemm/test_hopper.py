@@ -99,6 +99,15 @@ def test_a_block_computes_several_tiles(name, blocks):
     assert excess_error(s, out, inputs) <= 0
 
 
+@needs_nvrtc
+@pytest.mark.parametrize("name", ["wgmma-ring", "wgmma-consumers"])
+def test_a_stage_is_filled_again_only_after_its_products(name):
+    """The emulator raises if a copy overwrites what a product still reads. K has more tiles than the ring has stages."""
+    s = GemmShape(64, 64, 9 * hopper.BK, dtype="fp16")
+    out, inputs, _ = emulated(name, s)
+    assert excess_error(s, out, inputs) <= 0
+
+
 @pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)

@@ -375,6 +375,20 @@ def test_one_read_and_one_write_is_the_minimum():
     assert costs["softmax/registers"].flops == shape.flops
 
 
+def test_operations_per_element():
+    """A comparison, an addition, an exponential or a division is one. Online softmax and the split add a correction."""
+    shape = SOFTMAX_PRESETS["softmax-attention"].shape
+    per_element = {
+        name: rung.cost(shape, rung.build(shape, rung.default_tiles)).flops / shape.elements
+        for name, rung in RUNGS.items()
+    }
+    exponentials = {"unsafe": 2, "three-pass": 2, "online": 3, "warp-shuffle": 3, "registers": 1, "split": 2}
+    others = {"unsafe": 2, "three-pass": 5, "online": 6, "warp-shuffle": 6, "registers": 4, "split": 5}
+    for name, count in exponentials.items():
+        assert per_element[f"softmax/{name}"] == count + others[name], name
+    assert per_element["softmax/cluster"] == per_element["softmax/one-launch"] == per_element["softmax/registers"]
+
+
 @pytest.mark.parametrize("name", RUNGS)
 def test_cpu_engine_allocates_no_second_matrix(name):
     """It allocates at most a maximum and a sum per row, and NumPy's temporaries for them."""

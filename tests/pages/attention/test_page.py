@@ -75,6 +75,10 @@ def test_invalid_values_give_a_valid_state_and_notes(raw):
             {"H": "128", "N": "65536", "d": "64"},
             "Q may have at most 268,435,456 elements on this page, but B*H*N*d is 536,870,912: H=1 is used",
         ),
+        (
+            {"B": "64", "H": "128", "N": "1", "M": "65536"},
+            "K and the mask may have at most 268,435,456 elements on this page, but one has 2,147,483,648: M=0 is used",
+        ),
     ],
 )
 def test_notes_name_rule_limit_and_value_used(raw, says):

@@ -71,6 +71,12 @@ def test_direct_says_the_most_loads_of_a_pixel_in_whole_numbers():
     assert "3.7 billion" in shown("direct", 3)
 
 
+def test_im2col_gives_the_extents_of_the_three_matrices():
+    text = shown("im2col", 3)
+    for extents in ("2×9", "9×36", "2×36"):  # 2 filters of 3 x 3 taps, 6 x 6 outputs
+        assert extents in text
+
+
 def test_im2col_names_the_faster_direct_kernel_and_the_faster_product():
     assert units.time_(ms("conv/direct-tiled", RES3)) in shown("im2col", 8)
     assert units.time_(ms("conv/im2col-cublas", RES3)) in shown("im2col", 9)

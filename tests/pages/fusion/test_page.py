@@ -1,5 +1,6 @@
 """Tests of the fusion lesson without a browser: URL, editing the chain by links, parts, Run."""
 
+import re
 from functools import partial
 
 import pytest
@@ -19,6 +20,7 @@ from tests.helpers.recordings import recordings
 from tests.helpers.rows_of import a_full_row
 from tests.helpers.shapes import chain_shapes
 from visuals import units
+from visuals.fusion import story as fusion_story
 
 open_at = partial(open_page, "fusion/page.py")
 ANYTHING = st.one_of(
@@ -252,6 +254,15 @@ def test_run_draws_launch_bars_and_the_copy_time():
     assert "time / copy" in html and "copy of the minimum bytes" in html
     charts = [c.proto.id for c in at.get("plotly_chart")]
     assert any("chart_fusion_launches" in c for c in charts)
+
+
+def test_the_table_of_launches_has_the_bytes_read_and_written():
+    found = re.findall(
+        r'<tr><th scope="row">\d [^<]*</th><td>[^<]*</td><td>([^<]*)</td><td>([^<]*)</td>', texts(open_at(size="stage"))
+    )
+    launches = [part for rung in fusion_story.PLANS for part in fusion_story.parts(rung, DEFAULT)]
+    assert found == [(units.bytes_(part.reads), units.bytes_(part.writes)) for part in launches]
+    assert any(part.reads != part.writes for part in launches)
 
 
 def test_gpu_recordings_are_compared_with_the_library():

@@ -14,7 +14,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.jobs.job import JobError
 from kernels.ladders import LADDERS
 from pages.conv import address as conv_address
-from pages.gemm import address
+from pages.gemm import address, controls
 from pages.gemm.address import DEFAULT, RUNGS
 from pages.gemm.scene import _matrices, gemm
 from pages.parts import autotune
@@ -330,3 +330,9 @@ def test_the_cards_name_the_only_size():
 
 def test_an_unknown_size_in_the_url_is_the_first():
     assert dict(TITLED.findall(texts(open_at(size="large"))))["Time"] == "4,096³"
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16", "int8"])
+def test_the_real_size_has_the_type_on_the_stage(dtype):
+    query = address.read({"dtype": dtype})[0]
+    assert controls.sizes(query).real(query.shape) == GemmShape(4096, 4096, 4096, dtype=dtype)

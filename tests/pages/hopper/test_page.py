@@ -5,6 +5,7 @@ import json
 import pytest
 
 from kernels import records
+from kernels.gemm import hopper
 from kernels.gemm.presets import GEMM_PRESETS
 from pages.hopper import address, controls
 from pages.hopper.chapters import STORY
@@ -86,6 +87,7 @@ def test_a_picture_has_its_own_control():
 def test_both_modes_and_all_warps_are_different_pictures():
     keys = {stages(open_at(swizzle=mode))[0] for mode in address.MODES}
     assert len(keys) == len(address.MODES)
+    assert stages(open_at(swizzle="128"))[0].startswith(f"swizzle {hopper.SWIZZLE} ")  # as in the kernels
     query = address.ADDRESS.read({})[0]
     tiles = tuple(query.tiles.items())
     of_warps = {address.scene(SMALL, query.rung.name, tiles, "accumulator", warp=int(w))[0].key for w in address.WARPS}

@@ -146,6 +146,11 @@ def test_recorded_trainings_have_their_curves_in_the_strip(topic):
     assert (expected is not None) == (topic in (address.SCALING, address.WEIGHTS))
 
 
+def test_the_chapters_know_the_bits_of_the_formats():
+    found = chapters.facts({})
+    assert (found["fp16_bits"], found["bf16_bits"]) == ("5", "8")  # of the exponent
+
+
 def test_an_unknown_topic_shows_the_first():
     assert stages(open_at(topic="fp4", view="explore")) == ["bits FP16 0.1"]
 

@@ -1,5 +1,7 @@
 """Tests of the softmax lesson without a browser: presets, rungs, kinds of logits, custom numbers, Run."""
 
+import re
+
 import pytest
 
 from kernels.engines.emulator.compiler import compile
@@ -9,6 +11,7 @@ from pages import _cards, _lessons
 from pages.parts.rung_address import Selection
 from pages.softmax import address, controls
 from tests.helpers.page_runner import finish, heads, links, open_page, stages, strip, texts
+from visuals import units
 from visuals.softmax import inputs
 
 
@@ -109,6 +112,14 @@ def test_invalid_numbers_are_reported_and_replaced(numbers):
 def test_invalid_parameters_are_named(params, words):
     at = open_at(**params)
     assert words in texts(at) and len(stages(at)) == 1
+
+
+def test_the_card_of_the_row_has_the_bytes_that_each_kernel_moves():
+    shape = address.DEFAULT
+    html = texts(open_at(view="row"))
+    found = re.findall(r'<th scope="row">[^<]*</th><td>[^<]*</td><td>[^<]*</td><td>([^<]*)</td>', html)
+    programs = ((rung, rung.build(shape, address.default_tiles_for(rung, shape))) for rung in ladder.RUNGS)
+    assert found == [units.bytes_(rung.cost(shape, program).bytes) for rung, program in programs]
 
 
 def test_row_too_long_for_registers_names_its_rule_and_links_to_other_rungs():

@@ -18,7 +18,7 @@ from kernels.ladders import find
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.shapes import chain_shapes
 from visuals.charts.roofline import Roof
-from visuals.fusion import charts, plan, story
+from visuals.fusion import captions, charts, plan, story
 from visuals.fusion.scene import fusion_scene
 from visuals.fusion.steps import lane_sums
 from visuals.scene.payload import payload
@@ -56,6 +56,17 @@ def until(s: ChainShape, blocks: int) -> tuple[np.ndarray, np.ndarray]:
 def close(cells: np.ndarray, s: ChainShape, blocks: int) -> bool:
     ref, scale = until(s, blocks)
     return bool((np.abs(cells - ref.ravel()) <= 4 * TOLERANCE * scale.ravel() + 1e-12).all())
+
+
+def test_the_numbers_in_the_sentence_of_a_batch_norm_give_its_result():
+    rng = np.random.default_rng(0)
+    gamma, beta, mean, var = params = tuple(rng.uniform(1, 2, 3).astype("f4") for _ in range(4))
+    before = rng.standard_normal((1, 3, 2, 2)).astype("f4")
+    gain = gamma / np.sqrt(var + 1e-5)
+    after = (before - mean[:, None, None]) * gain[:, None, None] + beta[:, None, None]
+    block = plan.Member("bn", ("gamma", "beta", "mean", "var"), params, 1e-5, before, after)
+    v, shown_mean, shown_gain, shown_beta, result = captions.numbers(block, np.arange(before.size)).T
+    np.testing.assert_allclose((v - shown_mean) * shown_gain + shown_beta, result, rtol=1e-5, atol=1e-6)
 
 
 # -- cells -----------------------------------------------------------------------------------------------------
@@ -345,9 +356,10 @@ def test_bars_are_consecutive_and_a_single_launch_takes_all():
         "shape": s.params(),
         "tiles": TILES,
         "median_ms": 0.5,
-        "parts_ms": {"conv": 0.2, "relu": 0.1},
+        "parts_ms": {"conv": 0.25, "bias": 0.125, "relu": 0.0625},
     }
-    assert [(b.name, b.start, b.ms) for b in charts.bars(unfused)] == [("conv", 0.0, 0.2), ("relu", 0.2, 0.1)]
+    bars = [("conv", 0.0, 0.25), ("bias", 0.25, 0.125), ("relu", 0.375, 0.0625)]
+    assert [(b.name, b.start, b.ms) for b in charts.bars(unfused)] == bars
     fused = unfused | {"rung": "fusion/fused", "parts_ms": {}}
     assert [(b.name, b.ms) for b in charts.bars(fused)] == [("conv_bias_bn_relu", 0.5)]
     library = unfused | {"rung": "fusion/torch", "parts_ms": {}}

@@ -219,6 +219,7 @@ def test_fragments_contain_every_element_once_and_end_with_the_product():
     np.testing.assert_array_equal(lane, [A[1, 2], A[1, 3], A[9, 2], A[9, 3], A[1, 10], A[1, 11], A[9, 10], A[9, 11]])
     np.testing.assert_array_equal(scene.cells("b").reshape(4, 32)[:, 5], [B[2, 1], B[3, 1], B[10, 1], B[11, 1]])
     assert "A: rows 1 and 9, columns 2, 3, 10 and 11." in scene.caption(5)
+    assert scene.captions.args[6, :3].tolist() == [6, 1, 2], "lane 6: group 1, place 2 in it"
     note = next(note for note in scene.annotations if note.tensor == "B")
     assert note.captions.args[10 * 8 + 1].tolist() == [5, 2], "B[10, 1]: lane 5, value 2"
     with pytest.raises(ValueError, match="must be"):

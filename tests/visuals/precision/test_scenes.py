@@ -216,7 +216,9 @@ def test_a_row_of_weights_is_quantised_as_the_net_is(layer, per):
     np.testing.assert_array_equal(scene.cells("q"), q.quantize(w)[:n, output])
     np.testing.assert_allclose(scene.cells("back"), q.dequantize(q.quantize(w))[:n, output], rtol=1e-6)
     assert np.abs(scene.cells("error")).max() <= 0.5 + 1e-6
-    assert scene.cells("scale")[0] == np.float32(q.scale[output if per == CHANNEL else 0])
+    scale = q.scale[output if per == CHANNEL else 0]
+    assert scene.cells("scale")[0] == np.float32(scale)
+    assert scene.captions.args[-1, 0] == pytest.approx(scale / 2)  # the largest error that rounding allows
 
 
 @pytest.mark.parametrize("layer", LAYERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import numpy as np
@@ -208,6 +209,15 @@ def test_only_the_unsafe_kernel_has_infinity_and_nan():
         if rung != "softmax/unsafe":
             scene = softmax_scene(rung, SMALL[rung], x)
             assert np.isfinite(scene.cells("y")).all() and scene.cells("y").sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("rung", ["softmax/three-pass", "softmax/online", "softmax/warp-shuffle"])
+def test_a_caption_of_a_result_names_m_as_m_and_l_as_l(rung):
+    scene = softmax_scene(rung, SMALL[rung], softmax_inputs.row(softmax_inputs.SMALL, 40))
+    last, readings = scene.steps - 1, {r.label: r.values for r in scene.readings}
+    template = scene.captions.templates[scene.captions.kind[last]]
+    named = {name: scene.captions.args[last][int(at)] for name, at in re.findall(r"\b([ml]) = \{(\d+)\}", template)}
+    assert named == {name: pytest.approx(readings[f"{name} so far"][last]) for name in "ml"}
 
 
 def test_a_sum_that_was_infinite_before_does_not_overflow_again():

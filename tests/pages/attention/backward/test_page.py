@@ -20,6 +20,7 @@ from pages.attention.backward import address, chapters, controls
 from pages.attention.backward.address import ADDRESS, DEFAULT
 from tests.helpers.hostile import anything, assert_bounds, assert_valid
 from tests.helpers.page_runner import heads, links, open_page, stages, strip, texts
+from visuals import units
 from visuals.attention.backward.inputs import KINDS, inputs
 from visuals.attention.backward.memory import LENGTHS, NAIVE, kept
 from visuals.attention.backward.scene import SCENES
@@ -121,6 +122,10 @@ def test_the_chapters_figures_are_those_of_the_programs():
     assert squares(real) == stored and counts["squares"] == "2.15 GB"
     assert kept(NAIVE, real) - stored == kept("attention-backward/flash", real)
     assert counts["parts"] == "32" and counts["longer"] == "16,384"
+    flash = find("attention-backward/flash")
+    for name, rung in (("naive", naive), ("flash", flash)):
+        moved = rung.cost(real, rung.build(real, rung.default_tiles)).moved_bytes
+        assert counts[f"moved_{name}"] == units.bytes_(moved)
     assert squares(real.with_(N=16_384)) == 64 * stored
     assert chapters.CHAPTERS[3].step == LENGTHS.index(real.N)
 

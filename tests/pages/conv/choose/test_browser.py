@@ -16,6 +16,9 @@ BARS = """[...document.querySelectorAll('.st-key-fresh_race_measured .kt-track')
   return bar.width / track.firstChild.getBoundingClientRect().width;
 })"""
 
+FIGURES = """[...document.querySelectorAll('.st-key-fresh_race_measured :is(.kt-num span, .kt-verdict)')]
+  .map(figure => Number(getComputedStyle(figure).opacity))"""
+
 
 def open_at(server, page, query):
     page.goto(f"{server}/choose?{query}")
@@ -48,9 +51,11 @@ def test_race_animates_and_stops_at_the_first_finish(server, page):
     later = page.evaluate(BARS)
     assert len(first) == 10 and max(first) < max(later) < 0.93  # still running
     assert all(a < b for a, b in zip(first, later, strict=True))
+    assert set(page.evaluate(FIGURES)) == {0}
     expect(race.locator(".kt-verdict")).to_contain_text("Your guess, Winograd in steps, is")
     page.emulate_media(reduced_motion="reduce")
     assert max(page.evaluate(BARS)) == pytest.approx(0.94, abs=0.005)  # the final state at once
+    assert set(page.evaluate(FIGURES)) == {1}
     expect(race.locator("[data-rung]")).to_have_count(10)
     expect(race.get_by_text("runs on the cuda engine only")).to_be_visible()
 

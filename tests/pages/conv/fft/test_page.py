@@ -12,8 +12,8 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from pages.conv import address as conv_address
 from pages.conv import controls
-from pages.conv.fft import address
-from pages.parts.run_settings import RunSettings
+from pages.conv.fft import address, cards
+from pages.parts.run_settings import CardRows, RunSettings
 from tests.helpers.page_runner import components, heads, open_page, texts
 from visuals import units
 from visuals.conv.fft import story
@@ -146,6 +146,15 @@ def test_run_request_has_the_tiles_of_the_page():
         "conv/fft",
         "conv/fft-tiled",
     }  # cuDNN needs a GPU
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_a_tiling_shows_a_run_only_if_it_is_of_these_settings(monkeypatch, stale):
+    ran = {"rung": "conv/fft", "tiles": {"FFT_TILE": 16, "SPECTRA": 32}, "median_ms": 1.0}
+    monkeypatch.setattr(cards, "card_rows", lambda settings: CardRows({"conv/fft": ran}, "measured", stale))
+    settings = RunSettings(address.LADDER, CONV_PRESETS["toy"].shape, "cpu", "cold", ())
+    rows, kind = cards._rows(settings)
+    assert (kind, ran in rows.values()) == (("recorded", False) if stale else ("measured", True))
 
 
 def test_the_page_shows_the_share_of_each_step():

@@ -43,6 +43,7 @@ def test_each_step_writes_one_column_and_names_its_bytes():
     assert scene.steps == len(LENGTHS)
     at = LENGTHS.index(REAL.N)
     assert "N = 2,048" in scene.caption(at) and "2.15 GB" in scene.caption(at) and "1.05 MB" in scene.caption(at)
+    assert f"{2 * REAL.N + 2:,} numbers" in scene.caption(at)  # P and dS, and L and D
     for step in range(scene.steps):
         for name, *_ in CHARTS.values():
             cells = scene.cells(name, step).reshape(-1, len(LENGTHS))

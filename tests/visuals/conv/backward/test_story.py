@@ -9,6 +9,7 @@ from kernels.conv.backward.presets import BACKWARD_PRESETS
 from kernels.conv.backward.transpose import PRESETS as TRANSPOSE_PRESETS
 from kernels.conv.shape import ConvShape
 from tests.helpers.shapes import conv_shapes
+from visuals import units
 from visuals.conv.backward import story
 from visuals.conv.backward.links import Links
 
@@ -68,6 +69,7 @@ def test_parts_of_a_layer():
     text = story.dweight_cost(BACKWARD_PRESETS["backward-resnet50-res2-3x3-n32"].shape)
     assert "Each of the 36,864 taps is a sum of 100,352 products" in text
     assert "The gradient has only 9 tiles of 64 × 64. Cut into 44 parts" in text
+    assert f"the parts take {units.bytes_(4 * 44 * 36_864)}" in text
     assert "one part" in story.dweight_cost(ConvShape(1, 1, 4, 4, 1, 3, 3))
 
 

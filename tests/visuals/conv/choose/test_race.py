@@ -94,6 +94,14 @@ def test_verdict_on_a_guess(guess, text):
     assert race.verdict(lanes_of(THREE), guess, "X", "no GPU") == text
 
 
+def test_a_spread_reaches_from_the_slow_to_the_fast_samples():
+    ms, spread = {"conv/direct": 4.0, "conv/fft": 1.0}, 0.1
+    found = re.findall(r'<u style="left:([\d.]+)%;width:([\d.]+)%"', race.html(lanes_of(ms, spread)))
+    for lane, drawn in zip(lanes_of(ms, spread), found, strict=True):
+        slow, fast = (race.LINE / lane.row[name] for name in ("p80_ms", "p20_ms"))
+        assert tuple(map(float, drawn)) == pytest.approx((slow, min(fast, 100) - slow), abs=0.01) and slow < fast
+
+
 def test_overlapping_spreads_are_mentioned():
     lanes = lanes_of({"conv/direct": 1.0, "conv/fft": 1.01}, spread=0.02)
     assert race.verdict(lanes, "conv/fft", "FFT").endswith("Their spreads overlap: no measurable difference.")
@@ -145,6 +153,7 @@ def test_effective_and_actual_rates():
 
 def test_every_rung_has_a_family_and_a_short_name():
     assert {families.family(name).key for name in NAMES} == set(families.FAMILIES)
+    assert len({each.token for each in families.FAMILIES.values()}) == len(families.FAMILIES)
     rows = [timed(name, SHAPE, 1.0) for name in NAMES]
     assert len({families.short(row) for row in rows}) == len(NAMES)
     blas = timed("conv/im2col-cublas", SHAPE, 1.0, engine="cpu")

@@ -69,6 +69,8 @@ def test_captions_have_the_numbers_of_the_cells():
         size, phase = (float(scene.cells(f"X{part}")[k]) for part in ("size", "phase"))
         text = scene.caption(1 + 3 * k)
         assert number(float(f"{size:.3g}")) in text and number(float(f"{phase:.3g}")) in text
+        x, w, y = (number(float(f"{scene.cells(name)[k]:.3g}")) for name in ("Xsize", "Wsize", "Ysize"))
+        assert f"{x} · {w} = {y}" in scene.caption(17 + 2 * k)
     assert scene.caption(15).endswith("the sum of the waves is x.")
     assert "y[0] = 10 = 0·(−1) + 3·0 + 5·2" in scene.caption(scene.steps - 1)
 

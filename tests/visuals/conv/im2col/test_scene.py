@@ -15,7 +15,9 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.runner import compare
 from tests.helpers.shapes import conv_shapes
+from visuals import units
 from visuals.conv.im2col.scene import im2col_scene
+from visuals.conv.im2col.story import im2col_cost
 from visuals.conv.part import Part, _block, copies_per_pixel, gather_index, part_of
 from visuals.scene.payload import payload
 
@@ -25,6 +27,14 @@ from visuals.scene.payload import payload
 def test_the_padding_is_drawn_at_its_ends(s):
     scene = scene_of(s)[0]
     assert scene.tensor("x").pad == (s.pad_h, s.pad_w, s.pad_h + s.extra_h, s.pad_w + s.extra_w)
+
+
+def test_the_cost_is_the_data_matrix_of_all_images():
+    s = ConvShape(5, 2, 9, 8, 3, 3, 2)
+    matrix = 4 * 5 * (2 * 3 * 2) * (7 * 7)
+    text = im2col_cost(s)
+    assert units.bytes_(matrix) in text and units.bytes_(4 * 5 * 2 * 9 * 8) in text
+    assert f"{units.ratio(matrix / (4 * 5 * 2 * 9 * 8))}×" in text
 
 
 def integers(s: ConvShape, seed: int = 0):
