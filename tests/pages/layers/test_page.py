@@ -95,6 +95,33 @@ def test_the_backward_pass_gets_what_the_forward_pass_kept(layer, kept, fields):
     assert np.ptp(forward) > 0
 
 
+def test_the_gradient_of_a_pooling_differs_from_its_input():
+    forward, backward = (address.scene("avg-pool", side, start("avg-pool", side))[0] for side in (FORWARD, BACKWARD))
+    dy = backward.tensor("dy").values.ravel()
+    assert (dy != forward.tensor("x").values.ravel()[: dy.size]).any()
+
+
+def test_the_rows_of_a_batch_have_equal_shares_of_the_loss():
+    selection = start("cross-entropy", BACKWARD)
+    scene = address.scene("cross-entropy", BACKWARD, selection)[0]
+    np.testing.assert_allclose(scene.tensor("g").values, 1 / selection.shape.M)
+
+
+@pytest.mark.parametrize(("layer", "field", "value"), [("bias", "layout", "nhwc"), ("relu", "keep", "bits")])
+def test_the_real_shape_keeps_the_layout_and_what_is_kept(layer, field, value):
+    shape = start(layer, FORWARD).shape.with_(**{field: value})
+    assert getattr(address.real(layer, FORWARD, shape), field) == value
+
+
+def test_a_small_shape_has_the_smallest_tiles_of_its_rung():
+    shape, rung = start("linear", FORWARD).shape, find("linear/tile")
+    assert (
+        address.fit(rung, shape)["BM"]
+        == min(tiles["BM"] for tiles in rung.tile_sets(shape))
+        < rung.tiles_at(shape)["BM"]
+    )
+
+
 # -- the page --------------------------------------------------------------------------------------
 @pytest.mark.slow
 @every_pass
@@ -242,30 +269,3 @@ def test_most_windows_that_a_thread_of_the_gather_checks_took_another_pixel():
     _, evidences = chapter_of("Gather: none collides")
     s = evidences["stage"].shape
     assert windows(s).counts.sum() > 2 * s.outputs  # each window took one of the pixels that check it
-
-
-def test_the_gradient_of_a_pooling_differs_from_its_input():
-    forward, backward = (address.scene("avg-pool", side, start("avg-pool", side))[0] for side in (FORWARD, BACKWARD))
-    dy = backward.tensor("dy").values.ravel()
-    assert (dy != forward.tensor("x").values.ravel()[: dy.size]).any()
-
-
-def test_the_rows_of_a_batch_have_equal_shares_of_the_loss():
-    selection = start("cross-entropy", BACKWARD)
-    scene = address.scene("cross-entropy", BACKWARD, selection)[0]
-    np.testing.assert_allclose(scene.tensor("g").values, 1 / selection.shape.M)
-
-
-@pytest.mark.parametrize(("layer", "field", "value"), [("bias", "layout", "nhwc"), ("relu", "keep", "bits")])
-def test_the_real_shape_keeps_the_layout_and_what_is_kept(layer, field, value):
-    shape = start(layer, FORWARD).shape.with_(**{field: value})
-    assert getattr(address.real(layer, FORWARD, shape), field) == value
-
-
-def test_a_small_shape_has_the_smallest_tiles_of_its_rung():
-    shape, rung = start("linear", FORWARD).shape, find("linear/tile")
-    assert (
-        address.fit(rung, shape)["BM"]
-        == min(tiles["BM"] for tiles in rung.tile_sets(shape))
-        < rung.tiles_at(shape)["BM"]
-    )
