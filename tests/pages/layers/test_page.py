@@ -122,6 +122,29 @@ def test_a_small_shape_has_the_smallest_tiles_of_its_rung():
     )
 
 
+@given(data=st.data())
+def test_bounds_keep_every_rule_and_the_next_number_breaks_one(data):
+    """From any shape that the page shows, each number can be set to both its bounds, and no further."""
+    layer = data.draw(st.sampled_from(["relu", "max-pool", "avg-pool", "cross-entropy"]))
+    found, row = address.address(layer, FORWARD), LAYERS[layer]
+    drawn = {
+        n: data.draw(st.integers(f.minimum, min(f.maximum, 40)))
+        for n, f in found.shape.items()
+        if hasattr(f, "minimum")
+    }
+    selection, _ = found.read(drawn)
+    make = partial(address._checked, address.of(layer, FORWARD)[1].ladder, row.field_names)
+    for name, bound in address.bounds(layer, FORWARD, selection.shape).items():
+        field, values = found.shape[name], selection.shape.params()
+        assert field.minimum <= bound.low <= values[name] <= bound.high <= field.maximum
+        for allowed in (bound.low, bound.high):
+            make(values | {name: allowed})
+        for beyond, limit in ((bound.low - 1, field.minimum - 1), (bound.high + 1, field.maximum + 1)):
+            if beyond != limit:
+                with pytest.raises(ShapeError):
+                    make(values | {name: beyond})
+
+
 # -- the page --------------------------------------------------------------------------------------
 @pytest.mark.slow
 @every_pass
@@ -191,29 +214,6 @@ def test_bad_input_is_named_and_replaced(params, words):
     at = open_at(**params)
     html = texts(at)
     assert words in html and "kt-note" in html and len(stages(at)) == 1
-
-
-@given(data=st.data())
-def test_bounds_keep_every_rule_and_the_next_number_breaks_one(data):
-    """From any shape that the page shows, each number can be set to both its bounds, and no further."""
-    layer = data.draw(st.sampled_from(["relu", "max-pool", "avg-pool", "cross-entropy"]))
-    found, row = address.address(layer, FORWARD), LAYERS[layer]
-    drawn = {
-        n: data.draw(st.integers(f.minimum, min(f.maximum, 40)))
-        for n, f in found.shape.items()
-        if hasattr(f, "minimum")
-    }
-    selection, _ = found.read(drawn)
-    make = partial(address._checked, address.of(layer, FORWARD)[1].ladder, row.field_names)
-    for name, bound in address.bounds(layer, FORWARD, selection.shape).items():
-        field, values = found.shape[name], selection.shape.params()
-        assert field.minimum <= bound.low <= values[name] <= bound.high <= field.maximum
-        for allowed in (bound.low, bound.high):
-            make(values | {name: allowed})
-        for beyond, limit in ((bound.low - 1, field.minimum - 1), (bound.high + 1, field.maximum + 1)):
-            if beyond != limit:
-                with pytest.raises(ShapeError):
-                    make(values | {name: beyond})
 
 
 # -- Run, home -------------------------------------------------------------------------------------
