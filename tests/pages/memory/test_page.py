@@ -38,6 +38,7 @@ def test_url_selects_the_scene():
     plain = address.scene("banks", {"stride": 8, "row": 32})
     padded = address.scene("banks", {"stride": 8, "row": 33})
     assert plain.steps == 10 and padded.steps == 3
+    assert [address.rung("banks", {"row": row}) for row in (32, 33)] == ["banks/plain", "banks/padded"]
     at = open_at(topic="banks", stride="8", row="33")
     assert "One unused word after each row" in texts(at)
     html = texts(at)
