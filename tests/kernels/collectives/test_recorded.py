@@ -75,3 +75,11 @@ def test_rows_of_two_machines_are_never_mixed(monkeypatch):
     assert recorded.rows(ALL_REDUCE, "ring", 4) == recorded.rows(ALL_REDUCE, "ring", 2, device="C") == []
     monkeypatch.setattr(recorded, "runs", lambda: (run("A", "2026-11-21", 1), run("B", "2026-11-21", 2)))
     assert recorded.rows(ALL_REDUCE, "ring", 2)[0]["device"] == "B"  # the later of the same day
+
+
+def test_the_faster_way_to_launch_is_shown(monkeypatch):
+    row = {"kind": ALL_REDUCE, "algorithm": "ring", "ranks": 2, "bytes": 1024}
+    rows = [row | {"launch": name, "median_ms": ms} for name, ms in (("launch", 2), ("graph", 1), ("other", 3))]
+    monkeypatch.setattr(recorded, "runs", lambda: ({"device": "A", "date": "2026-11-20", "rows": rows},))
+    assert [found["launch"] for found in recorded.rows(ALL_REDUCE, "ring", 2)] == ["graph"]
+    assert [found["median_ms"] for found in recorded.rows(ALL_REDUCE, "ring", 2, "other")] == [3]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kernels.embedding import ladder as embedding
 from kernels.embedding.shape import TOKENS
 from kernels.engines import cpu, emulator
-from kernels.engines.emulator.launch import Options
+from kernels.engines.emulator.launch import Options, device_memory
 from kernels.ladders import ladder_of
 from kernels.model.shape import ShapeError
 from kernels.model.verify import agrees
@@ -140,6 +140,19 @@ def test_the_order_of_atomic_additions_changes_the_rounding():
 
     assert sums("embedding-backward/atomics") == {2.0**24, 2.0**24 + 32}
     assert all(sums(name) == {2.0**24 + 32} for name in SORTED)
+
+
+@needs_nvrtc
+def test_the_scan_has_no_race_between_its_turns():
+    """There are more tokens than the block adds up in one turn."""
+    shape = of(SORTED[0], 8, embedding.SCAN["BLOCK"] * embedding.SCAN["PER"] + 5, 1)
+    program = RUNGS[SORTED[0]].build(shape, own(SORTED[0], SMALL))
+    (scan,) = (step for step in program.steps if step.entry == "first_positions")
+    totals = np.arange(shape.V, dtype=np.int32) % 3
+    memory = device_memory({"totals": totals, "first": np.zeros_like(totals)}, ["totals"])
+    run = rung_runs.relaunched(scan, lambda text: text, memory)
+    assert run and not run.races
+    np.testing.assert_array_equal(memory.array("first"), np.cumsum(totals) - totals)
 
 
 FAULTS = {  # what is wrong: (rung, which launch, original code, faulty code)

@@ -35,12 +35,13 @@ sgd_shapes = st.builds(
     lambda n, lr, mu, wd: SgdShape(sizes_text(tuple(n)), lr, mu, wd), sizes, factors, decays, factors
 )
 adam_shapes = st.builds(
-    lambda n, step, lr, b1, b2, wd: AdamShape(sizes_text(tuple(n)), step, lr, b1, b2, 1e-8, wd),
+    lambda n, step, lr, b1, b2, eps, wd: AdamShape(sizes_text(tuple(n)), step, lr, b1, b2, eps, wd),
     sizes,
     st.integers(1, 1000),
     factors,
     st.sampled_from([0.0, 0.5, 0.9]),
     decays,
+    st.sampled_from([0.1, 1e-8]),
     factors,
 )
 SHAPES = {"sgd": sgd_shapes, "adam": adam_shapes}

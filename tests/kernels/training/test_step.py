@@ -30,6 +30,13 @@ def small(name: str, batch: int = 4, on_cpu: bool = True, optimizer: str = "sgd"
     return graph, program, step.inputs(graph, training.images[:batch], training.labels[:batch], seed=3)
 
 
+def test_first_weights_have_the_variance_of_he_and_others():
+    graph = step.build(NETWORKS["lenet5"], 4, step.ON_CPU)
+    flat = step.first_weights(graph)
+    (matrix,) = (view for view in graph.views if view.name == "fc1.W" and view.of == step.WEIGHTS)
+    assert matrix.cut(flat).var() == pytest.approx(2 / matrix.shape[1], rel=0.05)
+
+
 # -- the definition, for automatic differentiation -----------------------------------------------------
 def forward(network: Network, weights, x):
     """Returns the outputs of a network in float64, written with the operations that autograd differentiates."""

@@ -91,6 +91,14 @@ def test_an_allocation_that_was_not_measured_takes_no_time():
     assert not [x for x in without.spans if ops[x.op].kind == "allocate"]
 
 
+def test_memory_is_freed_when_the_gpu_is_idle():
+    ops = operations(Settings("malloc", 1000, 2))
+    found = model.predict(ops, made(malloc_ms=0.001, free_ms=0.25))
+    for at in (n for n, op in enumerate(ops) if op.kind == "free"):
+        end = max(x.end for x in found.spans if x.op == at)
+        assert end - 0.25 >= max(x.end for x in found.spans if x.op < at and x.queue != HOST) - 1e-9
+
+
 def test_what_was_not_measured_is_named():
     managed, malloc = (operations(Settings(key, 8, 1)) for key in ("managed", "malloc"))
     assert model.unknown(managed, made(pool_ms=0.1)) == ("touch",)
@@ -104,6 +112,7 @@ def test_a_rate_is_found_in_its_own_points():
     points = [(n, rate.ms(n)) for n in (1000, 4000, 10**6, 10**8, 10**9)]
     found = rates.rate_of(points)
     assert found.latency_ms == pytest.approx(0.01, rel=0.05) and found.bytes_per_s == pytest.approx(5e10, rel=0.05)
+    assert rates.rate_of([*points, (4000, 1.0)]).latency_ms < 0.02  # one copy that was disturbed
     with pytest.raises(ValueError, match="small and large"):
         rates.rate_of(points[2:])
 

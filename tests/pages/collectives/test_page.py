@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from kernels.collectives import schedules
+from kernels.collectives import recorded, schedules
 from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE
 from kernels.jobs.job import JobError
 from pages.collectives import chapters, live
@@ -153,3 +153,8 @@ def test_a_chapter_on_rounds_has_an_arrow_for_every_link(title):
     head, _, evidences = opened(title)
     used = schedules.of_shape(evidences["stage"].shape).link_elements()
     assert {(flow["source"], flow["target"]) for flow in head["meta"]["flows"]} == set(used)
+
+
+def test_the_table_of_fits_has_the_latency_in_its_unit():
+    link = recorded.fitted(ALL_REDUCE, "ring", 2).link
+    assert f"<td>{link.latency * 1e6:.3g} µs</td>" in texts(open_at(ranks=2))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels.ladders import find
 from kernels.model.shape import ShapeError
 from pages import _cards
 from pages.layers import address, controls
@@ -94,6 +95,56 @@ def test_the_backward_pass_gets_what_the_forward_pass_kept(layer, kept, fields):
     assert np.ptp(forward) > 0
 
 
+def test_the_gradient_of_a_pooling_differs_from_its_input():
+    forward, backward = (address.scene("avg-pool", side, start("avg-pool", side))[0] for side in (FORWARD, BACKWARD))
+    dy = backward.tensor("dy").values.ravel()
+    assert (dy != forward.tensor("x").values.ravel()[: dy.size]).any()
+
+
+def test_the_rows_of_a_batch_have_equal_shares_of_the_loss():
+    selection = start("cross-entropy", BACKWARD)
+    scene = address.scene("cross-entropy", BACKWARD, selection)[0]
+    np.testing.assert_allclose(scene.tensor("g").values, 1 / selection.shape.M)
+
+
+@pytest.mark.parametrize(("layer", "field", "value"), [("bias", "layout", "nhwc"), ("relu", "keep", "bits")])
+def test_the_real_shape_keeps_the_layout_and_what_is_kept(layer, field, value):
+    shape = start(layer, FORWARD).shape.with_(**{field: value})
+    assert getattr(address.real(layer, FORWARD, shape), field) == value
+
+
+def test_a_small_shape_has_the_smallest_tiles_of_its_rung():
+    shape, rung = start("linear", FORWARD).shape, find("linear/tile")
+    assert (
+        address.fit(rung, shape)["BM"]
+        == min(tiles["BM"] for tiles in rung.tile_sets(shape))
+        < rung.tiles_at(shape)["BM"]
+    )
+
+
+@given(data=st.data())
+def test_bounds_keep_every_rule_and_the_next_number_breaks_one(data):
+    """From any shape that the page shows, each number can be set to both its bounds, and no further."""
+    layer = data.draw(st.sampled_from(["relu", "max-pool", "avg-pool", "cross-entropy"]))
+    found, row = address.address(layer, FORWARD), LAYERS[layer]
+    drawn = {
+        n: data.draw(st.integers(f.minimum, min(f.maximum, 40)))
+        for n, f in found.shape.items()
+        if hasattr(f, "minimum")
+    }
+    selection, _ = found.read(drawn)
+    make = partial(address._checked, address.of(layer, FORWARD)[1].ladder, row.field_names)
+    for name, bound in address.bounds(layer, FORWARD, selection.shape).items():
+        field, values = found.shape[name], selection.shape.params()
+        assert field.minimum <= bound.low <= values[name] <= bound.high <= field.maximum
+        for allowed in (bound.low, bound.high):
+            make(values | {name: allowed})
+        for beyond, limit in ((bound.low - 1, field.minimum - 1), (bound.high + 1, field.maximum + 1)):
+            if beyond != limit:
+                with pytest.raises(ShapeError):
+                    make(values | {name: beyond})
+
+
 # -- the page --------------------------------------------------------------------------------------
 @pytest.mark.slow
 @every_pass
@@ -163,29 +214,6 @@ def test_bad_input_is_named_and_replaced(params, words):
     at = open_at(**params)
     html = texts(at)
     assert words in html and "kt-note" in html and len(stages(at)) == 1
-
-
-@given(data=st.data())
-def test_bounds_keep_every_rule_and_the_next_number_breaks_one(data):
-    """From any shape that the page shows, each number can be set to both its bounds, and no further."""
-    layer = data.draw(st.sampled_from(["relu", "max-pool", "avg-pool", "cross-entropy"]))
-    found, row = address.address(layer, FORWARD), LAYERS[layer]
-    drawn = {
-        n: data.draw(st.integers(f.minimum, min(f.maximum, 40)))
-        for n, f in found.shape.items()
-        if hasattr(f, "minimum")
-    }
-    selection, _ = found.read(drawn)
-    make = partial(address._checked, address.of(layer, FORWARD)[1].ladder, row.field_names)
-    for name, bound in address.bounds(layer, FORWARD, selection.shape).items():
-        field, values = found.shape[name], selection.shape.params()
-        assert field.minimum <= bound.low <= values[name] <= bound.high <= field.maximum
-        for allowed in (bound.low, bound.high):
-            make(values | {name: allowed})
-        for beyond, limit in ((bound.low - 1, field.minimum - 1), (bound.high + 1, field.maximum + 1)):
-            if beyond != limit:
-                with pytest.raises(ShapeError):
-                    make(values | {name: beyond})
 
 
 # -- Run, home -------------------------------------------------------------------------------------

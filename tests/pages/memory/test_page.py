@@ -8,7 +8,7 @@ import pytest
 
 from kernels.memory.shape import StrideShape
 from pages.memory import address
-from tests.helpers.page_runner import components, finish, open_page, texts
+from tests.helpers.page_runner import components, finish, open_page, strip, texts
 
 open_at = partial(open_page, "memory/page.py")
 
@@ -38,6 +38,7 @@ def test_url_selects_the_scene():
     plain = address.scene("banks", {"stride": 8, "row": 32})
     padded = address.scene("banks", {"stride": 8, "row": 33})
     assert plain.steps == 10 and padded.steps == 3
+    assert [address.rung("banks", {"row": row}) for row in (32, 33)] == ["banks/plain", "banks/padded"]
     at = open_at(topic="banks", stride="8", row="33")
     assert "One unused word after each row" in texts(at)
     html = texts(at)
@@ -67,3 +68,9 @@ def test_banks_have_no_run_button_without_a_gpu():
     at = open_at(topic="banks")
     assert "run" not in [button.key for button in at.button]
     assert "A processor has no banks" in texts(at)
+
+
+@pytest.mark.parametrize("topic", ["coalescing", "banks"])
+def test_the_recorded_size_has_the_stride_of_the_stage(topic):
+    real, stage = strip(open_at(topic=topic, stride="8"))["sizes"]
+    assert real["label"].endswith("loads with stride 8") and stage["label"].startswith("32 loads with stride 8")

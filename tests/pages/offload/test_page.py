@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import pytest
@@ -118,3 +119,10 @@ def test_a_picture_without_its_time_shows_no_scene(monkeypatch):
     at = open_at({"offload_run": OneRun("offload_run", results={SizesRun("gemm").key(): [run]})}, picture=PROGRAM)
     assert not heads(at)[0]["meta"] and not at.exception
     assert address.scene(address.evidence(FIELDS.defaults | {"copies": NONE}, run), SIDES)
+
+
+def test_each_size_has_its_own_copies_and_runs():
+    html = texts(open_at(work="add", copies="pinned"))
+    rows = re.findall("<tr>(<td>.*?)</tr>", html[html.index("How many runs pay") :].partition("</table>")[0])
+    copies = [re.findall("<td>(.*?)</td>", row)[3] for row in rows]
+    assert len(set(copies)) > len(copies) / 2

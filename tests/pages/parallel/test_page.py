@@ -276,3 +276,8 @@ def test_the_button_runs_the_step_on_two_gpus(way, micro):
     assert {row["gpus"] for row in found} == {1, 2}
     assert all(0 <= row["error_of_weights"] <= LIMIT and row["step_us"] > 0 for row in found)
     print(way, {row["gpus"]: row["step_us"] for row in found})
+
+
+def test_messages_of_a_pipeline_go_between_numbered_gpus():
+    html = texts(open_at(way=GPIPE, gpus=2, micro=2))
+    assert "GPU 1 to GPU 2" in html and "GPU 2 to GPU 1" in html and "GPU 0 to" not in html

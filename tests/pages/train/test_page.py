@@ -12,7 +12,7 @@ from kernels.jobs.episode import Episode
 from kernels.jobs.job import JobError
 from kernels.training.loop import Settings, Training
 from kernels.training.networks import NETWORKS
-from pages.train import address, live
+from pages.train import address, cards, live
 from pages.train.chapters import CHAPTERS
 from pages.train.live import Live
 from tests.helpers.page_runner import heads, links, open_page, press, stages, strip, texts
@@ -297,3 +297,14 @@ def test_a_training_that_was_stopped_at_other_settings_can_be_resumed_there():
     assert strip(at)["run"]["label"] == "Train" and "Resume continues" not in text
     assert text.startswith("At other settings: residual, batch 100, sgd, lr 0.05. Stopped.")
     assert "It can be resumed at its own settings." in text
+
+
+@pytest.mark.parametrize(("keep", "every"), [(1, 0), (2, 2), (6, 6)])
+def test_one_layer_in_so_many_keeps_its_result(keep, every):
+    assert address.memory(address.FIELDS.defaults | {"keep": keep}).every == every
+
+
+def test_what_was_learned_is_the_last_accuracy():
+    found = Live(Settings("lenet5", 32, "sgd", {"lr": 0.05}, 0), 1)
+    found.points, found.accuracy = [(1, 2.3), (46, 0.2)], [(0, 0.1), (46, 0.9)]
+    assert "After 46 steps the network recognises 90 %" in cards._learned(found)

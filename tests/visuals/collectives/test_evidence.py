@@ -147,3 +147,11 @@ def test_facts_are_texts_and_lengths_have_names():
 def test_the_table_has_every_collective():
     table = charts.kinds(4, NBYTES)
     assert table.count("<tr>") == 1 + sum(map(len, ALGORITHMS.values()))
+
+
+def test_the_ring_is_faster_from_the_crossover_on_and_not_before():
+    name = crossover("one-shot", "ring", 4, ALL_REDUCE)
+    lengths = list(SIZES)
+    for faster, slower, at in (("ring", "one-shot", name), ("one-shot", "ring", lengths[lengths.index(name) - 1])):
+        ms = [recorded.predicted_ms(ALL_REDUCE, each, 4, SIZES[at]) for each in (faster, slower)]
+        assert ms == sorted(ms)

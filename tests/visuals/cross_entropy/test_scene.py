@@ -149,3 +149,10 @@ def test_too_many_logits_are_refused():
     rung, shape = "cross-entropy/online", ladder_of("cross-entropy/online").shape(100, 100)
     with pytest.raises(RuleError, match="at most 4,096 logits"):
         cross_entropy_scene(rung, shape, {}, {})
+
+
+def test_lane_0_of_each_warp_stores_for_it():
+    scene, _, _ = made("cross-entropy/online", (2, 200), 128)
+    for name in ("warp_m", "warp_l"):
+        copies = [write for write in scene.writes if write.target == name]
+        assert copies and all((write.index % 32 == 0).all() for write in copies)

@@ -9,8 +9,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels.ladders import find
+from kernels.memory.shape import BanksShape
 from visuals.gpu_map import texts
 from visuals.gpu_map.data import ONCE, Amount, Blocks, Gpu, GpuMap, Kernel, Operand, Tile, Traffic
+from visuals.gpu_map.launches import blocks_of
 from visuals.gpu_map.scene import FOLLOWED, MAX_CELLS, across, map_scene
 from visuals.gpu_map.waves import MAX_SINGLE, all_waves, cells_of, places, sm_of, steps, wave_count, wave_of
 
@@ -155,3 +158,16 @@ def test_sentences_are_short():
         for step in range(scene.steps):
             for sentence in re.split(r"(?<=[.!?:])\s+", scene.caption(step)):
                 assert len(sentence.split()) <= 28, sentence
+
+
+@given(sms, residents)
+def test_a_wave_has_a_block_on_each_sm_before_any_has_two(count, resident):
+    assert sm_of(np.arange(count), count, resident).tolist() == list(range(count))
+
+
+def test_static_shared_memory_limits_the_blocks_of_an_sm():
+    rung = find("banks/plain")
+    (launch,) = rung.build(BanksShape(1 << 18, 1), {"BLOCK": 64}).steps
+    found = blocks_of(launch)
+    assert launch.shared == 0 and found.limit == "shared memory"
+    assert found.resident < 32  # as many as its threads allow

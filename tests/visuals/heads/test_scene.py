@@ -109,3 +109,22 @@ def test_the_story_has_the_figures_of_the_shape(ladder):
         assert f"{preset.shape.elements:,} numbers" in text and "{" not in text
     assert STORIES[ladder].gain({}) == ""
     assert {preset.key for preset, _ in STORIES[ladder].examples()} <= presets(ladder).keys()
+
+
+def test_a_caption_names_the_plane_that_is_written():
+    s = HeadsShape(2, 3, 2, 4)
+    scene, _, _ = made(f"{SPLIT}/elements", s, {})
+    written = np.zeros(s.elements, bool)
+    for t in range(scene.steps):
+        new = ~np.isnan(scene.cells("O", t)) & ~written
+        (plane,) = set(np.flatnonzero(new) // (s.T * s.d))
+        assert f"of plane {plane} of O." in scene.caption(t)
+        written |= new
+
+
+@pytest.mark.parametrize("ladder", (SPLIT, MERGE))
+def test_loads_are_read_before_stores_are_written(ladder):
+    """A block loads all its numbers, then it stores them."""
+    scene, _, _ = made(f"{ladder}/float4", QKV, {"BLOCK": 32, "PER": 1})
+    read, written = (reading.values for reading in scene.readings)
+    assert read[0] > 0 == written[0] and read[-2] == read[-1] > written[-2]

@@ -113,6 +113,8 @@ def test_barriers_are_those_of_the_loop(rung):
     names = list(kinds(rung, p))
     barriers = sum(names[k] == "barrier" for k in scene.captions.kind)
     count = -(-p.depth // tiles["BK"])
+    ahead = [names[k] for k in scene.captions.kind].index("wait")
+    assert ahead == 1 + 2 * min(tiles["STAGES"] - 1, barriers)  # both tiles of each stage, after the first step
     assert barriers == -(-count // tiles.get("SPLITS", 1))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -116,6 +117,9 @@ def test_one_step_per_wavefront(stride, pad):
     assert all(
         ("one lane gets" in text) == (len(lanes) == 1) for text, lanes in zip(words, lanes_of_wavefront, strict=True)
     )
+    if wavefronts > 1:
+        bank, words_of_bank = map(int, re.search(r"Bank (\d+) must deliver (\d+) words", scene.caption(0)).groups())
+        assert len({e for e in trace.element[first] if e % 32 == bank}) == words_of_bank == wavefronts
     if pad:  # the padding after a row is never written
         assert np.isnan(m[32]) or m.size <= 32
 

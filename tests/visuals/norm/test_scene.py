@@ -98,6 +98,18 @@ def test_the_numbers_that_steps_show_are_those_of_the_kernel(rung):
         assert means[-1] == pytest.approx(float(run.arrays["mean"][0]), rel=1e-5)
 
 
+@pytest.mark.parametrize("rung", ["batch-norm/two-pass", "layer-norm/three-reads"])
+def test_a_distance_is_that_of_the_number_from_the_mean(rung):
+    shape, tiles = small(rung)
+    run = plan.execute(rung, shape, tiles, {})
+    x, mean = run.arrays["x"][plan.units(shape)[0]], run.arrays["mean"][0]
+    turns = [step for step in STEP_FUNCTIONS[rung](run) if step.kind == "squares"]
+    assert len(turns) > 1
+    for turn, step in enumerate(turns):  # of thread 0
+        read = x[turn * tiles["BLOCK"]]
+        assert step.args[3:6] == pytest.approx((read, mean, read - mean), rel=1e-4)
+
+
 def test_moments_so_far_are_those_of_the_numbers_read_so_far():
     """Welford's n, mean and M2 of all threads together, after each turn, against float64."""
     rung = "batch-norm/welford"

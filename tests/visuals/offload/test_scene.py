@@ -89,6 +89,9 @@ def test_the_strip_has_the_times_of_the_stage(found, program):
 def test_the_charts_hold_every_measured_time(found):
     figure = go.Figure(charts.times(found, TOKENS).to_dict())
     assert list(figure.data[0].y) == [one.ms for one in found.cpu_by_size.values()]
+    spread, cpu = figure.data[0].error_y, found.cpu_by_size.values()
+    assert list(spread.array) == [one.p80_ms - one.ms for one in cpu]
+    assert list(spread.arrayminus) == [one.ms - one.p20_ms for one in cpu]
     for trace, copies in zip(figure.data[1:], COPIES, strict=True):
         assert dict(zip(trace.x, trace.y, strict=True)) == {
             size: one.ms for size, one in found.gpu_by_size(copies).items()

@@ -72,9 +72,10 @@ def test_numbers_of_a_caption_are_those_of_the_update(ladder):
     scene = optimizer_scene(f"{ladder.name}/per-tensor", ladder.shape("5 3"), {"BLOCK": 32})
     w, g, v = (scene.tensor(f"{name}1").values[0] for name in "wgv")
     text = scene.caption(1)
-    assert "Launch 1, block 0" in text and "active lanes 3" in text
+    assert "Launch 1, block 0" in text and "active lanes 3" in text and "element 0 of tensor 1" in text
     if ladder is optimizer.SGD:
         new = 0.9 * v + g
+        assert f"0.9 · {number(v)} + {number(g)} = " in text and f" is {number(w)} − " in text
         assert f"{scene.cells('v1')[0]:.4g}".replace("-", "−") in text
         assert scene.cells("v1")[0] == pytest.approx(new, rel=1e-6)
         assert scene.cells("w1")[0] == pytest.approx(w - 0.01 * new, rel=1e-6)

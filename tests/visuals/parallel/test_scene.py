@@ -270,3 +270,8 @@ def test_activations_are_split_and_an_all_reduce_moves_all_gradients():
     assert evidence.held(ACTIVATION) < evidence.alone.largest(ACTIVATION) / 3
     moved = sum(task.nbytes for task in evidence.timeline.tasks if task.kind == ALL_REDUCE)
     assert moved == pytest.approx(evidence.held(WEIGHT), rel=0.02)
+
+
+def test_four_gpus_speed_up_a_step_of_many_images():
+    found = facts(ParallelEvidence(Plan("transformer", DATA, 4, 4096)))
+    assert 1 < float(found["speedup"]) <= 4

@@ -241,3 +241,11 @@ def test_every_preset_can_be_shown_in_part(ladder):
         else:
             assert part.planes == 1
             assert (part.R, part.u, part.pad_h) == (preset.shape.R, preset.shape.u, preset.shape.pad_h)
+
+
+def test_the_lane_of_a_window_is_that_of_its_thread():
+    scene, _, _ = emulated("avg-pool/window", AvgPoolShape(1, 1, 14, 14, 2, 2))
+    changed = {t: scene.cells("y", t) for t in range(scene.steps)}
+    for t in range(2, scene.steps):  # window 0 has two steps
+        (o,) = np.flatnonzero(np.isnan(changed[t - 1]) & ~np.isnan(changed[t]))
+        assert (scene.lanes.warp[t], scene.lanes.mask[t]) == (o // 32, 1 << o % 32)

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels.training.memory import ROLES
 from kernels.training.step import Memory
 from visuals.strip import curve
 from visuals.training import flops, recorded, strip, timeline
 from visuals.training.evidence import Measured, StepEvidence, facts
+from visuals.training.plan import FAINT, HUES
 
 PLAIN = StepEvidence("lenet5", 32, "sgd")
 NODES = [node.name for node in PLAIN.plan.graph.nodes]
@@ -59,6 +61,13 @@ def test_measured_times_go_before_recorded_ones(with_record):
     assert sum(families.values()) == pytest.approx(1) and list(families.values()) == sorted(
         families.values(), reverse=True
     )
+
+
+def test_shares_are_of_the_time_of_the_kernels():
+    times = dict.fromkeys(NODES, 0.0) | {NODES[0]: 3.0, NODES[-1]: 1.0}
+    found = replace(TIMED, measured=replace(TIMED.measured, node_ms=times))
+    assert found.by_phase() == {"forward": 0.75, "backward": 0, "update": 0.25}
+    assert list(found.by_family().values())[:2] == [0.75, 0.25]
 
 
 def test_a_record_says_what_one_graph_gains(with_record):
@@ -136,6 +145,12 @@ def test_a_column_is_as_high_as_its_bytes(sizes):
         shares = [float(v) for v in re.findall(r"height:([\d.]+)%", "".join(timeline._column(row, most)))]
         assert len(shares) == np.count_nonzero(row)
         assert sum(shares) == pytest.approx(100 * row.sum() / most, abs=0.04)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_part_of_a_column_has_the_colour_of_its_role(role):
+    (part,) = timeline._column(np.array([100 * (each == role) for each in ROLES]), 100)
+    assert f'class="kt-{HUES[role]}' in part and ("kt-faint" in part) == (role in FAINT)
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=900))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from kernels.transfers import model, recorded
 from kernels.transfers.operations import HOST, QUEUES
+from kernels.transfers.rates import WAYS, rates
 from kernels.transfers.scenarios import MAX_N, MAX_ROWS, PIECES, SCENARIOS, Settings
 from visuals import units
 from visuals.scene.gantt import ticks
@@ -110,3 +112,18 @@ def test_ticks_are_round_and_inside(whole):
     shares = np.array([share for _, share in found])
     assert 2 <= len(found) <= 8 and shares[0] == 0 and shares[-1] <= 1
     assert np.allclose(np.diff(shares), shares[1])
+
+
+def test_pinned_memory_gains_on_pageable_memory():
+    pinned, pageable = (evidence.of(key) for key in ("pinned", "pageable"))
+    assert evidence.rival(pinned).settings.scenario == "pageable"
+    assert float(evidence.facts(pinned)["gain"]) == pytest.approx(pageable.total_ms / pinned.total_ms, rel=0.005)
+    assert float(evidence.facts(pinned)["gain"]) > 1
+
+
+def test_large_copies_reach_the_bandwidth_that_the_chart_shows():
+    lines = charts.copies(defaultdict(str)).to_dict()["data"]
+    assert len(lines) == len(WAYS)
+    assert max(lines[WAYS.index("h2d_pinned")]["y"]) == pytest.approx(
+        rates().copies["h2d_pinned"].bytes_per_s / 1e9, rel=0.2
+    )
