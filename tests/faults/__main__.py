@@ -67,6 +67,7 @@ def first_failure(tree: Path, tests: Sequence[str]) -> str | None:
 
 def _run(tree: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # each process of a test would compile the app again
     return subprocess.run(
         command, cwd=tree, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
