@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -149,8 +150,10 @@ def test_times_beside_stage_are_recordings_of_its_shape():
     assert ",".join(f"{k}={v}" for k, v in shape.params().items()) in stages(at)[0]
     text = texts(at)
     assert "kt-badge-recorded" in text and "kt-badge-measured" not in text
-    direct = LADDERS["conv"].rung("conv/direct")
-    assert units.time_(records.recorded(direct.name, shape, direct.default_tiles)["median_ms"]) in text
+    bars = dict(re.findall(r"<dt>([^<]*)</dt>.*?</dd><dd>([^<]*)</dd>", text))
+    for rung in map(LADDERS["conv"].rung, ("conv/direct", "conv/im2col-gemm")):
+        time = units.time_(records.recorded(rung.name, shape, rung.default_tiles)["median_ms"])
+        assert bars[escape(rung.title_on("cuda"))] == time
 
 
 # -- the stage alone -----------------------------------------------------------------------------
