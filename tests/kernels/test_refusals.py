@@ -21,6 +21,7 @@ from kernels.ladders import LADDERS
 from kernels.machine.status import Status
 from kernels.machine.timing import Budget
 from kernels.model.program import RuleError
+from kernels.model.rules import thread_rules
 from kernels.model.shape import ShapeError
 from kernels.runner import compare, run
 
@@ -250,6 +251,11 @@ def test_every_block_of_a_launch_can_be_traced():
 def test_budget_requires_finite_numbers(field, value):
     with pytest.raises(RuleError, match=f"{field} of a budget"):
         Budget(**{field: value})
+
+
+@pytest.mark.parametrize(("threads", "broken"), [(0, 1), (32, 0), (1000, 1), (1024, 0), (1056, 1), (1057, 2)])
+def test_a_block_has_whole_warps_and_at_most_1024_threads(threads, broken):
+    assert len([*thread_rules("BLOCK", threads)]) == broken
 
 
 @pytest.mark.parametrize("value", [[], {}, None, 5, "fp99", np.zeros(2)])

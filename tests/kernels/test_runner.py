@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels import __main__ as command
 from kernels import engines, runner
 from kernels.__main__ import listing_json
 from kernels.conv import ladder as conv_ladder
@@ -20,7 +22,8 @@ from kernels.engines import cpu
 from kernels.ladders import LADDERS, find
 from kernels.machine.timing import Budget, interleave
 from kernels.model.program import WORKSPACE, RuleError
-from kernels.model.result import Measurement, Memory
+from kernels.model.result import Measurement, Memory, Result
+from kernels.model.rung import Cost
 from kernels.records import availability
 from kernels.runner import VerificationError, compare
 from kernels.runner import run as run_rung
@@ -149,7 +152,7 @@ def test_samples_are_interleaved_until_the_budget_is_spent():
 
 
 def test_statistics_of_known_samples():
-    m = Measurement(tuple(range(101)), "cold", Memory(0, 0, 0, 0), "none")
+    m = Measurement((*range(100), 9_999), "cold", Memory(0, 0, 0, 0), "none")  # one slow sample moves no quantile
     assert (m.median_ms, m.p20_ms, m.p80_ms, m.n) == (50, 20, 80, 101)
 
 
@@ -176,6 +179,16 @@ def cli(*args):
     return subprocess.run(
         [sys.executable, "-m", "kernels", *args], capture_output=True, text=True, timeout=120, check=False
     )
+
+
+def test_the_command_prints_the_spread_and_the_rate_of_a_run(monkeypatch, capsys):
+    m = Measurement(tuple(range(1, 102)), "cold", Memory(1, 2, 3, 6), "a GPU")
+    result = Result("conv/direct", "cuda", TOY, {}, {}, 0.0, m, Cost(51 * 10**9, 0, 0))
+    monkeypatch.setattr(command, "run", lambda *_, **__: result)
+    assert command.main(["run", "conv/direct", "--shape", "toy"]) == 0
+    _, time, rate, *_ = capsys.readouterr().out.splitlines()
+    assert re.findall(r"[\d.]+", time) == ["51", "20", "21", "80", "81", "101"]  # ms, p20, p80, n
+    assert "1 TFLOP/s" in rate
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,8 @@ def test_the_course_has_every_lesson_in_order_with_its_question_and_what_it_buil
     titles = [f"{n + 1} {lesson.title}" for n, lesson in enumerate(_lessons.LESSONS)]
     assert [label for label in links(at) if label[0].isdigit()] == titles
     assert all(links(at)[title] == {} for title in titles)  # the bare URL opens the story
+    targets = {link.proto.label: link.proto.page for link in at.get("page_link")}
+    assert [targets[title] for title in titles] == [lesson.path for lesson in _lessons.LESSONS]
     html, lines = texts(at), progress_lines(at)
     for lesson in _lessons.LESSONS:
         assert lesson.question.endswith("?") and lesson.question in html
@@ -149,8 +152,10 @@ def test_times_beside_stage_are_recordings_of_its_shape():
     assert ",".join(f"{k}={v}" for k, v in shape.params().items()) in stages(at)[0]
     text = texts(at)
     assert "kt-badge-recorded" in text and "kt-badge-measured" not in text
-    direct = LADDERS["conv"].rung("conv/direct")
-    assert units.time_(records.recorded(direct.name, shape, direct.default_tiles)["median_ms"]) in text
+    bars = dict(re.findall(r"<dt>([^<]*)</dt>.*?</dd><dd>([^<]*)</dd>", text.partition("</dl>")[0]))
+    for rung in map(LADDERS["conv"].rung, ("conv/direct", "conv/im2col-gemm")):
+        time = units.time_(records.recorded(rung.name, shape, rung.default_tiles)["median_ms"])
+        assert bars[escape(rung.title_on("cuda"))] == time
 
 
 # -- the stage alone -----------------------------------------------------------------------------

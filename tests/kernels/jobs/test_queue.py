@@ -105,6 +105,13 @@ def test_cached_results_are_bounded_and_the_least_recently_used_is_dropped(worke
     assert not worker.submit(act("sleep 0.0")).cached
 
 
+def test_owners_take_turns(worker):
+    busy(worker)
+    owners = ("ann/1", "ann/2", "bob/1", "bob/2")
+    jobs = [worker.submit(act(f"sleep 0.0{n}"), owner) for n, owner in enumerate(owners)]
+    assert [worker.position(job) for job in jobs] == [1, 3, 2, 4]
+
+
 @pytest.mark.slow
 def test_a_newer_request_replaces_the_owners_waiting_one(worker):
     running = busy(worker, "ann")

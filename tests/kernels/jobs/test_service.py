@@ -149,11 +149,12 @@ def test_the_service_outlives_its_app_and_finishes_its_run(apps):
     leaving = apps.runs()
     job = leaving.submit(act("sleep 0.5"))
     begun(job)
+    running = [child.pid for child in apps.process.children()]
     leaving.close()
     with pytest.raises(JobError, match=STOPPED):
         job.result(0)
     later = apps.runs().submit(act("sleep 0.5"))  # the same run goes on, or is over
-    later.result(20)
+    assert later.result(20)[0]["pid"] in running  # its process was not stopped
     assert sum(service._process is not None for service in apps.services) == 1
 
 

@@ -178,7 +178,7 @@ def test_framing_round_trip_and_malformed_input():
     assert child.framing.receive(file) == b"one" and child.framing.receive(file) == b""
     with pytest.raises(EOFError):
         child.framing.receive(file)
-    for rubbish in (b"hello, world", child.framing.MARK + b"\xff" * 8):
+    for rubbish in (b"hello, world", b"said" + b"\0" * 8, child.framing.MARK + b"\xff" * 8):
         with pytest.raises(child.framing.ProtocolError):
             child.framing.receive(io.BytesIO(rubbish))
     with pytest.raises(EOFError):

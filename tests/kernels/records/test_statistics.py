@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,8 @@ def test_swapped_runs_give_the_inverse_ratio():
     forward, backward = statistics.compare(a, b), statistics.compare(b, a)
     assert backward.sentence.startswith("A is 1.3") and backward.ratio == pytest.approx(1 / forward.ratio)
     assert backward.low == pytest.approx(1 / forward.high, rel=0.01)
+    ratio, low, high = map(float, re.findall(r"\d+\.\d+", backward.sentence))
+    assert low < ratio < high
 
 
 def test_no_difference_is_reported_as_none():

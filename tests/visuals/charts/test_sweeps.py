@@ -117,6 +117,7 @@ def test_ladder_has_rates_and_shares_of_the_library():
     figure = sweeps.ladder([("naive", rows[0]), ("cuBLAS", rows[1])], rows[1], LIGHT)
     assert list(figure.data[0].x) == pytest.approx([sweeps.rate(r) for r in rows])
     assert [re.findall(r"\d+ %", a.text) for a in figure.layout.annotations] == [["25 %"], ["100 %"]]
+    assert list(figure.layout.yaxis.ticktext) == ["naive", "cuBLAS"]
     assert all("%" not in a.text for a in sweeps.ladder([("naive", rows[0])], None, LIGHT).layout.annotations)
 
 

@@ -49,6 +49,23 @@ def test_the_browser_makes_the_same_keys(node):
     assert json.loads(done.stdout) == [key for _, key in KEYS]
 
 
+def test_an_address_that_the_site_lacks_leads_to_the_one_that_differs_least(node):
+    code = (
+        f"import {{ nearestKey }} from '{(ROOT / 'visuals/site/web/address.js').as_uri()}';"
+        "const has = (key) => ['explore', 'explore&M=8', 'explore&M=8&rung=naive', 'chapter=1'].includes(key);"
+        "const lacking = ['explore&M=8&rung=naive&tile=8', 'explore&M=8&N=9', 'chapter=9'];"
+        "console.log(JSON.stringify(lacking.map((key) => nearestKey(key, has))))"
+    )
+    done = subprocess.run([node, "--input-type=module", "-e", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == ["explore&M=8&rung=naive", "explore&M=8", "explore"]
+
+
+@pytest.mark.parametrize(("shown", "others"), [(False, {"steps": "all"}), (True, {})])
+def test_the_choice_of_the_steps_leads_to_the_other_one(shown, others):
+    stage = {"t": "component", "name": "stage", "data": {"head": {"every": {"all": shown}}}}
+    assert [*crawl.choices({"view": "explore"}, [stage])] == [{"view": "explore"} | others]
+
+
 def test_a_page_without_chapters_has_one_key():
     assert crawl.key_of({}, has_story=False) == crawl.key_of({"view": "story"}, has_story=False) == "explore"
 

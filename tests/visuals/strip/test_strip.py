@@ -59,6 +59,8 @@ def test_figures_are_those_of_the_rows(shape: GemmShape, name: str) -> None:
         role: units.bytes_(row[f"{role}_bytes"]) for role in ("input", "output", "workspace") if row[f"{role}_bytes"]
     }
     assert units.bytes_(row["peak_bytes"]) in size["memory"]["badge"]["text"]
+    workspace = sum(part["share"] for part in parts if part["role"] == "workspace")
+    assert not workspace or units.share(workspace) in size["memory"]["text"]
     for line in size["limits"]["rows"]:
         assert line["share"] is None or 0 <= line["share"] <= 1
 

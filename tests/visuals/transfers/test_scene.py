@@ -112,6 +112,7 @@ def test_ticks_are_round_and_inside(whole):
     shares = np.array([share for _, share in found])
     assert 2 <= len(found) <= 8 and shares[0] == 0 and shares[-1] <= 1
     assert np.allclose(np.diff(shares), shares[1])
+    assert [text for text, _ in found[1:]] == [units.time_(share * whole) for share in shares[1:]]
 
 
 def test_pinned_memory_gains_on_pageable_memory():

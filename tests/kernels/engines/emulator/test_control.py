@@ -234,6 +234,19 @@ def test_votes_matches_and_warp_reductions_in_divergent_code():
         assert [int(x) for x in out[third, 12]] == [bits(third & (w == x)) for x in w[third]]
 
 
+def test_lanes_that_take_no_part_have_no_vote():
+    source = """
+    extern "C" __global__ void k(unsigned* out, const int* in) {
+      int i = threadIdx.x;
+      out[i] = 2;
+      if (i % 3 == 0) out[i] = __all_sync(__activemask(), in[i]);
+    }"""
+    third = LANE % 3 == 0
+    for votes in (third, third & (LANE > 0)):
+        run = emulate(source, {"in": votes.astype(i32)}, {"out": ((32,), u32)}, block=32)
+        assert_same(run["out"], np.where(third, votes[0], 2).astype(u32))
+
+
 def test_votes_in_a_partial_warp():
     source = """
     extern "C" __global__ void k(unsigned* out) {

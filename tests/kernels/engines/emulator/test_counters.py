@@ -143,7 +143,14 @@ def test_wavefronts_of_one_shared_load(index, waves):
 
 @pytest.mark.parametrize(
     "type_, index, waves, ideal",
-    [("float2", "t", 2, 2), ("float4", "t", 4, 4), ("float2", "2 * t", 4, 2), ("short", "t", 1, 1)],
+    [
+        ("float2", "t", 2, 2),
+        ("float4", "t", 4, 4),
+        ("float2", "2 * t", 4, 2),
+        ("short", "t", 1, 1),
+        ("float2", "t / 2", 1, 1),  # each lane loads the same as its neighbour
+        ("float2", "t % 2 + t / 4 * 2", 1, 1),  # as the lane two further
+    ],
 )
 def test_wavefronts_of_wide_and_narrow_shared_loads(type_, index, waves, ideal):
     sum_text = {"short": "v", "float2": "v.x + v.y", "float4": "v.x + v.y + v.z + v.w"}[type_]

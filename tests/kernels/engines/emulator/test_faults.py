@@ -74,6 +74,20 @@ def test_write_past_the_end():
     )
 
 
+def test_read_of_a_vector_whose_second_half_is_past_the_end():
+    source = """extern "C" __global__ void k(float* out, const float2* x) {
+  float2 v = x[threadIdx.x];
+  out[threadIdx.x] = v.x + v.y;
+}"""
+    _fault(
+        source,
+        r"^k, kernel\.cu:2: out-of-bounds read of 8 bytes at x\[98\], by thread \(49, 0, 0\)",
+        {"x": np.arange(99, dtype=f32)},
+        OUT,
+        block=50,
+    )
+
+
 def test_invalid_pointer():
     source = """extern "C" __global__ void k(float* out, const float* x) {
   out[threadIdx.x] = x[(long long)threadIdx.x << 40];

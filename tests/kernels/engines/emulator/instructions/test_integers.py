@@ -95,6 +95,16 @@ def test_shifts_by_the_width_and_more():
     assert_same(got["w"], np.array([(x << n if n < 64 else 0) & (2**64 - 1) for x, n in pairs], u64))
 
 
+def test_a_remainder_has_the_sign_of_the_dividend():
+    a, b = SIGNED
+    prelude = """
+    __device__ int rem(int a, int b) { int r; asm("rem.s32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); return r; }
+    """
+    got = elementwise({"r": ("rem(a, b)", i32)}, {"a": ("int", a), "b": ("int", b)}, prelude)
+    pairs = list(zip(map(int, a), map(int, b), strict=True))
+    assert_same(got["r"], np.array([x - y * _quotient(x, y) if y else -1 for x, y in pairs], i32))
+
+
 def test_products_by_halves():
     a, b = SIGNED
     x, y = SIGNED_64

@@ -1,0 +1,30 @@
+"""Figures that a page takes from recordings and builds: each is of its own kernel, cache mode and launch."""
+
+import pytest
+
+from kernels.gemm.shape import GemmShape
+from kernels.ladders import LADDERS, find
+from kernels.machine.timing import MODES
+from pages.parts import autotune, rates, sources
+from visuals import units
+
+LARGE = GemmShape(4096, 4096, 4096)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_curve_over_sizes_has_times_of_one_cache_mode(mode):
+    lines = rates.recorded_sizes(LADDERS["gemm"], mode, lambda shape: shape.M)
+    assert {row["mode"] for _, points in lines for _, row in points} <= {mode}
+    assert lines or mode == "hot"
+
+
+def test_recorded_tile_sizes_are_of_one_kernel():
+    rows, _ = autotune.recorded(find("gemm/register-tile-2d"), LARGE, "cold")
+    assert {row["rung"] for row in rows} == {"gemm/register-tile-2d"}
+
+
+def test_shared_memory_beside_a_source_is_that_of_the_file_and_of_the_launch():
+    rung = find("gemm/wgmma-ring")
+    (launch,) = rung.build(LARGE, rung.default_tiles).steps
+    of_file = sources.resources(launch.source, launch.defines)["shared_bytes"]
+    assert launch.shared and units.bytes_(of_file + launch.shared) in sources.needs(sources.Use(rung, launch))
