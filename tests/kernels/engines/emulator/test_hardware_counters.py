@@ -264,10 +264,16 @@ def compared_counters(name: str) -> dict[str, tuple[float, int]]:
     return {counter: (bench.hardware(metrics, counter), got.counted(counter)) for counter in bench.COMPARED}
 
 
+def topic_of(name: str) -> str:
+    """Returns the folder of a case's source, "" of a kernel in one of the case files."""
+    return bench.cases()[name].launch.source.rpartition("/")[0]
+
+
 def unequal(name: str) -> dict[str, tuple[float, int]]:
     return {counter: pair for counter, pair in compared_counters(name).items() if pair[0] != pair[1]}
 
 
+CASES = [name for name, case in bench.cases().items() if case.launch.source not in NOT_YET]
 LISTED = [
     case
     for module in (hardware_cases_rungs, hardware_cases_teaching, hardware_cases_wmma)
@@ -282,80 +288,85 @@ def test_every_case_is_listed():
     assert set(bench.cases()) <= {case.name for case in LISTED}
 
 
-@pytest.mark.parametrize("case", LISTED, ids=lambda case: case.name)
-def test_every_case_is_measured_or_excluded_with_a_reason(case):
-    reasons = [reason for prefix, reason in EXCLUDED.items() if case.launch.source.startswith(prefix)]
-    assert all(reasons) and bool(reasons) == (case.name not in bench.cases())
-    waits = case.launch.source in NOT_YET
-    assert (bool(reasons) or waits) == (case.name not in measured()), (
-        "take it out of NOT_YET" if waits else MEASURE_AGAIN
-    )
+def test_every_case_is_measured_or_excluded_with_a_reason():
+    wrong = []
+    for case in LISTED:
+        reasons = [reason for prefix, reason in EXCLUDED.items() if case.launch.source.startswith(prefix)]
+        waits = case.launch.source in NOT_YET
+        if not all(reasons) or bool(reasons) == (case.name in bench.cases()):
+            wrong.append(f"{case.name}: excluded, or a case, not both")
+        if (bool(reasons) or waits) == (case.name in measured()):
+            wrong.append(f"{case.name}: {'take it out of NOT_YET' if waits else MEASURE_AGAIN}")
+    assert wrong == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", measured())
-def test_measurement_is_of_the_current_source(name):
-    row, case = measured()[name], bench.cases().get(name)
-    assert case, f"{name} is no case any more: {MEASURE_AGAIN}"
-    assert row["digest"] == case.digest, f"{case.launch.source} has changed: {MEASURE_AGAIN}"
-    assert (row["grid"], row["block"]) == (list(case.launch.grid), list(case.launch.block))
+def test_measurements_are_of_the_current_sources():
+    wrong = []
+    for name, row in measured().items():
+        case = bench.cases().get(name)
+        now = case and (case.digest, list(case.launch.grid), list(case.launch.block))
+        if now != (row["digest"], row["grid"], row["block"]):
+            wrong.append(f"{name} has changed: {MEASURE_AGAIN}")
+    assert wrong == []
 
 
-@pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize("name", [n for n, case in bench.cases().items() if case.launch.source not in NOT_YET])
-def test_memory_counters_equal_the_hardwares(name):
-    known_counters = {counter for of, counter in KNOWN if of in (name, bench.cases()[name].launch.source)}
-    differences = {counter: pair for counter, pair in unequal(name).items() if counter not in known_counters}
-    assert not differences, f"{name}: (hardware, emulator) {differences}"
+@pytest.mark.parametrize("topic", sorted({topic_of(name) for name in CASES}))
+def test_outputs_and_memory_counters_of_every_case(topic):
+    """Outputs equal the case's own, counters the hardware's, and copies take at least the counted wavefronts."""
+    wrong = []
+    for name in filter(lambda name: topic_of(name) == topic, CASES):
+        case = bench.cases()[name]
+        known = {counter for of, counter in KNOWN if of in (name, case.launch.source)}
+        if differences := {counter: pair for counter, pair in unequal(name).items() if counter not in known}:
+            wrong.append(f"{name}: (hardware, emulator) {differences}")
+        if output := case.wrong(emulated(name).outputs):
+            wrong.append(f"{name}: {output}")
+        for counter in bench.COPIES if bench.is_patched(case) else ():
+            hardware, counted = compared_counters(name)[counter]
+            if hardware < counted and (name, counter) != (FEWER_CONFLICTS, "bank_conflicts_copied"):
+                wrong.append(f"{name}: {counter} of the hardware {hardware}, of the emulator {counted}")
+    assert wrong == []
 
 
-@pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize("of, counter", KNOWN)
-def test_known_differences_still_differ(of, counter):
-    names = [name for name, case in bench.cases().items() if of in (name, case.launch.source)]
-    assert any(counter in unequal(name) for name in names), "they agree now: take it out of KNOWN"
+def test_known_differences_still_differ():
+    agree = [
+        (of, counter)
+        for of, counter in KNOWN
+        if not any(counter in unequal(name) for name in CASES if of in (name, bench.cases()[name].launch.source))
+    ]
+    assert agree == [], "they agree now: take them out of KNOWN"
 
 
-@pytest.mark.slow
+def names_of(source: str) -> list[str]:
+    return [name for name in CASES if bench.cases()[name].launch.source == source]
+
+
 @needs_nvrtc
-@pytest.mark.parametrize(
-    "name", [n for n, case in bench.cases().items() if bench.is_patched(case) and case.launch.source not in NOT_YET]
-)
-def test_hardware_copies_take_at_least_the_counted_wavefronts(name):
-    for counter in bench.COPIES:
-        hardware, counted = compared_counters(name)[counter]
-        assert hardware >= counted or (name, counter) == (FEWER_CONFLICTS, "bank_conflicts_copied"), counter
-
-
-@pytest.mark.slow
-@needs_nvrtc
-@pytest.mark.parametrize("source, counter", [key for key, reason in KNOWN.items() if reason in MAX_EXTRA])
-def test_extra_wavefronts_are_few_and_are_conflicts(source, counter):
+def test_extra_wavefronts_are_few_and_are_conflicts():
     """Without them the hardware's wavefronts equal the emulator's, unless ptxas has moved loads."""
-    op, (few, share) = counter.rpartition("_")[2], MAX_EXTRA[KNOWN[source, counter]]
-    moved = MOVED_LOADS in KNOWN[source, f"wavefronts_{op}"]
-    for name in (name for name, case in bench.cases().items() if case.launch.source == source):
-        waves, conflicts = (compared_counters(name)[f"{what}_{op}"] for what in ("wavefronts", "bank_conflicts"))
-        assert 0 <= conflicts[0] - conflicts[1] <= max(few, share * waves[1]), name
-        fewest = waves[0] - conflicts[0], waves[1] - conflicts[1]
-        assert fewest[0] <= fewest[1] if moved else fewest[0] == fewest[1], name
+    for source, counter in (key for key, reason in KNOWN.items() if reason in MAX_EXTRA):
+        op, (few, share) = counter.rpartition("_")[2], MAX_EXTRA[KNOWN[source, counter]]
+        moved = MOVED_LOADS in KNOWN[source, f"wavefronts_{op}"]
+        for name in names_of(source):
+            waves, conflicts = (compared_counters(name)[f"{what}_{op}"] for what in ("wavefronts", "bank_conflicts"))
+            assert 0 <= conflicts[0] - conflicts[1] <= max(few, share * waves[1]), name
+            fewest = waves[0] - conflicts[0], waves[1] - conflicts[1]
+            assert fewest[0] <= fewest[1] if moved else fewest[0] == fewest[1], name
 
 
-@pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize("source, counter", [key for key, reason in KNOWN.items() if reason == BESIDE_PRODUCTS])
-def test_passes_beside_products_are_at_most_twice_the_counted_ones(source, counter):
-    op = counter.rpartition("_")[2]
-    for name in (name for name, case in bench.cases().items() if case.launch.source == source):
-        pairs = compared_counters(name)
-        hardware, counted = pairs[f"wavefronts_{op}"]
-        assert counted <= hardware <= 2 * counted + 2, name
-        assert 0 <= pairs[f"bank_conflicts_{op}"][0] <= hardware - counted, name
+def test_passes_beside_products_are_at_most_twice_the_counted_ones():
+    for source, counter in (key for key, reason in KNOWN.items() if reason == BESIDE_PRODUCTS):
+        op = counter.rpartition("_")[2]
+        for name in names_of(source):
+            pairs = compared_counters(name)
+            hardware, counted = pairs[f"wavefronts_{op}"]
+            assert counted <= hardware <= 2 * counted + 2, name
+            assert 0 <= pairs[f"bank_conflicts_{op}"][0] <= hardware - counted, name
 
 
-@pytest.mark.slow
 @needs_nvrtc
 def test_further_unrolled_sums_take_as_many_passes():
     metrics, pairs = measured()[UNROLLED_CASE]["metrics"], compared_counters(UNROLLED_CASE)
@@ -365,15 +376,14 @@ def test_further_unrolled_sums_take_as_many_passes():
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("name", [n for n, c in bench.cases().items() if "07_winograd_filter" in c.launch.source])
-def test_moved_loads_are_at_most_the_counted_ones(name):
+def test_moved_loads_are_at_most_the_counted_ones():
     """Nine taps of a warp that writes are one wavefront each; the other warps load at most as many."""
-    metrics, (waves, counted) = measured()[name]["metrics"], compared_counters(name)["wavefronts_ld"]
-    executed = metrics["smsp__inst_executed_op_shared_ld.sum"]
-    assert waves - compared_counters(name)["bank_conflicts_ld"][0] == executed <= counted
+    for name in (name for name in CASES if "07_winograd_filter" in bench.cases()[name].launch.source):
+        metrics, (waves, counted) = measured()[name]["metrics"], compared_counters(name)["wavefronts_ld"]
+        executed = metrics["smsp__inst_executed_op_shared_ld.sum"]
+        assert waves - compared_counters(name)["bank_conflicts_ld"][0] == executed <= counted, name
 
 
-@pytest.mark.slow
 @needs_nvrtc
 def test_figures_of_pages_and_documents_are_those_of_the_cases(record_property):
     ratios = {
@@ -391,13 +401,6 @@ def test_figures_of_pages_and_documents_are_those_of_the_cases(record_property):
 
 
 # -- the cases ----------------------------------------------------------------------------------------------
-@pytest.mark.slow
-@needs_nvrtc
-@pytest.mark.parametrize("name", bench.cases())
-def test_every_case_equals_its_expected_output(name):
-    assert not bench.cases()[name].wrong(emulated(name).outputs)
-
-
 def test_every_kernel_is_a_case_at_two_shapes():
     seen: dict[str, set] = {}
     for case in bench.cases().values():
