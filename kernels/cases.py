@@ -9,6 +9,7 @@ from typing import Any
 from kernels.ladders import ladder_of
 from kernels.model import numerals
 from kernels.model.program import RuleError
+from kernels.model.shape import Shape
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Case:
     """A rung at a shape and with tile sizes, all of them: what a stage shows."""
 
     rung: str
-    shape: Any
+    shape: Shape
     tiles: Mapping[str, int]
 
     def __str__(self) -> str:

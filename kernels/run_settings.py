@@ -14,7 +14,7 @@ from kernels.machine.timing import MODES, Budget
 from kernels.model.numerals import check_whole
 from kernels.model.program import Launch, Program, RuleError
 from kernels.model.rung import Ladder
-from kernels.model.shape import ShapeError
+from kernels.model.shape import Shape, ShapeError
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class RunSettings:
 
     inputs: Mapping[str, np.ndarray] | None = None
     engine: str | None = None
-    tiles: Mapping[str, Any] | None = None
+    tiles: Mapping[str, int | Mapping[str, int]] | None = None
     seed: int = 0
     mode: str = "cold"
     budget: Budget | None = None
@@ -33,7 +33,7 @@ class RunSettings:
     def engine_name(self) -> str:
         return self.engine or engines.default()
 
-    def check(self, rungs: Any, shape: Any) -> Ladder:
+    def check(self, rungs: Any, shape: Shape) -> Ladder:
         """Returns the ladder of the rungs. ShapeError or RuleError names the rule that an argument breaks."""
         ladder = _ladder(rungs)
         if not isinstance(shape, ladder.shape):

@@ -21,7 +21,9 @@ from kernels.ladders import LADDERS, ladder_of
 from kernels.machine import memory_levels
 from kernels.machine.timing import Budget
 from kernels.model.program import Program, RuleError, Tiles
+from kernels.model.row import Row
 from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import Shape
 from kernels.records import Card, availability, files, levels, rows, unsupported
 from kernels.records import row as records_row
 from kernels.records.jsontext import RowError, canonical, load
@@ -115,7 +117,7 @@ class Group:
 
     ladder: Ladder
     rungs: tuple[str, ...]
-    shape: Any
+    shape: Shape
     tiles: dict[str, int]
     mode: str
     brief: bool = False
@@ -151,20 +153,20 @@ class Group:
 class Progress:
     """One row of the sweep, or a note on why there is none."""
 
-    row: dict[str, Any] | None
+    row: Row | None
     note: str
     done: int
     total: int
     left_s: float | None  # by what was measured so far; None before that
 
 
-def by_rules(rung: Rung, shape: Any, tiles: Tiles, engine: str) -> bool:
+def by_rules(rung: Rung, shape: Shape, tiles: Tiles, engine: str) -> bool:
     """Returns whether an engine can run a rung at a shape and tile sizes on some machine: by its rules alone."""
     return not (rung.not_on(engine) or any(rung.rules(shape, tiles)))
 
 
 def candidates(
-    rungs: Iterable[Rung], shape: Any, engine: str, runs: Callable[[Rung, Any, Tiles, str], bool] = availability.runs
+    rungs: Iterable[Rung], shape: Shape, engine: str, runs: Callable[[Rung, Any, Tiles, str], bool] = availability.runs
 ) -> Iterator[tuple[list[str], dict[str, int]]]:
     """Yields every rung at its tile sizes for the shape, together; then its other sets, one at a time, as what they change.
     A rung that the engine does not run, or that cannot run the shape, is left out. So are sets that an engine computes in
@@ -230,7 +232,7 @@ def _to_measure(
     return rungs if any(lacks) else []
 
 
-def _write_levels(out: Path, engine: str, row: Mapping[str, Any]) -> None:
+def _write_levels(out: Path, engine: str, row: Row) -> None:
     """Writes the levels of this GPU's memory beside a recording that has none."""
     path = levels.path_beside(out)
     if engine == "cuda" and not path.exists() and (here := memory_levels.gpu(engines.load(engine).status())):
@@ -346,5 +348,5 @@ def _tidied(out: Path, keeps: Callable[[dict[str, Any]], bool] = is_current) -> 
     return [row for _, row in good]
 
 
-def _key(row: dict[str, Any]) -> tuple:
+def _key(row: Row) -> tuple:
     return (row["rung"], canonical(row["shape"]), canonical(row["tiles"]), row["mode"], row["device"], digest_of(row))

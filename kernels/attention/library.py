@@ -85,7 +85,7 @@ class Variants(Attention):
         if self._factors["is_causal"] or not (self._mask or window or (causal and N > 1)):
             return  # one query, aligned to the last key, sees all keys
         if not (self._mask or window):
-            from torch.nn.attention.bias import causal_lower_right
+            from torch.nn.attention.bias import causal_lower_right  # pyright: ignore[reportMissingImports]  # optional
 
             self._factors["attn_mask"] = causal_lower_right(N, M)
             return

@@ -95,7 +95,7 @@ def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray
         p -= p.max(axis=1, keepdims=True)
         np.exp(p, out=p)
         p /= p.sum(axis=1, keepdims=True)
-        if s.variants:
+        if s.variants and unseen is not None:
             p[asarray(unseen.all(axis=1))] = 0
         ref = p @ v
         np.abs(v, out=v)
@@ -128,8 +128,8 @@ def _hidden(s: SelfAttentionShape, queries: range, keys: int, mask: np.ndarray |
         return hidden(queries, range(keys)) if s.causal else None
     position, key = np.array(queries)[:, None] + keys - s.N, np.arange(keys)
     found = np.zeros((len(queries), keys), bool)
-    if window := s.window:
+    if window := s.variants.get("window"):
         found |= (key <= position - window) | (key >= position + window)
     if s.causal:
         found |= key > position
-    return found | (mask == 0) if s.mask == "bool" else found
+    return found | (mask == 0) if s.variants.get("mask") == "bool" else found

@@ -144,7 +144,7 @@ class AttentionShape(SelfAttentionShape):
             if getattr(self, name) == same:
                 object.__setattr__(self, name, 0)
 
-    def params(self) -> dict[str, int | float | str]:
+    def params(self) -> dict[str, Any]:
         """Returns the fields by name; those of VARIANTS only if they differ from plain self-attention."""
         return {name: value for name, value in vars(self).items() if VARIANTS.get(name) != value}
 

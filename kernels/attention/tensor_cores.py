@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernels.attention import common, cpu
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import AttentionShape, SelfAttentionShape
 from kernels.i18n import mark
 from kernels.model.launch import WARP, ampere, ceil, launch, rung_factory
 from kernels.model.program import Program, Tiles
@@ -31,7 +31,7 @@ PAD = 8  # halves after each row in shared memory
 OTHER_REGISTERS = 31  # per lane, besides those of S, O and Q
 
 
-def padded(s: AttentionShape) -> int:
+def padded(s: SelfAttentionShape) -> int:
     """Returns d rounded up to whole steps of mma.sync."""
     return ceil(s.d, MMA) * MMA
 

@@ -24,7 +24,7 @@ CLOCK_HZ = 2e9  # about the clock of a GPU, which counts a kernel's patience
 VEC = 4  # floats of one access
 IN, OUT, FLAGS, ERROR = "in", "out", "flags", "error"  # the buffers of each rank
 Addresses = Mapping[str, Sequence[int]]  # of each buffer, by rank
-Args = tuple[np.generic | np.ndarray, ...]
+Args = tuple[np.generic, ...]
 
 
 def flag_words(ranks: int) -> int:

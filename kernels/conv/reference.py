@@ -49,9 +49,9 @@ def conv(s: ConvShape, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None
     """
     x, w = x.astype(np.float64), w.astype(np.float64)
     ref, scale = on_gpu(lambda cupy: _on_gpu(cupy, s, x, w)) or _sums(s, x, w, np)
-    if s.bias:
-        b = b.astype(np.float64)[:, None, None]
-        ref, scale = ref + b, scale + np.abs(b)
+    if s.bias and b is not None:
+        of_maps = b.astype(np.float64)[:, None, None]
+        ref, scale = ref + of_maps, scale + np.abs(of_maps)
     return np.maximum(ref, 0) if s.relu else ref, scale
 
 

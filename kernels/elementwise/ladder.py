@@ -44,7 +44,7 @@ from kernels.libraries import torch as torch_library
 from kernels.model import program as model
 from kernels.model.fast_division import magic
 from kernels.model.launch import ceil, launch, rung_factory
-from kernels.model.program import INPUT, WORKSPACE, Buffer, LibraryCall, Program, Tiles
+from kernels.model.program import INPUT, WORKSPACE, Arg, Buffer, LibraryCall, Program, Tiles
 from kernels.model.revealing import concentrate_sums
 from kernels.model.rules import MAX_GRID_YZ, index_rules
 from kernels.model.rung import Cost, Ladder, Rung
@@ -91,7 +91,7 @@ def only_y(s: ReluShape, tiles: Tiles) -> Iterator[str]:
         yield tr("keep must be {keep}: PyTorch’s ReLU keeps nothing else, got {got}", keep=OUTPUT, got=s.keep)
 
 
-def _scalar(source: str, s: MapsShape, tiles: Tiles, buffers: tuple[str, ...], function, **defines: int):
+def _scalar(source: str, s: MapsShape, tiles: Tiles, buffers: tuple[Arg, ...], function, **defines: int):
     """Returns a launch with one thread per element."""
     grid = (ceil(s.elements, tiles["BLOCK"]),)
     args = *buffers, np.int32(s.elements)
@@ -109,7 +109,7 @@ def _wide(source: str, s: MapsShape, tiles: Tiles, args: tuple, function, **defi
 
 def _single(build: Callable[[Any, Tiles], Program]) -> Callable[[Any, Tiles], Program]:
     """Returns the builder of a rung whose threads compute one float4 each."""
-    return lambda s, tiles: build(s, tiles | {"PER": 1})
+    return lambda s, tiles: build(s, {**tiles, "PER": 1})
 
 
 ONE_TITLE = mark("one float4 per thread")
@@ -417,7 +417,7 @@ GELU_BACKWARD = Ladder(
 def struct(C: int, inner: int) -> np.generic:
     """Returns the kernels' argument on the channels of a tensor [outer, C, inner]."""
     by_C, by_inner = magic(C), magic(inner)
-    return np.array((C, inner, by_C.multiplier, by_C.shift, by_inner.multiplier, by_inner.shift), CHANNELS)[()]
+    return np.array([(C, inner, by_C.multiplier, by_C.shift, by_inner.multiplier, by_inner.shift)], CHANNELS)[0]
 
 
 def bias_buffers(s: BiasShape) -> tuple[Buffer, ...]:

@@ -8,8 +8,10 @@ are applied, separated by blanks. A block's options follow after colons (OPTIONS
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from kernels.i18n import tr
 from kernels.model import numerals
@@ -118,7 +120,8 @@ def _block(n: int, block_text: str) -> Block:
         raise ShapeError(
             tr("block {n} must be one of {kinds}, got {kind}", n=n, kinds=", ".join(KINDS), kind=repr(kind))
         )
-    defaults, values = OPTIONS[kind], {}
+    defaults: Mapping[str, Any] = OPTIONS[kind]
+    values: dict[str, Any] = {}
     for i, part in enumerate(options):
         name, equals, value = part.partition("=")
         if not equals:  # the first number needs no name
@@ -133,7 +136,7 @@ def _block(n: int, block_text: str) -> Block:
         values[name] = _number(where, name, value)
     if missing := [name for name, value in defaults.items() if value is None and name not in values]:
         raise ShapeError(tr("{block} needs {names}", block=where, names=", ".join(missing)))
-    return _checked(where, Block(kind, **(defaults | values)))
+    return _checked(where, Block(kind, **{**defaults, **values}))
 
 
 def _number(where: str, name: str, text: str) -> float:

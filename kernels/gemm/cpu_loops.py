@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import get_thread_id, njit, prange, set_num_threads
+from numba import get_thread_id, njit, prange, set_num_threads  # pyright: ignore[reportPrivateImportUsage]  # documented
 from threadpoolctl import ThreadpoolController
 
 from kernels.model.program import RuleError

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 LANES = 32
-Position = Callable[[int, int], tuple[int, int]]
+# (lanes, values) -> (rows, columns), numbers or arrays of them
+Position = Callable[[Any, Any], tuple[Any, Any]]
 
 
 def a_position(lane, value):

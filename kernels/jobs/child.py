@@ -15,7 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernels import engines
 from kernels.activity import STARTING, VERIFYING
 from kernels.engines.cuda.devices import DevicesHung
 from kernels.jobs import faults, framing
@@ -163,7 +162,8 @@ def _end_first_without_memory() -> None:
 
 def _warm_up() -> None:
     """Import what a run needs before the first request. If CuPy does not load, the runs that need it report that."""
-    cuda = engines.load("cuda")
+    from kernels.engines import cuda
+
     if cuda.status().ready:
         with contextlib.suppress(RuleError):
             cuda.load()

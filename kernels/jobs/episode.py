@@ -15,11 +15,12 @@ from typing import Any, ClassVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from kernels import engines
 from kernels.activity import NODES, TRAINING
+from kernels.engines import cpu
 from kernels.jobs.job import Rows, packed
 from kernels.ladders import ladder_of
 from kernels.model.program import Program
+from kernels.model.row import Row
 from kernels.training.graph import Graph, node_program
 from kernels.training.held import held
 from kernels.training.loop import Diverged, Settings, State, Training
@@ -86,7 +87,7 @@ def train(
 def _train(request: Episode, progress: Callable[[float, str], None], part: Callable[[Any], None]) -> dict[str, Any]:
     """Returns the row of an episode."""
     training = Training(request.settings, "cpu", request.state)
-    row: dict[str, Any] = {"points": [], "accuracy": [], "diverged": "", "node_ms": None, "step_ms": None, "held": None}
+    row: Row = {"points": [], "accuracy": [], "diverged": "", "node_ms": None, "step_ms": None, "held": None}
     if request.timed:
         progress(0.0, NODES)
         row |= times(training)
@@ -104,7 +105,7 @@ def _train(request: Episode, progress: Callable[[float, str], None], part: Calla
     return row
 
 
-def _steps(request: Episode, training: Training, row: dict[str, Any], progress, part) -> None:
+def _steps(request: Episode, training: Training, row: Row, progress, part) -> None:
     """Adds each step to the row until the episode is over, and sends parts."""
     total = request.epochs * training.steps_per_epoch
     end = time.perf_counter() + request.seconds
@@ -128,7 +129,8 @@ def times(training: Training) -> dict[str, Any]:
     graph, program = training.next_step()
     inputs = training.next_inputs()
     memory = held(graph, inputs, training.engine)  # before a session overwrites the weights
-    session = engines.load(training.engine).open(program, inputs)
+    assert training.engine == "cpu"
+    session = cpu.open(program, inputs)
     session.verify_run()
     samples = np.empty((ROUNDS, len(program.steps)))
     for n in range(ROUNDS):

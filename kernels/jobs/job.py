@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernels.activity import DONE, WAITING
+from kernels.model.shape import Shape
 
 Rows = list[dict[str, Any]]
 SECONDS = "KERNEL_THEATRE_SECONDS"  # environment variable: the seconds in which a run takes its samples
@@ -45,7 +46,7 @@ class Request:
     CACHED: ClassVar[bool] = True  # whether the worker keeps the result for equal requests
 
     rungs: tuple[str, ...]
-    shape: Any
+    shape: Shape
     inputs: dict[str, Any] | None = None
     engine: str | None = None
     tiles: dict[str, int] = field(default_factory=dict)

@@ -68,8 +68,9 @@ class Slot:
 
     def fits(self, run: Run) -> bool:
         """Returns whether it has the card that a run wants, and a GPU if it needs one."""
-        wanted = self.machine and run.card in ("", self.card)
-        return bool(wanted and (self.machine.gpu or not run.needs_gpu))
+        if self.machine is None or run.card not in ("", self.card):
+            return False
+        return bool(self.machine.gpu or not run.needs_gpu)
 
 
 class Pool(Worker):
@@ -362,7 +363,7 @@ def _addresses(client: Any) -> set[str]:
 
 
 def _wait(task: Any, seconds: float) -> None:
-    from distributed import wait
+    from distributed import wait  # pyright: ignore[reportMissingImports]  # of pools only
 
     with contextlib.suppress(Exception):  # a timeout; what else failed is in the task
         wait(task, timeout=seconds)
@@ -371,7 +372,7 @@ def _wait(task: Any, seconds: float) -> None:
 def _client(scheduler: str) -> Any:
     """Connects to a scheduler. JobError says why it cannot."""
     try:
-        import distributed
+        import distributed  # pyright: ignore[reportMissingImports]  # of pools only
     except ImportError:
         raise JobError(MISSING) from None
     try:
@@ -405,7 +406,7 @@ _jobs: dict[str, tuple[Worker, Job]] = {}  # that are executed here, by the name
 
 def perform(name: str, packed: bytes, rungs: tuple[str, ...], child: str, deadline_s: float) -> tuple[str, Any]:
     """Executes a run in a child process, and tells of its progress. Returns ("rows", rows) or ("error", a sentence)."""
-    import distributed
+    import distributed  # pyright: ignore[reportMissingImports]  # of pools only
 
     dask = distributed.get_worker()
     with _lock:

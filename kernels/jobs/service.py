@@ -90,7 +90,8 @@ class Service:
     def serve(self, idle_s: float) -> None:
         """Listens until no app was connected and nothing ran for `idle_s`, or until it is drained."""
         listener = self._listen()
-        self.address = Address(listener.address, os.getpid(), version(), settings())
+        socket = str(listener.address)
+        self.address = Address(socket, os.getpid(), version(), settings())
         self.place.publish(self.address)
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
         for name in self.queues:
@@ -99,7 +100,7 @@ class Service:
             self._wait_for_the_end(idle_s)
         finally:
             self.place.withdraw(self.address)
-            _remove_socket(listener.address)
+            _remove_socket(socket)
             for worker in self.queues.values():
                 worker.close()
 
@@ -135,7 +136,8 @@ class Service:
     def drain(self) -> None:
         """Takes no new requests, and ends when those it has are done. Its address is gone at once."""
         self.draining.set()
-        self.place.withdraw(self.address)
+        if self.address is not None:
+            self.place.withdraw(self.address)
         self.wake()
 
     def wake(self) -> None:

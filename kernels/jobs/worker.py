@@ -184,7 +184,8 @@ class Worker:
             self._stop(run)
 
     def _stop(self, run: Run) -> None:
-        self._child.kill()
+        if self._child is not None:
+            self._child.kill()
 
     # -- the worker's thread -------------------------------------------------------------------
     def _process_queue(self) -> None:
@@ -306,7 +307,7 @@ class Worker:
             child = self._child
             if child is None or not child.alive:
                 child = self._replace_child()
-            message = ("ready",) if child.idle else child.next_message(START_S)
+            message: tuple | None = ("ready",) if child.idle else child.next_message(START_S)
             if message and message[0] == "ready" and child.alive:
                 child.idle = True
                 return child

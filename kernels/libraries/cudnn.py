@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kernels.i18n import tr
 from kernels.libraries import workspace as workspace_module
 from kernels.model.program import RefusedError, RuleError, UnsupportedError
@@ -196,7 +198,7 @@ class Cudnn:
                     tr("cuDNN {version} has no function {name} of the older interface", version=self.version, name=name)
                 )
             function.argtypes, function.restype = arguments, _int
-        self._handle: _pointer | None = None
+        self._handle: ctypes.c_void_p | None = None
 
     def status_name(self, status: int) -> str:
         """Returns cuDNN's name of a status: CUDNN_STATUS_NOT_SUPPORTED."""
@@ -216,7 +218,7 @@ class Cudnn:
         return f": {message}" if message else ""
 
     @property
-    def handle(self) -> _pointer:
+    def handle(self) -> ctypes.c_void_p:
         """Returns the handle, created at the first call: then cuDNN loads its parts, hundreds of megabytes. RefusedError
         if it cannot."""
         if self._handle is None:
@@ -271,7 +273,7 @@ class Convolution:
     """cuDNN's descriptors of one convolution: `s` is the kernels' struct Conv, `maps` the channels of a filter
     (C/groups), `direction` what is computed."""
 
-    def __init__(self, cudnn: Cudnn, s: Any, maps: int, direction: Direction = FORWARD):
+    def __init__(self, cudnn: Cudnn, s: np.void, maps: int, direction: Direction = FORWARD):
         self.cudnn, self.direction = cudnn, direction
         N, C, H, W, K, R, S, P, Q = (int(s[name]) for name in "NCHWKRSPQ")
         u, v, pad_h, pad_w = (int(s[name]) for name in ("u", "v", "pad_h", "pad_w"))
@@ -287,7 +289,7 @@ class Convolution:
         self._operands = tuple(descriptors[name] for name in direction.operands)
         self._one, self._zero = ctypes.c_float(1), ctypes.c_float(0)
 
-    def _descriptor(self, kind: str, form: str, *fields: int) -> _pointer:
+    def _descriptor(self, kind: str, form: str, *fields: int) -> ctypes.c_void_p:
         descriptor = _pointer()
         self.cudnn.call(f"cudnnCreate{kind}Descriptor", ctypes.byref(descriptor))
         destroy = getattr(self.cudnn.library, f"cudnnDestroy{kind}Descriptor")

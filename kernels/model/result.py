@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 from kernels.model.rung import Cost
+from kernels.model.shape import Shape
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.counters import Counters
+    from kernels.engines.emulator.trace import BlockTrace
+
+
+class Stage(TypedDict):
+    """A moment of a program: its name, and the bytes of each role."""
+
+    at: str
+    input: int
+    output: int
+    workspace: int
 
 
 @dataclass(frozen=True)
@@ -20,7 +34,7 @@ class Memory:
     output: int
     workspace: int
     peak: int
-    timeline: tuple[Mapping[str, Any], ...] = ()
+    timeline: tuple[Stage, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,14 +106,28 @@ class Measurement:
 class Result:
     rung: str
     engine: str
-    shape: Any
+    shape: Shape
     tiles: Mapping[str, int]
     outputs: Mapping[str, np.ndarray]  # by buffer name
     error: float  # relative L2 error against the float64 reference: of several outputs the largest
     measurement: Measurement | None
     predicted: Cost
-    counters: Any = None
-    trace: Any = None
+    counters: Counters | None = None
+    trace: Sequence[BlockTrace] | None = None
+
+    @property
+    def counted(self) -> Counters:
+        """Returns the counters. ValueError if there are none, as of an engine that counts nothing."""
+        if self.counters is None:
+            raise ValueError(f"{self.rung} was not counted")
+        return self.counters
+
+    @property
+    def timed(self) -> Measurement:
+        """Returns the measurement. ValueError if there is none, as of an engine that measures nothing."""
+        if self.measurement is None:
+            raise ValueError(f"{self.rung} was not timed")
+        return self.measurement
 
     @property
     def output(self) -> np.ndarray:

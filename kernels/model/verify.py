@@ -26,7 +26,7 @@ def relative_error(out: np.ndarray, ref: np.ndarray, scale: np.ndarray | None = 
     If ref and that are 0 too, the norm of (out - ref) itself is returned.
     """
     difference = norm = most = 0.0
-    for o, r, s in blocks(out, ref, 0.0 if scale is None else scale):
+    for o, r, s in blocks(out, ref, np.zeros(()) if scale is None else scale):
         if not np.isfinite(o).all():
             return float("inf")
         delta = np.subtract(o, r, dtype=np.float64)

@@ -67,7 +67,7 @@ class _Program:
         self.stream = self.backend.stream("offload")
         self.device = {b.name: self.backend.allocate(b.shape, "pool") for b in self.program.buffers}
         self.hosts = {copies: self._host(copies == PINNED) for copies in COPIES if copies != NONE}
-        self.launches = [(step, tuple(self._argument(a) for a in step.args)) for step in self.program.steps]
+        self.launches = [(step, tuple(self._argument(a) for a in step.args)) for step in self.program.launches]
         self._copy_in(PINNED)
         self.trash = self.backend.allocate((MIN_FLUSH // 4,), "pool")
 

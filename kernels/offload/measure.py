@@ -14,6 +14,7 @@ from kernels.engines.cpu import flusher
 from kernels.machine import processor
 from kernels.machine.timing import Budget
 from kernels.model.program import RuleError
+from kernels.model.row import Row
 from kernels.offload import cpu, gpu
 from kernels.offload.gpu import PARTS, Run
 from kernels.offload.works import COPIES, MAX_MACS, Case, Point, case, live
@@ -84,7 +85,7 @@ def spread(passes: Sequence[Sequence[float]]) -> dict[str, Any]:
 
 def gpu_row(size: int, passes: Sequence[Mapping[str, tuple[Run, ...]]]) -> dict[str, Any]:
     """Returns the row of a size on the GPU."""
-    row: dict[str, Any] = {"size": size}
+    row: Row = {"size": size}
     for copies in COPIES:
         runs = [run for found in passes for run in found[copies]]
         figures = spread([[sum(run) for run in found[copies]] for found in passes])

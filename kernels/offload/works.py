@@ -11,10 +11,13 @@ import numpy as np
 
 from kernels import records
 from kernels.conv.presets import CONV_PADDING
+from kernels.conv.shape import ConvShape
+from kernels.gemm.shape import GemmShape
 from kernels.i18n import mark
 from kernels.ladders import find, ladder_of
 from kernels.model.program import Program, RuleError
 from kernels.model.rung import Rung
+from kernels.model.shape import Shape
 from kernels.model.verify import agrees, by_output
 from kernels.runner import inputs_of
 
@@ -44,12 +47,12 @@ class Work:
     def rung(self) -> Rung:
         return find(self.gpu)
 
-    def program(self, shape: Any) -> Program:
+    def program(self, shape: Shape) -> Program:
         """Returns what the processor runs."""
         rung = find(self.cpu)
         return rung.build(shape, rung.default_tiles)
 
-    def gpu_program(self, shape: Any) -> Program:
+    def gpu_program(self, shape: Shape) -> Program:
         return self.rung.build(shape, self.rung.default_tiles)
 
     def shape(self, params: Mapping[str, Any]) -> Any:
@@ -60,7 +63,7 @@ class Work:
 class Point:
     """A size of a work."""
 
-    shape: Any
+    shape: Shape
     size: int
 
     @property
@@ -68,11 +71,11 @@ class Point:
         return self.shape.macs
 
 
-def _square(s: Any) -> bool:
+def _square(s: GemmShape) -> bool:
     return s.M == s.N == s.K and s.dtype == "fp32" and not s.beta
 
 
-def _layer(s: Any) -> bool:
+def _layer(s: ConvShape) -> bool:
     return s.groups == 1 and s.mode == "cross-correlation" and s.macs > 500
 
 

@@ -73,14 +73,14 @@ def chunk_table(s: OptimizerShape, inputs: Any) -> dict[str, np.ndarray]:
 
 
 def sgd_factors(s: SgdShape) -> np.generic:
-    return np.array((s.lr, s.momentum, s.weight_decay), SGD_FACTORS)[()]
+    return np.array([(s.lr, s.momentum, s.weight_decay)], SGD_FACTORS)[0]
 
 
 def adam_factors(s: AdamShape) -> np.generic:
     """Returns the kernels' factors: the corrections of step t are applied to the rate and to the root."""
     correct_m, correct_v = s.corrections
     values = (s.lr / correct_m, s.beta1, 1 - s.beta1, s.beta2, 1 - s.beta2, correct_v**-0.5, s.eps, s.weight_decay)
-    return np.array(values, ADAM_FACTORS)[()]
+    return np.array([values], ADAM_FACTORS)[0]
 
 
 def _unpacked(update: Callable[..., None]) -> Callable[..., None]:

@@ -19,7 +19,7 @@ from kernels.engines.cuda import devices as cuda_devices
 from kernels.engines.cuda.devices import DEADLINE_S, Devices, Nccl
 from kernels.i18n import tr
 from kernels.ladders import ladder_of
-from kernels.model.program import INPUT, Launch, Program, RuleError
+from kernels.model.program import INPUT, Arg, Launch, Program, RuleError
 from kernels.model.rules import MAX_STATIC_SHARED
 from kernels.parallel.data import Bucket, buckets, replica
 from kernels.parallel.plan import DATA, Plan
@@ -68,16 +68,17 @@ class Team:
     def call(self, rank: int, launch: Launch, arrays: Mapping[str, Any]) -> Callable[[], None]:
         """Returns what queues a launch on a GPU's current stream."""
         kernel = self._kernel(rank, launch)
-        args = tuple(arrays[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a) for a in launch.args)
+        args = tuple(arrays[a] if isinstance(a, str) else _value(a) for a in launch.args)
         return lambda: kernel(launch.grid, launch.block, args, shared_mem=launch.shared)
 
     def sums(self, arrays: Sequence[Any]) -> tuple[Callable[[], None], Callable[[int], None]]:
         """Returns two functions that queue an all-reduce of one array of each GPU, in place: on all GPUs at once; and the part
         of one GPU on its computing stream, to be captured there."""
         flat = [array.reshape(-1) for array in arrays]
-        call = self.nccl.call(ALL_REDUCE, flat, flat)
+        assert self.nccl is not None  # one GPU has no sums
+        nccl, call = self.nccl, self.nccl.call(ALL_REDUCE, flat, flat)
         streams = self.devices.streams
-        return self.nccl.runner(ALL_REDUCE, flat, flat), lambda rank: self.nccl.one(call, rank, streams[rank])
+        return nccl.runner(ALL_REDUCE, flat, flat), lambda rank: nccl.one(call, rank, streams[rank])
 
     def _kernel(self, rank: int, launch: Launch) -> Any:
         key = rank, launch.source, launch.entry, launch.defines
@@ -122,8 +123,15 @@ class _Memory:
     calls: list[Callable[[], None]]
 
 
+def _value(a: Arg) -> object:
+    """Returns a value as CuPy takes it: a struct as an array."""
+    return np.asarray(a) if isinstance(a, np.void) else a
+
+
 class Ranks(ABC):
     """The GPUs of a team with the arrays of their parts of a step, and their launches as CUDA graphs."""
+
+    graph: Graph  # of the step on one GPU
 
     def __init__(self, team: Team):
         self.team = team
@@ -139,7 +147,7 @@ class Ranks(ABC):
         arrays |= {view.name: view.cut(arrays[view.of]) for view in program.views}
         for b in program.of_role(INPUT):
             self.team.set(rank, arrays[b.name], inputs[b.name])
-        calls = [self.team.call(rank, each, arrays) for each in program.steps]
+        calls = [self.team.call(rank, each, arrays) for each in program.launches]
         self._memories.append(_Memory(arrays, calls))
         self._first.append({b.name: inputs[b.name] for b in program.in_place})
 
@@ -219,7 +227,7 @@ class Replicas(Ranks):
             raise RuleError(rule)
         super().__init__(team)
         self.plan, self.overlap = plan, overlap and plan.gpus > 1
-        self.graph = replica(plan, **factors)
+        self.graph = replica(plan, step.ON_GPU, **factors)
         self.buckets = buckets(self.graph, plan.bucket_bytes)
         program = packed(graphs.program(self.graph, ladder_of), step.statistics(self.graph))
         for rank in range(plan.gpus):
@@ -243,6 +251,7 @@ class Replicas(Ranks):
 
     def _runners(self, bucket: Bucket) -> list[Any]:
         """Returns what queues the all-reduce of a bucket on all GPUs, one for each of its ranges."""
+        assert self.team.nccl is not None  # one GPU has no sums
         found = []
         for first, stop in bucket.ranges:
             parts = [each.arrays[GRADIENTS].reshape(-1)[first:stop] for each in self._memories]

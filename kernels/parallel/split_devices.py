@@ -78,7 +78,7 @@ class TensorRanks(Ranks):
         _check_team(plan, team)
         self.plan = plan
         self.graph = step.build(plan.layers, plan.batch, step.ON_GPU, plan.optimizer, **factors)
-        self._part = tensor.rank_graph(plan, **factors)
+        self._part = tensor.rank_graph(plan, step.ON_GPU, **factors)
         program = packed(graphs.program(self._part, ladder_of), step.statistics(self._part))
         first = step.inputs(self._part, images, labels, seed)
         for rank in range(plan.gpus):

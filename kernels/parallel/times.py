@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import kernels
+from kernels.model.row import Row
 from kernels.optimizer.shape import AdamShape, SgdShape
 from kernels.training.graph import UPDATE, Node
 
@@ -28,7 +29,7 @@ WHOLE = (
 
 
 @cache
-def rows(network: str) -> tuple[Mapping[str, Any], ...]:
+def rows(network: str) -> tuple[Row, ...]:
     """Returns the recorded rows of a network with the time of each node, by their batch; the newest of each batch. All are
     of SGD: `node_us` derives another optimiser's update from its."""
     found: dict[int, Mapping[str, Any]] = {}

@@ -30,7 +30,7 @@ def weights_of(flat: np.ndarray) -> dict[str, np.ndarray]:
 
 def matrix(weights: Mapping[str, np.ndarray], layer: str) -> np.ndarray:
     """Returns the weights of a layer as a matrix [inputs of a sum, outputs]."""
-    found = weights.get(f"{layer}.w", weights.get(f"{layer}.W"))
+    found = weights[f"{layer}.w" if f"{layer}.w" in weights else f"{layer}.W"]
     return found.reshape(len(found), -1).T
 
 

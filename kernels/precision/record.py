@@ -163,7 +163,7 @@ def write() -> None:
         arrays |= found
         print(name, accuracy[name], flush=True)
     arrays["net"] = trained()
-    np.savez_compressed(ARRAYS, **arrays)
+    np.savez_compressed(ARRAYS, allow_pickle=False, **arrays)
     found = {"accuracy": accuracy, "int8": accuracies(arrays["net"]), "ranges": ranges(arrays["net"])}
     FACTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

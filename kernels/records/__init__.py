@@ -12,6 +12,8 @@ from functools import cache, lru_cache
 from typing import Any
 
 from kernels.ladders import ladder_of
+from kernels.model.row import Row
+from kernels.model.shape import Shape
 from kernels.records import cards, files
 from kernels.records import nearest as nearest_module
 from kernels.records.cards import Card
@@ -46,7 +48,8 @@ def recordings(ladder: str = "", card: Card | None = None) -> tuple[dict[str, An
     every ladder."""
     if not ladder:
         return tuple(row_ for name in _by_ladder() for row_ in recordings(name, card))
-    return rows_by_card(ladder).get(card or shown(ladder), ())
+    card = card or shown(ladder)
+    return rows_by_card(ladder).get(card, ()) if card else ()
 
 
 @cache
@@ -87,8 +90,7 @@ def cards_of(*ladders: str) -> tuple[Card, ...]:
         return tuple(known)
     coverage = {card: sum(covered(name, card) for name in ladders) for card in known}
     first = cards.default(coverage)
-    others = sorted(known - {first}, key=lambda card: (-coverage[card], card.key))
-    return first, *others
+    return tuple(sorted(known, key=lambda card: (card != first, -coverage[card], card.key)))
 
 
 def covered(ladder: str, card: Card) -> int:
@@ -113,7 +115,7 @@ def known_cards() -> Mapping[str, Card]:
 
 # -- one row ---------------------------------------------------------------------------------------
 def recorded(
-    rung: str, shape: Any, tiles: Mapping[str, int], mode: str = "cold", card: Card | None = None
+    rung: str, shape: Shape, tiles: Mapping[str, int], mode: str = "cold", card: Card | None = None
 ) -> dict[str, Any] | None:
     """Returns the recording of this rung at exactly this shape, tile sizes and mode, on the card that its ladder is shown
     from, or on the card given; None if there is none."""
@@ -130,7 +132,7 @@ def _by_setting(ladder: str, card: Card | None) -> dict[tuple, dict[str, Any]]:
     return rows_by_key
 
 
-def comparable(row_: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+def comparable(row_: Row) -> tuple[dict[str, Any], ...]:
     """Returns every recording of the row's ladder on its device, at its shape and in its cache mode, with any tile sizes."""
     ladder = row_["rung"].partition("/")[0]
     return _by_shape(ladder).get(_of_shape(row_), ())
@@ -145,7 +147,7 @@ def _by_shape(ladder: str) -> dict[tuple, tuple[dict[str, Any], ...]]:
     return {key: tuple(rows) for key, rows in rows_by_key.items()}
 
 
-def _of_shape(row_: Mapping[str, Any]) -> tuple:
+def _of_shape(row_: Row) -> tuple:
     params = ladder_of(row_["rung"]).later_fields | row_["shape"]
     return row_["device"], row_["mode"], frozenset(params.items())
 
@@ -154,13 +156,13 @@ def _setting(rung: str, params: Mapping, tiles: Mapping, mode: str) -> tuple:
     return rung, frozenset(params.items()), frozenset(tiles.items()), mode
 
 
-def nearest(rung: str, shape: Any, tiles: Mapping[str, int], mode: str = "cold") -> Match | None:
+def nearest(rung: str, shape: Shape, tiles: Mapping[str, int], mode: str = "cold") -> Match | None:
     """Returns the recording at this shape or at the nearest one, with a caption; see kernels.records.nearest."""
     return _nearest(rung, shape, tuple(tiles.items()), mode, shown(rung.partition("/")[0]))
 
 
 @lru_cache(maxsize=512)
-def _nearest(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...], mode: str, card: Card | None) -> Match | None:
+def _nearest(rung: str, shape: Shape, tiles: tuple[tuple[str, int], ...], mode: str, card: Card | None) -> Match | None:
     ladder = ladder_of(rung)
     fields = nearest_module.matching_fields(ladder, vars(shape))
     rows = _by_kernel(ladder.name, card).get((rung, mode, fields), ())

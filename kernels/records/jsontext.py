@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+from kernels.model.row import Row
 
 
 class RowError(ValueError):
@@ -15,7 +17,7 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def id_of(row: Mapping[str, Any]) -> str:
+def id_of(row: Row) -> str:
     """Returns 20 hex digits of the row's content: the same row has the same id wherever it came from."""
     import hashlib  # loads OpenSSL: `import kernels` does without
 

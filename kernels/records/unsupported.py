@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.i18n import mark, tr
+from kernels.model.shape import Shape
 from kernels.records import files, shown
 from kernels.records.cards import Card
 from kernels.records.jsontext import RowError, canonical, load
@@ -55,7 +56,7 @@ class UnsupportedFile:
             self._library = " ".join(f"{name} {conditions.get(name)}" for name in LIBRARIES)
         return self._library
 
-    def _find(self, rung: str, shape: Any) -> dict[str, Any] | None:
+    def _find(self, rung: str, shape: Shape) -> dict[str, Any] | None:
         for entry in self._entries:
             if (entry["rung"], entry["device"], entry["shape"]) == (rung, self.device, shape.params()):
                 return entry if entry["library"] == self.library else None
@@ -66,9 +67,12 @@ class UnsupportedFile:
 
     def __getitem__(self, key: tuple[str, Any]) -> str:
         """Returns the library's message."""
-        return self._find(*key)["said"]
+        entry = self._find(*key)
+        if entry is None:
+            raise KeyError(key)
+        return entry["said"]
 
-    def add(self, rung: str, shape: Any, message: str) -> None:
+    def add(self, rung: str, shape: Shape, message: str) -> None:
         entry = {
             "rung": rung,
             "shape": shape.params(),
@@ -115,12 +119,12 @@ def _recorded() -> dict[Card, dict[tuple[str, str], dict[str, Any]]]:
     return found
 
 
-def recorded(rung: str, shape: Any, card: Card | None = None) -> dict[str, Any] | None:
+def recorded(rung: str, shape: Shape, card: Card | None = None) -> dict[str, Any] | None:
     """Returns the entry of this rung at exactly this shape, on the card that its ladder is shown from, or on the card given;
     None if it ran or was not tried there. A ladder without recordings has the entries of the first card."""
     by_card = _recorded()
     card = card or shown(rung.partition("/")[0]) or next(iter(by_card), None)
-    return by_card.get(card, {}).get((rung, canonical(shape.params())))
+    return None if card is None else by_card.get(card, {}).get((rung, canonical(shape.params())))
 
 
 def forget() -> None:
@@ -136,7 +140,7 @@ def plain(said: str) -> str:
     return said
 
 
-def sentence(rung: str, shape: Any) -> str:
+def sentence(rung: str, shape: Shape) -> str:
     """Returns what `recorded` holds as a clause with its device and date; "" without such a recording."""
     if not (entry := recorded(rung, shape)):
         return ""

@@ -20,7 +20,7 @@ PART = " part "
 def accumulated(graph: Graph, parts: int, rung: str, sum_shape: Callable[[int], Any]) -> Graph:
     """Returns the step for `parts` times the images of a graph, 2 or more. `rung` adds two tensors of sum_shape(elements)."""
     images = [t for t in graph.tensors.values() if t.kind in (DATA, RESULT) and t.name != CHUNKS]
-    tensors = graph.tensors | {t.name: replace(t, shape=(parts * t.shape[0], *t.shape[1:])) for t in images}
+    tensors = dict(graph.tensors) | {t.name: replace(t, shape=(parts * t.shape[0], *t.shape[1:])) for t in images}
     views, nodes, total = list(graph.views), [], ""
     for n in range(1, parts + 1):
         names = _names(graph, images, n)

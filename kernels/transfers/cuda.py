@@ -31,7 +31,7 @@ class CudaBackend:
         self._capturing = False
         self._pending: list[tuple[int, Any, Any]] = []  # (operation, event before, event after)
         self._host: list[tuple[int, float, float]] = []
-        self._start = self._base = None
+        self._start, self._base = 0.0, None
 
     # -- time --------------------------------------------------------------------------------------------
     def restart(self) -> None:

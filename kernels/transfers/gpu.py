@@ -89,7 +89,8 @@ class DeviceArray:
     @property
     def buffer(self) -> Any:
         """Returns the backend's array."""
-        return self.memory.buffer if self.rows is None else self.memory.buffer[self.rows]
+        whole: Any = self.memory.buffer
+        return whole if self.rows is None else whole[self.rows]
 
     @property
     def label(self) -> str:
@@ -302,7 +303,7 @@ def kernel(rung: str, shape: tuple[tuple[str, int], ...]) -> Launch:
     """Returns the launch of a rung at a shape. RuleError names a rule that the shape breaks."""
     found = find(rung)
     s = ladder_of(rung).shape(**dict(shape))
-    (step,) = found.build(s, found.check(s, {})).steps
+    (step,) = found.build(s, found.check(s, {})).launches
     return step
 
 

@@ -34,7 +34,7 @@ class Op:
     array: int = -1  # of an allocation or a release: which array, by its number
     memory: str = ""  # of an allocation or a release: CUDA_MALLOC, POOL or MANAGED
     rung: str = ""  # of a launch
-    shape: Any = None
+    shape: tuple[tuple[str, int], ...] = ()  # of a launch
     launches: int = 0  # of a graph: the launches in it; of a launch 1
 
     @property

@@ -155,6 +155,7 @@ class Arrays:
         if self.total is not None:
             error = float(np.abs(out - self.total).max() / np.abs(self.total).max())
         else:
+            assert self.weights is not None  # of every scenario with products
             rows = self._rows()
             x, w = self.batches[-1].array[rows].astype(np.float64), self.weights.astype(np.float64)
             error = float((np.abs(out[rows] - x @ w) / (np.abs(x) @ np.abs(w))).max())

@@ -9,6 +9,7 @@ from typing import Any
 from kernels.collectives.shape import ALL_REDUCE
 from kernels.i18n import tr
 from kernels.jobs.exchange import Exchange
+from kernels.model.shape import Shape
 from pages.collectives import address, live
 from pages.parts.chapters import OpenChapter
 from pages.parts.one_run import OneRun
@@ -42,7 +43,7 @@ def evidences(values: Mapping[str, Any]) -> dict[str, CollectiveEvidence]:
     return {key: CollectiveEvidence(shape, live.measured(request(shape))) for key, shape in shapes.items()}
 
 
-def request(shape: Any) -> Exchange:
+def request(shape: Shape) -> Exchange:
     """Returns the run that measures a collective."""
     return Exchange(shape.kind, shape.ranks, shape.elements)
 
@@ -64,7 +65,7 @@ def _label(values: Mapping[str, Any]) -> str:
 def _run(values: Mapping[str, Any], run: OneRun) -> Run:
     """Returns the state of the button."""
     if run.running:
-        return Run(True, True, run.job.share, run.text())
+        return Run(True, True, run.share, run.text())
     wanted, why = pressed_request(values), live.refusal(int(values["ranks"]))
     text = (wanted and live.emulated(wanted)) or (why and tr("Not measured here: {why}.", why=why))
     return Run(can=wanted is not None, text=text or "", error=live.error(wanted) if wanted else "")

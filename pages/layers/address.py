@@ -13,12 +13,12 @@ from kernels.elementwise.shape import FORMS
 from kernels.i18n import cached, tr
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
-from kernels.model.shape import Bound, ShapeError
+from kernels.model.shape import Bound, Shape, ShapeError
 from pages.layers.layers import LAYERS, Layer, Pass
 from pages.parts.address import Choice, Field, Fields, Number, Text, Values, fewest_resets
 from pages.parts.rung_address import Address, Selection
 from visuals import units
-from visuals.scene.scene import MAX_CACHED_SCENES, Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 
 LAYER, PASS = "layer", "pass"  # URL parameters
 MAX_BYTES = 2**32  # that a shape may move at least
@@ -120,18 +120,18 @@ def _fix(values: Values, make: Callable[[Values], Any], stage: Any) -> Iterator[
         yield rule, fewest_resets(values, defaults, tuple(defaults), lambda found: not _rule(make, found))
 
 
-def numbers(shape: Any) -> int:
+def numbers(shape: Shape) -> int:
     """Returns how many 32-bit numbers a shape moves at least: the measure of its size."""
     return shape.bytes // FLOAT
 
 
-def fit(rung: Rung, shape: Any) -> dict[str, int]:
+def fit(rung: Rung, shape: Shape) -> dict[str, int]:
     """Returns the tile sizes for a shape, for a small one the smallest of the rung's sets: its tiles are visible."""
     sets = list(rung.tile_sets(shape)) if numbers(shape) <= SMALL else []
     return min(sets, key=lambda tiles: tuple(tiles.values()), default=rung.tiles_at(shape))
 
 
-def bounds(layer: str, side: str, shape: Any) -> dict[str, Bound]:
+def bounds(layer: str, side: str, shape: Shape) -> dict[str, Bound]:
     """Returns, for each number of the shape, the values that keep every rule while the others stay."""
     row, one = of(layer, side)
     fields = address(layer, side).shape
@@ -146,8 +146,8 @@ def _bound(name: str, field: Number, make: Callable[[Values], Any], values: Valu
     def rule(value: int) -> str:
         return _rule(make, values | {name: value})
 
-    low = _last(values[name], field.minimum, rule)
-    high = _last(values[name], field.maximum, rule)
+    low = _last(values[name], int(field.minimum), rule)
+    high = _last(values[name], int(field.maximum), rule)
     why_low = _short(rule(low - 1)) if low > field.minimum else ""
     return Bound(low, high, why_low, _short(rule(high + 1)) if high < field.maximum else "")
 
@@ -167,7 +167,7 @@ def _last(valid: int, end: int, rule: Callable[[int], str]) -> int:
     return valid
 
 
-def across(layer: str, side: str, shape: Any) -> dict[str, str]:
+def across(layer: str, side: str, shape: Shape) -> dict[str, str]:
     """Returns the URL parameters of another pass of a layer at the same extents, with its first rung."""
     one = address(layer, side)
     values = one.fields[one.default_rung].defaults | {n: v for n, v in shape.params().items() if n in one.shape}
@@ -176,7 +176,7 @@ def across(layer: str, side: str, shape: Any) -> dict[str, str]:
 
 
 # -- the two sizes -------------------------------------------------------------------------------------
-def real(layer: str, side: str, shape: Any) -> Any:
+def real(layer: str, side: str, shape: Shape) -> Any:
     """Returns the real shape with the stage's window, layout and what is kept; without them if they do not fit it."""
     row, one = of(layer, side)
     found = one.presets[one.real].shape
@@ -189,7 +189,7 @@ def real(layer: str, side: str, shape: Any) -> Any:
         return found
 
 
-def staged(layer: str, shape: Any) -> Any:
+def staged(layer: str, shape: Shape) -> Any:
     """Returns the part of the shape that the stage shows: all of it if it is small."""
     row = LAYERS[layer]
     return row.part(shape) if numbers(shape) > row.most else shape
@@ -212,7 +212,7 @@ def _scene(layer: str, side: str, rung: str, part: Any, tiles: tuple[tuple[str, 
     return LAYERS[layer].scene(rung, part, dict(tiles))
 
 
-def readings(layer: str, side: str, rung: str, shape: Any, tiles: Mapping[str, int]) -> list[float]:
+def readings(layer: str, side: str, rung: str, shape: Shape, tiles: Mapping[str, int]) -> list[float]:
     """Returns the counters of a scene after its last step."""
     found = _scene(layer, side, rung, shape, tuple(tiles.items()))
     return [float(reading.values[-1]) for reading in found.readings]
@@ -222,4 +222,4 @@ def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
     layer, side, _ = read(params)
     selection, _ = address(layer, side).read(params)
-    return scene(layer, side, selection)[0]
+    return required(scene(layer, side, selection))

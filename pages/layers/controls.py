@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
@@ -14,6 +13,7 @@ from kernels.embedding.shape import EmbeddingShape
 from kernels.heads.shape import HeadsShape
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.linear.shape import LinearShape
+from kernels.model.shape import Shape
 from kernels.norm.shape import RowsShape
 from kernels.optimizer.shape import OptimizerShape
 from kernels.pooling.shape import PoolShape
@@ -127,7 +127,7 @@ def _text(fields: Fields, name: str, label: str, width: int) -> None:
     st.text_input(label, value=default, key=name, bind="query-params", max_chars=MAX_TEXT_CHARS, width=width)
 
 
-def _derived(s: Any) -> str:
+def _derived(s: Shape) -> str:
     """Returns HTML with the output's size of a pooling, and the bytes that are moved at least."""
     moved = tr("at least <b>{bytes}</b> moved", bytes=units.bytes_(s.bytes))
     if isinstance(s, PoolShape):
@@ -142,7 +142,7 @@ def sizes(lesson: Lesson) -> Sizes:
     return Sizes(name, real, lesson.address.chosen_tiles(lesson.selection))
 
 
-def name(s: Any) -> str:
+def name(s: Shape) -> str:
     """Returns a shape in a few words."""
     if isinstance(s, CrossEntropyShape):
         rows = trn("{n} row of {classes} classes", "{n} rows of {classes} classes", s.M, classes=_count(s.N))

@@ -14,6 +14,7 @@ from kernels.jobs.job import Request
 from kernels.ladders import LADDERS
 from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, MemoryShape, StrideShape
+from kernels.model.row import Row
 from kernels.model.rung import Ladder
 from kernels.model.shape import Bound
 from pages.parts.address import Choice, Fields, Number, choice_notes
@@ -176,7 +177,7 @@ def requests(topic: str, engine: str, stride: int = 1) -> list[Request]:
     return [Request(rungs, s, None, engine, {}, "cold", 1.0) for s in measured_shapes(topic, engine, stride)]
 
 
-def recorded(topic: str) -> list[dict]:
+def recorded(topic: str) -> list[Row]:
     """Returns the rows recorded at the shapes of a GPU's run, in the order of shapes and rungs."""
     found = [
         records.recorded(r.name, s, r.default_tiles)

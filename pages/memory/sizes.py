@@ -7,6 +7,7 @@ from typing import Any
 from kernels.i18n import decimal, tr
 from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, StrideShape
 from kernels.model.rung import Rung
+from kernels.model.shape import Shape
 from pages.memory import address
 from pages.parts.sizes import Sizes
 
@@ -31,7 +32,7 @@ def stage_rung(topic: str, values: address.Values) -> Rung:
     return address.ladder(topic).rung(address.rung(topic, values))
 
 
-def name(shape: Any) -> str:
+def name(shape: Shape) -> str:
     """Returns a shape in a few words."""
     match shape:
         case AddShape():

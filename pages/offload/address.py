@@ -11,7 +11,7 @@ from kernels.offload.works import COPIES, NONE, WORKS, points
 from pages.parts.address import Choice, Fields, Number, Values
 from visuals.offload.evidence import OffloadEvidence, size_text
 from visuals.offload.scene import machine_scene, program_scene, work_scene
-from visuals.scene.scene import MAX_CACHED_SCENES, Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 
 SIDES, PROGRAM, MACHINE = PICTURES = ("sides", "program", "machine")
 DEFAULT_SIZE = 1024
@@ -69,7 +69,7 @@ def scene(found: OffloadEvidence, picture: str) -> Scene | None:
     return _scene(found, picture) if found.measured else _recorded(found, picture)
 
 
-def card(params: Mapping[str, str]) -> Scene | None:
+def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
     values = FIELDS.read(params)[0]
-    return scene(evidence(values), values["picture"])
+    return required((scene(evidence(values), values["picture"]), "not measured"))

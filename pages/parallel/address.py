@@ -16,7 +16,7 @@ from pages.parts.address import Choice, Fields, Number, fewest_resets
 from visuals.parallel.evidence import ParallelEvidence
 from visuals.parallel.scene import step_scene
 from visuals.parallel.shares import shares_scene
-from visuals.scene.scene import Scene
+from visuals.scene.scene import Scene, required
 
 TIME, MEMORY = "time", "memory"
 MAX_GPUS, MAX_BATCH, MAX_MICRO, MAX_BUCKET = 8, 65_536, 16, 1_000
@@ -94,4 +94,4 @@ def too_large(values: Values, free: int = memory.H200_BYTES) -> str:
 
 def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
-    return scene(FIELDS.read(params)[0])[0]
+    return required(scene(FIELDS.read(params)[0]))

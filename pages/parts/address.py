@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, Protocol
 
 from kernels.i18n import decimal, tr
 from kernels.model.shape import ShapeError
@@ -39,6 +39,8 @@ class Number:
     whole: bool = True
 
     def parse(self, name: str, value: Value) -> float:
+        if value is None:
+            raise self._no_number(name, value)
         try:
             number = float(value)
         except (TypeError, ValueError):
@@ -97,7 +99,13 @@ class Text:
         return str(value)
 
 
-Field = Number | Choice | Text
+class Field(Protocol):
+    """A parameter: Number, Choice, Text, or one with a syntax of its own."""
+
+    @property
+    def default(self) -> float | str: ...
+
+    def parse(self, name: str, value: Value) -> float | str: ...
 
 
 Fix = Callable[[Values], Iterable[tuple[str, Values]]]

@@ -13,6 +13,7 @@ import streamlit as st
 
 from kernels.i18n import mark, tr
 from kernels.jobs.job import Request
+from kernels.model.shape import Shape
 from pages.parts import run_series
 from pages.parts.run_series import Series
 from pages.parts.text import card_title, details, paragraph, quiet, stale_mark, together
@@ -36,12 +37,12 @@ class Card:
     predicted_note: str = mark("below")  # where the predicted figures are
 
 
-def section(card: Card, shape: Any) -> None:
+def section(card: Card, shape: Shape) -> None:
     """Draws the card at the page's shape. It is polled while something is measured."""
     st.fragment(_all, run_every=run_series.poll_interval(card.key))(card, shape)
 
 
-def _all(card: Card, shape: Any) -> None:
+def _all(card: Card, shape: Shape) -> None:
     series = run_series.current_series(card.key)
     with st.container(key=f"card_{card.key}", border=True):
         settings = _head(card, shape, series)
@@ -51,7 +52,7 @@ def _all(card: Card, shape: Any) -> None:
             quiet(*[tr("No time: {reason}", reason=why) for why in series.failed])
 
 
-def _head(card: Card, shape: Any, series: Series | None) -> Any:
+def _head(card: Card, shape: Shape, series: Series | None) -> Any:
     with st.container(key=f"{card.key}_head", horizontal=True, vertical_alignment="center"):
         st.html(card_title(tr(card.title)))
         settings = card.controls(shape)

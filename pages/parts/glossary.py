@@ -181,7 +181,7 @@ def marked(texts: Iterable[str], path: str) -> tuple[list[str], list[Term]]:
     pattern, seen = _pattern(), {}
 
     def replace(match: re.Match[str]) -> str:
-        term = TERMS[match.lastgroup]
+        term = TERMS[match.lastgroup or ""]
         if term.key in seen or path in term.not_in:
             return match.group()
         seen[term.key] = term

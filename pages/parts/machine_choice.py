@@ -38,9 +38,10 @@ def wanted() -> str:
 def of_reader() -> Machine | None:
     """Returns the machine whose engines the pages of this session offer, None for this one. If any will do, it is the one
     whose GPU can run most kernels: a run names the kernels that another GPU refuses."""
-    if not machines() or get_script_run_ctx(suppress_warning=True) is None:
+    known = machines()
+    if not known or get_script_run_ctx(suppress_warning=True) is None:
         return None
-    known, choice = machines(), wanted()
+    choice = wanted()
     if choice:
         return known.get(choice)
     return max(known.values(), key=lambda machine: machine.gpu.capability if machine.gpu else (0, 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,11 +12,11 @@ import streamlit as st
 from kernels import activity
 from kernels.i18n import tr
 from kernels.jobs.job import Job, JobError
+from kernels.model.row import Row
 from pages.parts import machine_choice
 from pages.parts.worker import worker
 
 POLL_S = 0.25
-Row = Mapping[str, Any]
 
 
 @dataclass
@@ -28,6 +28,11 @@ class OneRun:
     job: Job | None = None  # while it runs
     results: dict[Any, Sequence[Row]] = field(default_factory=dict)  # by the request's key
     error: str = ""  # why the last request gave no rows
+
+    @property
+    def share(self) -> float:
+        """Returns how far the job is, 0 if none runs."""
+        return self.job.share if self.job else 0.0
 
     @property
     def running(self) -> bool:

@@ -12,6 +12,7 @@ import streamlit as st
 from kernels import activity
 from kernels.i18n import tr
 from kernels.jobs.job import Job, JobError, Request
+from kernels.model.row import Row
 from pages.parts import machine_choice, run
 from pages.parts.query import rerun, url_is_stale
 from pages.parts.worker import worker
@@ -24,7 +25,7 @@ class Series:
     settings: Any
     todo: list[Request]
     name: Callable[[Request], str]
-    rows: list[dict] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     tried: int = 0  # requests that were answered, by rows or by an error
     job: Job | None = None
@@ -66,7 +67,8 @@ def stop(series: Series) -> None:
     job, series.job = series.job, None
     series.todo.clear()
     series.stopped = True
-    worker().cancel(job)
+    if job:
+        worker().cancel(job)
     rerun()
 
 
@@ -91,10 +93,12 @@ def progress(series: Series | None) -> None:
 
 
 def _store_result(series: Series) -> None:
+    job = series.job
+    assert job is not None  # it has ended
     try:
-        series.rows += series.job.result()
+        series.rows += job.result()
     except JobError as e:
-        series.failed.append(f"{series.name(series.job.request)}: {e}")
+        series.failed.append(f"{series.name(job.request)}: {e}")
     series.tried += 1
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from kernels import records
 from kernels.model.preset import Preset
 from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import Shape
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Choice, Field, Fields, Fix, Value, Values
 
@@ -22,7 +23,7 @@ from pages.parts.address import Choice, Field, Fields, Fix, Value, Values
 class Selection(tile_sizes.SelectedRung):
     """The shape, rung and tile sizes that the parameters select."""
 
-    shape: Any
+    shape: Shape
 
     @property
     def broken(self) -> list[str]:
@@ -73,7 +74,8 @@ class Address:
 
     def selected_name(self, raw: Mapping[str, Value]) -> str:
         """Returns the short name of the rung that `raw` selects."""
-        return raw.get("rung") if raw.get("rung") in self.rungs else self.default_rung
+        name = str(raw.get("rung"))
+        return name if name in self.rungs else self.default_rung
 
     def selection(self, values: Values) -> Selection:
         """Returns the selection for the values of all fields."""
@@ -123,7 +125,7 @@ class Address:
         fitting = self.fit(now.rung, now.shape)
         return values | fitting if records.recorded(now.rung.name, now.shape, fitting) else values
 
-    def at_shape(self, selection: Selection, shape: Any) -> dict[str, str]:
+    def at_shape(self, selection: Selection, shape: Shape) -> dict[str, str]:
         """Returns the URL parameters for another shape.
 
         The rung and tile sizes stay if they support the shape, else the nearest tile sizes are used, else the last
@@ -153,11 +155,11 @@ class Address:
                 return preset, params
         return None
 
-    def supported_rungs(self, shape: Any) -> list[Rung]:
+    def supported_rungs(self, shape: Shape) -> list[Rung]:
         """Returns the rungs that support a shape with their default tile sizes."""
         return [r for r in self.ladder.rungs if not tile_sizes.broken(r, shape, r.default_tiles)]
 
-    def last_supported(self, shape: Any) -> Rung:
+    def last_supported(self, shape: Shape) -> Rung:
         """Returns the last supported rung that has a scene, else the last that is no library's, else the last, else the
         ladder's first."""
         runs = self.supported_rungs(shape)[::-1]

@@ -145,9 +145,9 @@ def _watch(on_stage: Stage, known: Sequence[Size], size: str) -> Watch | None:
     rungs = counts.countable(settings)
     request = counts.request_counts(settings, rungs)
     watch = counts.watched(request, settings, rungs)
-    if watch and on_stage.chapter:
+    if watch and request and on_stage.chapter:
         request.views["rerun"] = lambda: True  # a chapter's sentences may depend on the counts
-    elif watch:
+    elif watch and request:
         run_state = _run_state(on_stage, on_stage.by_size())
         request.views["strip"] = lambda: strip.strip(
             [_with_counts(one, on_stage.rung) for one in known], size, run_state, on_stage.curve

@@ -67,7 +67,7 @@ def _watch_scheme(dark: bool) -> None:
 
 @cache
 def _component():
-    return st.components.v2.component("scheme", js=SCHEME, isolate_styles=False)
+    return st.components.v2.component("scheme", js=SCHEME, isolate_styles=False)  # pyright: ignore[reportAttributeAccessIssue]  # Streamlit loads it lazily
 
 
 @cache

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -30,7 +30,7 @@ class Watch:
     gone: returns whether its page no longer waits for it. It does not wait for anything.
     """
 
-    state: Callable[[], dict[str, Any]]
+    state: Callable[[], Mapping[str, Any]]
     listen: Callable[[Callable[[], None]], Stop]
     due_s: Callable[[], float | None] = lambda: None
     at_end: bool = False

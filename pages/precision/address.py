@@ -12,7 +12,7 @@ from typing import Any
 
 from kernels.i18n import cached, mark
 from kernels.model.rung import Ladder
-from kernels.model.shape import Bound
+from kernels.model.shape import Bound, Shape
 from kernels.precision import record
 from kernels.precision.integer import CHANNEL, LAYERS, TENSOR
 from kernels.precision.ladder import LADDER
@@ -116,7 +116,7 @@ def stage_shape(topic: str, values: Values) -> Any:
     return STAGE_SHAPE
 
 
-def of_preset(topic: str, shape: Any) -> dict[str, str]:
+def of_preset(topic: str, shape: Shape) -> dict[str, str]:
     """Returns the URL parameters of a link to a preset of the topic's ladder."""
     if topic == PRODUCTS:
         return {"topic": PRODUCTS, "kernel": PROMOTED if shape.dtype == "fp8" else "wgmma-int8"}
@@ -193,7 +193,7 @@ def curve(topic: str) -> Mapping[str, Any] | None:
     return curves.strip_curve(names) if names else None
 
 
-def real(shape: Any) -> Any:
+def real(shape: Shape) -> Shape:
     """Returns the shape at which rates count."""
     return replace(shape, M=4096, N=4096, K=4096) if isinstance(shape, products.LADDER.shape) else REAL
 

@@ -16,7 +16,7 @@ from kernels.training.networks import NETWORKS, attention_rules
 from kernels.training.step import OPTIMIZERS, Memory
 from pages.parts.address import Choice, Fields, Number
 from visuals import units
-from visuals.scene.scene import Scene
+from visuals.scene.scene import Scene, required
 from visuals.training.evidence import StepEvidence
 from visuals.training.plan import all_bytes
 from visuals.training.scene import step_scene
@@ -94,7 +94,7 @@ def scene(
 
 def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
-    return scene(FIELDS.read(params)[0], {})[0]
+    return required(scene(FIELDS.read(params)[0], {}))
 
 
 def refusal(values: Values) -> str:

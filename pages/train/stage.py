@@ -46,7 +46,7 @@ def evidence(values: Mapping[str, Any]) -> StepEvidence:
     memory = address.memory(values)
     s = training.settings if training else None
     same = s and (s.network, s.batch, s.optimizer, s.memory) == (*step, memory)
-    return StepEvidence(*step, training.measured() if same else None, memory)
+    return StepEvidence(*step, training.measured() if training and same else None, memory)
 
 
 def _draw(on_stage: TrainStage, polled: bool) -> None:
@@ -69,13 +69,15 @@ def _draw(on_stage: TrainStage, polled: bool) -> None:
     curve = None if to_come else _curve(values, training)
     data = strip.strip(found, curve, _run(values, training)) if scene else None
     stage.mount(scene, KEY, strip=data, fit=True, **options)
-    if polled and not training.running and not url_is_stale():
+    if polled and not (training and training.running) and not url_is_stale():
         rerun()  # the polling ends, and the cards show the result
 
 
 def _is_same(values: Mapping[str, Any], training: Live | None) -> bool:
     """Returns whether a training has the settings of the page."""
-    return bool(training) and training.settings == address.settings(values) and training.epochs == int(values["epochs"])
+    if training is None:
+        return False
+    return training.settings == address.settings(values) and training.epochs == int(values["epochs"])
 
 
 def _curve(values: Mapping[str, Any], training: Live | None) -> strip.Curve:
@@ -129,7 +131,7 @@ def _run(values: Mapping[str, Any], training: Live | None) -> strip.Run:
         return strip.Run(True, True, points[-1][0] / total if points else 0.0, text, "", tr("Stop"))
     if refusal := address.refusal(values):
         return strip.Run(can=False, error=refusal)
-    resumes = _is_same(values, training) and training.resumable
+    resumes = training and _is_same(values, training) and training.resumable
     return strip.Run(label=tr("Resume") if resumes else tr("Train"))
 
 
@@ -153,7 +155,7 @@ def press(values: Mapping[str, Any]) -> None:
     if training and training.running:
         return
     if not address.refusal(values):
-        if _is_same(values, training) and training.resumable:
+        if training and _is_same(values, training) and training.resumable:
             live.resume(training)
         else:
             live.start(address.settings(values), int(values["epochs"]))

@@ -8,6 +8,7 @@ from typing import Any
 from kernels.i18n import tr
 from kernels.ladders import LADDERS, find
 from kernels.model.preset import Preset
+from kernels.model.shape import Shape
 from kernels.records.statistics import fastest, within_ratio, within_spread
 from visuals import units
 from visuals.charts import bandwidth
@@ -84,7 +85,7 @@ def examples(ladder: str, plain: str, presets: Mapping[str, Preset]) -> list[tup
     """Returns (preset, text) of the largest and the smallest speedup of our fastest kernel over `plain`, from the cold
     recordings at the default tile sizes."""
 
-    def gained(shape: Any) -> float | None:
+    def gained(shape: Shape) -> float | None:
         rows = recorded_at(shape, [rung.name for rung in LADDERS[ladder].rungs])
         best = best_of_ours(rows)
         return rows[plain]["median_ms"] / best["median_ms"] if best and plain in rows else None

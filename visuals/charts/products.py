@@ -10,11 +10,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from kernels.ladders import find, ladder_of
+from kernels.model.row import Row
 from kernels.model.rung import FP32, TENSOR_CORES
 from kernels.records import files
 from visuals import units
 
-Row = Mapping[str, Any]
 LADDERS = ("gemm/", "gemm-8bit/")
 FORMATS = {"fp16": "FP16", "bf16": "BF16", "fp8": "FP8", "int8": "INT8"}  # of the factors; sums have 32 bits
 

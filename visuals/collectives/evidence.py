@@ -11,10 +11,10 @@ from kernels.collectives import cost, recorded
 from kernels.collectives.recorded import NCCL
 from kernels.collectives.shape import ALGORITHMS, ITEM, CollectiveShape
 from kernels.i18n import tr, trn
+from kernels.model.row import Row
 from visuals import units
 from visuals.collectives.captions import ALGORITHM_TITLES, TITLES
 
-Row = Mapping[str, Any]
 SIZES = {
     name: (1 << power)
     for name, power in {

@@ -64,8 +64,9 @@ class _Block:
 
     def __init__(self, t: TracedProgram, n: int):
         self.t, self.n, self.of = t, n, t.launches[n]
-        self.source, self.target, _, columns, *_ = self.of.launch.args
-        self.columns, self.threads = int(columns), self.of.launch.block[0]
+        source, target, _, columns, *_ = self.of.launch.args
+        self.source, self.target = str(source), str(target)
+        self.columns, self.threads = int(np.array(columns)), self.of.launch.block[0]
         self.rows, self.per = self.threads // self.columns, dict(self.of.launch.defines)["PER"]
         self.levels = math.ceil(math.log2(self.rows)) if self.rows > 1 else 0
         self.is_atomic = self.of.launch.entry == "bias_backward_block"
@@ -165,5 +166,5 @@ def _rank(lanes: np.ndarray) -> np.ndarray:
     order = np.argsort(lanes, kind="stable")
     starts = np.flatnonzero(np.diff(lanes[order], prepend=-1))
     rank = np.empty(len(lanes), int)
-    rank[order] = np.arange(len(lanes)) - np.repeat(starts, np.diff([*starts, len(lanes)]))
+    rank[order] = np.arange(len(lanes)) - np.repeat(starts, np.diff(starts, append=len(lanes)))
     return rank

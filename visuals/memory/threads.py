@@ -60,7 +60,7 @@ def traced(rung: str, shape, tiles: tuple[tuple[str, int], ...] = (), seed: int 
     """Run a rung of one launch in the emulator and trace every block. Raises RuleError if it has too many blocks."""
     found = find(rung)
     program = found.build(shape, found.check(shape, dict(tiles)))
-    (launch,) = program.steps
+    (launch,) = program.launches
     blocks = int(np.prod(launch.grid))
     if blocks > MAX_BLOCKS:
         raise RuleError(
@@ -73,13 +73,13 @@ def traced(rung: str, shape, tiles: tuple[tuple[str, int], ...] = (), seed: int 
             )
         )
     inputs = whole_numbers(seeded_inputs(program.of_role(INPUT), seed))
-    traces = []
+    traces: list[BlockTrace] = []
     for block in range(blocks):
         session = emulator.Session(program, inputs, Options(trace_block=block))
         output = np.array(session.verify_run())
-        traces += session.trace
+        traces += session.traced
     assert output.shape == program.of_role(OUTPUT)[0].shape
-    return Traced(launch, inputs, output, tuple(traces), session.counters)
+    return Traced(launch, inputs, output, tuple(traces), session.counted)
 
 
 def touched(trace: BlockTrace, buffer: str, write: bool, warp: int) -> tuple[np.ndarray, np.ndarray]:

@@ -157,7 +157,7 @@ def parts(found: OffloadEvidence) -> dict[str, Any]:
 
 def limit_of_kernel(found: OffloadEvidence) -> str:
     """Returns what a kernel without time would bring, in a sentence."""
-    if not found.gpu:
+    if found.kernel_limit is None:
         return ""
     if found.kernel_limit < LITTLE:
         return tr("A faster kernel would bring less than {share}.", share=units.share(LITTLE - 1))

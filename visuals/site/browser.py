@@ -59,9 +59,9 @@ class Recorder:
 
     def _mounted(self, name: str) -> None:
         """Sends the page so far when its stage is drawn: the cards below it may run kernels in the emulator."""
-        if name == "stage" and self._is_early:
+        if name == "stage" and self._is_early and self.early:
             self._is_early = False
-            self.early(self._packed(self.host.run.query, self.host.run.root))
+            self.early(self._packed(self.host.now.query, self.host.now.root))
 
     def count(self) -> str:
         """Counts a rung of the page that was recorded last. Returns JSON: "counting" is how many are left.

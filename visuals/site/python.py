@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tarfile
+from collections.abc import Mapping
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -123,14 +124,13 @@ def _conda(file: Path) -> dict[str, bytes]:
     """Returns the files of NumPy in an archive of conda by name, those that are used."""
     with tarfile.open(file) as archive:
         members = {m.name.partition("site-packages/")[2]: m for m in archive if m.isfile()}
-        return {
-            name: archive.extractfile(m).read()
-            for name, m in members.items()
-            if name.startswith("numpy/") and _is_used(name)
+        used = {
+            name: archive.extractfile(m) for name, m in members.items() if name.startswith("numpy/") and _is_used(name)
         }
+        return {name: file.read() for name, file in used.items() if file}
 
 
-def is_python(file: Path, names: dict[str, Any]) -> bool:
+def is_python(file: Path, names: Mapping[str, Any]) -> bool:
     """Returns whether a file of the site, by its path in it, is one of those that `copy` made."""
     return file.parts[0] == FOLDER or file.stem in (names["numpy"], names["wasm"], names["code"])
 
@@ -151,6 +151,8 @@ def archive() -> bytes:
     sources |= {name: ROOT / name for name in SETTINGS}
     for package, names in PACKAGES.items():
         spec = find_spec(package)
+        if spec is None or spec.origin is None:
+            raise ModuleNotFoundError(package)
         folder = Path(spec.origin).parents[1 if spec.submodule_search_locations else 0]
         sources |= {name: folder / name for name in names}
     return packed({name: path.read_bytes() for name, path in sources.items()})

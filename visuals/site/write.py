@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from html import escape
-from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import plotly
 from rjsmin import jsmin
 
 from kernels.i18n import tr
@@ -169,7 +169,7 @@ def _python(files: Files, settings: Settings) -> dict[str, Any] | None:
 
 def bundle(names: Sequence[str] = SCRIPTS) -> str:
     """Returns scripts of the site as one module."""
-    return jsmin("\n".join(_IMPORTS_EXPORTS.sub("", _text(f"{name}.js")) for name in names))
+    return str(jsmin("\n".join(_IMPORTS_EXPORTS.sub("", _text(f"{name}.js")) for name in names)))
 
 
 def _text(name: str) -> str:
@@ -178,7 +178,7 @@ def _text(name: str) -> str:
 
 def _plotly() -> bytes:
     """Returns the drawing library of the charts, from the Python package of it."""
-    return (Path(find_spec("plotly").origin).parent / "package_data" / "plotly.min.js").read_bytes()
+    return (Path(plotly.__file__).parent / "package_data" / "plotly.min.js").read_bytes()
 
 
 def _variables() -> str:

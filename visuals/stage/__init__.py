@@ -92,7 +92,7 @@ def bundle(*names: str) -> str:
     """Join modules of this folder into one, without comments and needless space. Each name comes after the modules
     that it imports. (rjsmin cannot handle a template within a template: a test looks for them.)"""
     modules = ((HERE / f"{name}.js").read_text("utf-8") for name in names)
-    code = jsmin("\n".join(_IMPORTS_EXPORTS.sub("", module) for module in modules))
+    code = str(jsmin("\n".join(_IMPORTS_EXPORTS.sub("", module) for module in modules)))
     return _ONE_PARAMETER.sub(r"\1=>", _NEEDLESS.sub("", code))
 
 
@@ -108,7 +108,7 @@ _ONE_PARAMETER = re.compile(r"(?<![\w$])\((\w+)\)=>")
 def _component():
     import streamlit as st
 
-    return st.components.v2.component("stage", html=_PLACE, js=loader())
+    return st.components.v2.component("stage", html=_PLACE, js=loader())  # pyright: ignore[reportAttributeAccessIssue]  # Streamlit loads it lazily
 
 
 _PLACE = '<div class="stage-place"></div>'  # loader.js puts the stage here

@@ -58,7 +58,7 @@ def _product(evidence: Evidence) -> products.Product | None:
 
 
 def _of_product(evidence: Evidence, product: products.Product) -> float:
-    return products.rate(evidence.row) / product.flops_per_s
+    return products.rate(evidence.timed) / product.flops_per_s
 
 
 def _arithmetic(found: dict[str, float], product: products.Product | None, evidence: Evidence) -> dict[str, Any]:
@@ -175,7 +175,7 @@ NEARING = {
 
 def _not_memory(evidence: Evidence, other: Row) -> str:
     """Returns that another kernel moves as many bytes faster. It is named if it is among those of the strip."""
-    fields = {"ratio": units.ratio(evidence.row["median_ms"] / other["median_ms"])}
+    fields = {"ratio": units.ratio(evidence.timed["median_ms"] / other["median_ms"])}
     if other["rung"] == evidence.rung.name:
         sizes = ", ".join(f"{name} {size}" for name, size in other["tiles"].items())
         text = tr("Memory bandwidth does not limit it: with {sizes} it is {ratio}× as fast.", sizes=sizes, **fields)
@@ -191,7 +191,7 @@ def _not_memory(evidence: Evidence, other: Row) -> str:
 
 def _below(evidence: Evidence, shares: dict[str, float]) -> str:
     """Returns how far a kernel is from the nearest ceiling. What a library moves and computes inside is not known."""
-    if roofline.is_opaque(evidence.row):
+    if roofline.is_opaque(evidence.timed):
         return tr("Only the library knows what else it moves and computes.")
     nearest = max((name for name in CEILINGS if name in shares), key=shares.__getitem__, default="")
     if not nearest or shares[nearest] < FAR:

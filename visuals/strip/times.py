@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kernels.i18n import mark, tr, trn
@@ -84,7 +84,7 @@ def _no_time(evidence: Evidence, can_run: bool) -> str:
 
 def verdict(evidence: Evidence) -> str:
     """Returns how the kernel compares with the rung before it, and with the fastest library."""
-    row = evidence.row
+    row = evidence.timed
     sentences = []
     if other := _compared_with(evidence):
         sentences.append(compared(row, other, evidence))
@@ -127,7 +127,7 @@ def _timed(evidence: Evidence) -> list[Row]:
 
 def _compared_with(evidence: Evidence) -> Row | None:
     """Returns the row of the rung before; for the first rung that of the next. A library's is the last choice."""
-    rows, row = _timed(evidence), evidence.row
+    rows, row = _timed(evidence), evidence.timed
     own = [r for r in rows if r is row or not evidence.ladder.rung(r["rung"]).library]
     pool = own if len(own) > 1 else rows
     at = pool.index(row)
@@ -190,7 +190,7 @@ def _of_ours(ours: Row, evidence: Evidence) -> str:
     return tr("our fastest of these") if best and best["median_ms"] < ours["median_ms"] else tr("our fastest")
 
 
-def neighbours(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
+def neighbours(evidence: Evidence) -> Sequence[Row]:
     """Returns at most MAX_BARS rows in the ladder's order: the kernel's own, our fastest kernel's, the fastest library's,
     those of our kernels beside it."""
     rows = _timed(evidence)

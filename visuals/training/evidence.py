@@ -118,7 +118,7 @@ class StepEvidence:
     def badge(self) -> dict[str, str] | None:
         if self.measured:
             return {"kind": "measured", "text": " · ".join((tr("measured here"), self.measured.device))}
-        if self.step_ms is None:
+        if self.step_ms is None or self.record is None:
             return None
         parts = (tr("recorded"), str(self.record["device"]).removeprefix("NVIDIA "))
         return {"kind": "recorded", "text": " · ".join(parts)}
@@ -130,7 +130,7 @@ class StepEvidence:
 
     def by_family(self) -> dict[str, float]:
         """Returns the share of each family of kernels, largest first; {} without times."""
-        found = self._shares(lambda node: tr(FAMILIES.get(node.rung.partition("/")[0], node.rung)), ())
+        found = self._shares(lambda node: tr(FAMILIES.get(node.rung.partition("/")[0]) or node.rung), ())
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def _shares(self, key, order) -> dict[str, float]:
@@ -206,7 +206,7 @@ def facts(evidence: StepEvidence) -> dict[str, str]:
     for name, key in (("one_by_one", "one_by_one_us"), ("graph", "graph_us"), ("eager", "eager_us")):
         title = tr(recorded.WHOLE[key])
         found[name] = units.time_(times[title]) if title in times else ""
-    if found["one_by_one"] and found["graph"]:
+    if found["one_by_one"] and found["graph"] and evidence.record:
         found["gain"] = units.ratio(evidence.record["one_by_one_us"] / evidence.record["graph_us"])
     return found
 

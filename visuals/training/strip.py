@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernels.i18n import decimal, tr, trn
+from kernels.model.row import Row
 from visuals import units
 from visuals.strip.curve import loss_text, shares, smooth, thinned
 from visuals.training import recorded
@@ -215,7 +216,7 @@ def curve_part(evidence: StepEvidence, curve: Curve) -> dict[str, Any]:
     }
 
 
-def _dashed(row: Mapping[str, Any] | None) -> str:
+def _dashed(row: Row | None) -> str:
     """Returns what the dashed lines are; "" if there are none."""
     return tr("Dashed: {device}.", device=str(row["device"]).removeprefix("NVIDIA ")) if row else ""
 
@@ -235,5 +236,5 @@ def aria(curve: Curve) -> str:
     return text
 
 
-def _recorded(row: Mapping[str, Any] | None, name: str) -> list[tuple[int, float]]:
+def _recorded(row: Row | None, name: str) -> list[tuple[int, float]]:
     return [tuple(pair) for pair in row["curve"].get(name, ())] if row else []

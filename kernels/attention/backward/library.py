@@ -48,12 +48,10 @@ class Backward(torch_library.Call):
     def prepare(self) -> None:
         """Run the forward pass as PyTorch's public function does, which says why a backend cannot; then the operator that
         keeps what its backward pass needs."""
-        attention, inputs = self.torch.nn.attention, self.tensors[:4]
+        attention, (Q, K, V, dO) = self.torch.nn.attention, self.tensors[:4]
         with attention.sdpa_kernel(getattr(attention.SDPBackend, self._backend)):
-            self.torch.nn.functional.scaled_dot_product_attention(
-                *inputs[:3], is_causal=self._causal, scale=self._scale
-            )
-        self._backward = OPERATORS[self._backend](self.torch.ops.aten, *inputs, self._causal, self._scale)
+            self.torch.nn.functional.scaled_dot_product_attention(Q, K, V, is_causal=self._causal, scale=self._scale)
+        self._backward = OPERATORS[self._backend](self.torch.ops.aten, Q, K, V, dO, self._causal, self._scale)
 
     def run(self) -> tuple:
         return self._backward()

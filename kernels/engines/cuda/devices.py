@@ -86,7 +86,7 @@ class Devices:
         name = self._cupy.cuda.runtime.getDeviceProperties(rank)["name"]
         return name.decode() if isinstance(name, bytes) else name
 
-    def empty(self, rank: int, size: int, dtype: Any) -> Any:
+    def empty(self, rank: int, size: int | tuple[int, ...], dtype: Any) -> Any:
         """Returns an array on a GPU, its content unknown. RuleError if the memory is full."""
         with self.on(rank), refused_when_full():
             return self._cupy.empty(size, dtype)

@@ -15,7 +15,18 @@ from kernels.engines.cuda.device import clear, own_stream, poison, refused_when_
 from kernels.engines.cuda.memory_hook import memory_hook
 from kernels.engines.cuda.replay import Replay
 from kernels.engines.protocol import ALLOCATED, Allocated
-from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Launch, Program, RefusedError, Step, refuse_steps
+from kernels.model.program import (
+    INPUT,
+    OUTPUT,
+    WORKSPACE,
+    Arg,
+    HostLoop,
+    Launch,
+    Program,
+    RefusedError,
+    Step,
+    refuse_steps,
+)
 from kernels.model.result import Memory
 from kernels.model.rules import MAX_STATIC_SHARED
 from kernels.model.tensor_map import TensorMap
@@ -26,7 +37,7 @@ class Session:
 
     counters = trace = None  # the GPU counts and traces nothing
 
-    def __init__(self, program: Program, inputs: dict[str, np.ndarray]):
+    def __init__(self, program: Program, inputs: Mapping[str, np.ndarray]):
         import cupy
 
         self.program = program
@@ -143,7 +154,7 @@ def bits(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).view(stored(array.dtype))
 
 
-def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) -> Session:
+def open(program: Program, inputs: Mapping[str, np.ndarray], trace: None = None) -> Session:
     refuse_steps(program, "cuda")
     with refused_when_full():
         return Session(program, inputs)
@@ -159,6 +170,8 @@ def call_of(step: Step, arrays: Mapping[str, Any]) -> Callable[[], None]:
         if sources.needs_whole_grid(step.source):
             refuse_partial_grid(kernel, step)
         return lambda: kernel(step.grid, step.block, args, shared_mem=step.shared)
+    if isinstance(step, HostLoop):
+        raise TypeError(f"{step.name} is loops for the processor")
     return step.bind(*args)
 
 
