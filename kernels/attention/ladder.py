@@ -87,7 +87,7 @@ def build_fused(s: AttentionShape, tiles: Tiles) -> Program:
     return Program(parts.buffers(s), (step,))
 
 
-def flash_padded(s: AttentionShape, tiles: Tiles) -> int:
+def flash_padded(s: SelfAttentionShape, tiles: Tiles) -> int:
     """Returns d padded as in kernels/attention/cuda/04_flash.cu: a whole number of columns for each of Bc threads."""
     return ceil(s.d, tiles["Bc"]) * tiles["Bc"]
 

@@ -81,6 +81,7 @@ def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray
     visible = queries.stop if s.causal and not s.variants else keys
     q, k, v = (asarray(x.astype(np.float64)) for x in (q[head, block], k[shared, :visible], v[shared, :visible]))
     cap = float(np.float32(s.variants.get("softcap", 0)))
+    rounding = 0.0  # of an added bias
     bias = asarray(mask[block].astype(np.float64)) if s.variants.get("mask") == "bias" else None
     unseen = _hidden(s, queries, keys, None if mask is None else mask[block])
     with np.errstate(invalid="ignore", over="ignore"):  # infinite scores give NaN, which is correct
@@ -101,8 +102,7 @@ def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray
         np.abs(v, out=v)
         weighted_v = p @ v
         errors = np.abs(q) @ np.abs(k, out=k).T + cap
-        if bias is not None:
-            errors += rounding
+        errors += rounding
         p *= errors
         scale = p @ v + (1 + ROUNDED[s.dtype] + p.sum(axis=1, keepdims=True)) * weighted_v
         return ref, scale + (FLUSHED + STEP[s.dtype]) * v.sum(axis=0) + STEP[s.dtype]

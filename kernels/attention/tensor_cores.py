@@ -36,26 +36,26 @@ def padded(s: SelfAttentionShape) -> int:
     return ceil(s.d, MMA) * MMA
 
 
-def registers(s: AttentionShape, WM: int, Bc: int) -> int:
+def registers(s: SelfAttentionShape, WM: int, Bc: int) -> int:
     """Returns the registers per lane: sums of S and O, fragments of Q, and the others."""
     return WM * (2 * Bc + 3 * padded(s)) // 64 + OTHER_REGISTERS
 
 
-def warp_rows(s: AttentionShape, tiles: Tiles) -> int:
+def warp_rows(s: SelfAttentionShape, tiles: Tiles) -> int:
     """Returns the rows of a warp: WM, or 16 if WM rows would not fit its lanes' registers."""
     return tiles["WM"] if registers(s, tiles["WM"], tiles["Bc"]) <= MAX_REGISTERS else MMA
 
 
-def defines(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
+def defines(s: SelfAttentionShape, tiles: Tiles) -> dict[str, int]:
     """Returns the defines of kernels/attention/cuda/06_flash_mma.cu."""
     return dict(tiles) | {"WM": warp_rows(s, tiles), "DP": padded(s), "BF16": int(s.dtype == "bf16")}
 
 
-def threads(s: AttentionShape, tiles: Tiles) -> int:
+def threads(s: SelfAttentionShape, tiles: Tiles) -> int:
     return tiles["Br"] // warp_rows(s, tiles) * WARP
 
 
-def shared(s: AttentionShape, tiles: Tiles) -> int:
+def shared(s: SelfAttentionShape, tiles: Tiles) -> int:
     """Returns the bytes of shared memory: Q, and STAGES times K and V."""
     return 2 * (tiles["Br"] + 2 * tiles["STAGES"] * tiles["Bc"]) * (padded(s) + PAD)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from kernels.collectives.kernels import ERROR, FLAGS, IN, KERNELS, OUT
 from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, ITEM, CollectiveShape
 from kernels.engines.cuda.devices import DEADLINE_S, Devices, Nccl
 from kernels.i18n import tr
+
+if TYPE_CHECKING:
+    import cupy
 
 NCCL = "nccl"
 # How a run reaches the GPUs: a prepared launch on each, through CuPy's calls, or as part of a graph of many runs on each GPU;
@@ -37,11 +40,11 @@ class Gpus:
         self.ranks, self.capacity = ranks, capacity
         sizes = peer_kernels.buffers(ranks, capacity)
         self._whole = {name: [self.devices.empty(rank, *sizes[name]) for rank in range(ranks)] for name in (IN, OUT)}
-        self._flags: dict[str, dict[str, list[Any]]] = {}  # of each algorithm: their counts of runs differ
-        self._kernels: dict[Any, list[Any]] = {}
+        self._flags: dict[str, dict[str, list[cupy.ndarray]]] = {}  # of each algorithm: their counts of runs differ
+        self._kernels: dict[tuple, list[cupy.RawKernel]] = {}
         self._nccl: Nccl | None = None
 
-    def arrays(self, name: str, elements: int) -> list[Any]:
+    def arrays(self, name: str, elements: int) -> list[cupy.ndarray]:
         """Returns the first elements of each rank's IN or OUT."""
         return [array[:elements] for array in self._whole[name]]
 
@@ -105,7 +108,7 @@ class Gpus:
             found.append((loaded[rank], grid, block, args))
         return found
 
-    def _loaded(self, kernel: Any, defines: tuple[tuple[str, int], ...]) -> list[Any]:
+    def _loaded(self, kernel: Any, defines: tuple[tuple[str, int], ...]) -> list[cupy.RawKernel]:
         key = kernel.source, defines
         if key not in self._kernels:
             self._kernels[key] = [

@@ -95,9 +95,9 @@ class PeerKernel:
         return (*self.args(rank, addresses), np.int32(rank), np.int32(n), np.int64(ticks))
 
 
-def _all(addresses: Sequence[int]) -> np.ndarray:
+def _all(addresses: Sequence[int]) -> np.void:
     """Returns the struct Peers or Flags of peers.cuh."""
-    return np.array((tuple(addresses),), np.dtype([("of", np.uint64, len(addresses))]))[()]
+    return np.array([(tuple(addresses),)], np.dtype([("of", np.uint64, len(addresses))]))[0]
 
 
 def _one(addresses: Sequence[int], rank: int) -> np.uint64:

@@ -38,7 +38,10 @@ class MapsShape(Shape):
     def elements(self) -> int:
         return self.N * self.C * self.P * self.Q
 
-    macs = elements  # measure of the work
+    @property
+    def macs(self) -> int:
+        """Measure of the work."""
+        return self.elements
 
     @property
     def maps(self) -> tuple[int, int, int, int]:

@@ -82,7 +82,10 @@ class OptimizerShape(Shape):
     def elements(self) -> int:
         return sum(self.counts)
 
-    macs = elements  # measure of the work
+    @property
+    def macs(self) -> int:
+        """Measure of the work."""
+        return self.elements
 
     @property
     def tensors(self) -> tuple[Range, ...]:

@@ -136,7 +136,9 @@ class PoolShape(Shape):
         """A measure of the work: one comparison or addition for each pixel of each window, padding included."""
         return self.outputs * self.R * self.S
 
-    flops = macs
+    @property
+    def flops(self) -> int:
+        return self.macs
 
     def __str__(self) -> str:
         text = f"N{self.N} C{self.C} {self.H}x{self.W} window {self.R}x{self.S}"
@@ -266,7 +268,14 @@ class GlobalShape(Shape):
     def pixels(self) -> int:
         return self.planes * self.area
 
-    macs = flops = pixels
+    @property
+    def macs(self) -> int:
+        """Measure of the work."""
+        return self.pixels
+
+    @property
+    def flops(self) -> int:
+        return self.pixels
 
     @property
     def bytes(self) -> int:

@@ -30,12 +30,14 @@ def accumulated(graph: Graph, parts: int, rung: str, sum_shape: Callable[[int], 
         views += _views(graph, images, names, n)
         nodes += [_renamed(node, names, n) for node in graph.nodes if node.phase != UPDATE]
         part = names[GRADIENTS]
-        if total:
+        if not total:
+            total = part
+        else:
             summed = GRADIENTS if n == parts else f"{GRADIENTS} of parts 1 to {n}"
             tensors[summed] = replace(graph.tensors[GRADIENTS], name=summed)
             shape, given = sum_shape(tensors[summed].shape[0]), {"A": total, "B": part, "C": summed}
             nodes.append(Node(f"sum of parts 1 to {n}", "update", BACKWARD, rung, shape, given))
-        total = summed if total else part
+            total = summed
     nodes += [node for node in graph.nodes if node.phase == UPDATE]
     return replace(graph, tensors=tensors, nodes=tuple(nodes), views=tuple(views))
 

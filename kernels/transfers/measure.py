@@ -40,6 +40,7 @@ def _measured(s: Settings, repeats: int, progress: Callable[[float], None]) -> d
     given = scenarios.arrays(plain, s, plain.backend.pinned)
     again = given.on(timed)
     totals, timelines, errors = [], [], []
+    found: tuple = ()  # the operations of the last run
     for n in range(WARM_UP + repeats):
         total, error, _ = _once(plain, s, given)
         of_timed, _, found = _once(timed, s, again)

@@ -149,7 +149,7 @@ def _name(request: Request) -> str:
 # -- results ---------------------------------------------------------------------------------------
 def compared(series: Series) -> list[Row]:
     """Returns the rows of the first request, whose rungs were sampled in turn."""
-    first: dict[str, dict | None] = {rung.name: None for rung in LADDER.rungs}
+    first: dict[str, Row | None] = {rung.name: None for rung in LADDER.rungs}
     for row in series.rows:
         first[row["rung"]] = first[row["rung"]] or row
     return [row for row in first.values() if row]

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from kernels.collectives.shape import ALL_REDUCE
+from kernels.collectives.shape import ALL_REDUCE, CollectiveShape
 from kernels.i18n import tr
 from kernels.jobs.exchange import Exchange
-from kernels.model.shape import Shape
 from pages.collectives import address, live
 from pages.parts.chapters import OpenChapter
 from pages.parts.one_run import OneRun
@@ -43,7 +42,7 @@ def evidences(values: Mapping[str, Any]) -> dict[str, CollectiveEvidence]:
     return {key: CollectiveEvidence(shape, live.measured(request(shape))) for key, shape in shapes.items()}
 
 
-def request(shape: Shape) -> Exchange:
+def request(shape: CollectiveShape) -> Exchange:
     """Returns the run that measures a collective."""
     return Exchange(shape.kind, shape.ranks, shape.elements)
 

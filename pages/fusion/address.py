@@ -67,8 +67,9 @@ def _message(error: ShapeError) -> str:
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
 
 
-FIELDS: dict[str, Field] = {name: Number(getattr(DEFAULT, name), 1, maximum) for name, maximum in MAX.items()} | {
-    "chain": Chain(DEFAULT.chain)
+FIELDS: dict[str, Field] = {
+    **{name: Number(getattr(DEFAULT, name), 1, maximum) for name, maximum in MAX.items()},
+    "chain": Chain(DEFAULT.chain),
 }
 
 

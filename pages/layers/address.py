@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
-from kernels.elementwise.shape import FORMS
+from kernels.elementwise.shape import FORMS, BiasShape
 from kernels.i18n import cached, tr
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
@@ -180,7 +180,7 @@ def real(layer: str, side: str, shape: Shape) -> Any:
     """Returns the real shape with the stage's window, layout and what is kept; without them if they do not fit it."""
     row, one = of(layer, side)
     found = one.presets[one.real].shape
-    if layer == "bias" and shape.layout == "nhwc" and shape.P == shape.Q == 1:
+    if isinstance(shape, BiasShape) and shape.layout == "nhwc" and shape.P == shape.Q == 1:
         found = one.presets[f"{one.ladder_name}-gpt2"].shape
     kept = {n: v for n, v in shape.params().items() if n in row.field_names and n not in EXTENTS and n not in row.text}
     try:

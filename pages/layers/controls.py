@@ -9,14 +9,16 @@ import streamlit as st
 
 from kernels.attention.lse.shape import LseShape
 from kernels.cross_entropy.shape import CrossEntropyShape
+from kernels.elementwise.shape import MapsShape
 from kernels.embedding.shape import EmbeddingShape
 from kernels.heads.shape import HeadsShape
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.linear.shape import LinearShape
 from kernels.model.shape import Shape
+from kernels.norm.shape import MapsShape as ChannelsShape
 from kernels.norm.shape import RowsShape
 from kernels.optimizer.shape import OptimizerShape
-from kernels.pooling.shape import PoolShape
+from kernels.pooling.shape import GlobalShape, PoolShape
 from pages.layers import address
 from pages.layers.layers import BACKWARD, FORWARD, INFERENCE, LAYERS, MERGE, SPLIT, STEP, UPDATE, WEIGHTS, Layer, Pass
 from pages.parts import query, rung_picker
@@ -162,7 +164,8 @@ def name(s: Shape) -> str:
     if isinstance(s, HeadsShape):
         tokens = trn("{n} token", "{n} tokens", s.N * s.T)
         return tr("{tokens}, {parts} × {h} heads of {d}", tokens=tokens, parts=s.parts, h=s.h, d=s.d)
-    rows, columns = (s.P, s.Q) if not hasattr(s, "H") else (s.H, s.W)
+    assert isinstance(s, MapsShape | ChannelsShape | PoolShape | GlobalShape)
+    rows, columns = (s.P, s.Q) if isinstance(s, MapsShape) else (s.H, s.W)
     text = f"N {_count(s.N)}, C {_count(s.C)}, {rows}×{columns}"
     return tr("{maps}, window {window}", maps=text, window=f"{s.R}×{s.S}") if isinstance(s, PoolShape) else text
 

@@ -114,6 +114,10 @@ def shape(topic: str, values: Values) -> MemoryShape:
         return StrideShape(32, values["stride"])
     if topic == "banks":
         return BanksShape(32, values["stride"])
+    return _layout(values)
+
+
+def _layout(values: Values) -> LayoutShape:
     return LayoutShape(*(values[name] for name in "nchw"))
 
 
@@ -137,7 +141,9 @@ def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
         return branches_scene(values["branches"], values["rounds"])
     if topic == "coalescing":
         return stride_scene(values["stride"])
-    return banks_scene(values["stride"], values["row"] - 32) if topic == "banks" else layout_scene(name, topic_shape)
+    return (
+        banks_scene(values["stride"], values["row"] - 32) if topic == "banks" else layout_scene(name, _layout(values))
+    )
 
 
 def counted(topic: str, values: Values) -> story.CountTable:

@@ -50,7 +50,7 @@ def _broken(values: Values) -> str:
 def _rules(values: Values) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the rule that the values break, and default values for the fewest fields instead."""
     if rule := _broken(values):
-        yield rule, fewest_resets(values, FIELDS.defaults, RULED, lambda other: not _broken(other))
+        yield rule, fewest_resets(dict(values), FIELDS.defaults, RULED, lambda other: not _broken(other))
 
 
 FIELDS = Fields(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import Field as DataclassField
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from kernels.i18n import decimal, tr
 from kernels.model.shape import ShapeError
@@ -100,7 +101,9 @@ class Text:
 
 
 class Field(Protocol):
-    """A parameter: Number, Choice, Text, or one with a syntax of its own."""
+    """A parameter: Number, Choice, Text, or one with a syntax of its own. All are dataclasses."""
+
+    __dataclass_fields__: ClassVar[dict[str, DataclassField]]
 
     @property
     def default(self) -> float | str: ...

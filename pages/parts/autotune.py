@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Generic
 
 import streamlit as st
 
@@ -14,7 +15,7 @@ from kernels.jobs.job import Request
 from kernels.machine.timing import MODES
 from kernels.model.row import Row
 from kernels.model.rung import Rung
-from kernels.model.shape import Shape
+from kernels.model.shape import S, Shape
 from kernels.records.jsontext import id_of
 from pages.parts import cards, run_series
 from pages.parts import tiles as tile_sizes
@@ -33,11 +34,11 @@ MAX_REASONS = 3  # on the page, of combinations without a time
 
 
 @dataclass(frozen=True)
-class SweepSettings:
+class SweepSettings(Generic[S]):
     """The rung and shape of a sweep, and how it is timed."""
 
     rung: Rung
-    shape: Shape
+    shape: S
     engine: str
     timing: str
 
@@ -88,7 +89,7 @@ def _head(settings: SweepSettings, tiles: dict[str, int], sweep: Series | None) 
     return _plan(settings, len(legal), len(candidates))
 
 
-def _combinations(settings: SweepSettings, tiles: dict[str, int]) -> tuple[list[Row], list[Row]]:
+def _combinations(settings: SweepSettings, tiles: dict[str, int]) -> tuple[list[dict[str, int]], list[dict[str, int]]]:
     """Returns the legal combinations that the engine computes in different ways, and those to try; none if the engine
     does not run the rung."""
     rung, shape, engine = settings.rung, settings.shape, settings.engine
@@ -186,7 +187,7 @@ def _recorded(settings: SweepSettings, tiles: dict[str, int]) -> None:
         _curve(rows, tiles, "recorded")
 
 
-def recorded(rung: Rung, shape: Shape, timing: str) -> tuple[list[Row], str]:
+def recorded(rung: Rung, shape: Shape, timing: str) -> tuple[Sequence[Row], str]:
     """Returns the recorded rows of a rung over tile sizes at one shape, and a text that names the shape.
 
     The shape is that of the page or the nearest one recorded. The list is empty if there are fewer than two rows.

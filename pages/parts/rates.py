@@ -86,9 +86,7 @@ def _legend(lines: list[sweeps.Line]) -> str:
     return " &ensp;".join(parts)
 
 
-def recorded_sizes(
-    ladder: Ladder, timing: str, size: Callable[[Any], float | None]
-) -> list[tuple[str, list[tuple[float, Row]]]]:
+def recorded_sizes(ladder: Ladder, timing: str, size: Callable[[Any], float | None]) -> list[sweeps.Line]:
     """Returns (title, points) of each rung recorded at two or more sizes with its default tile sizes.
 
     Points are (size, row), sorted by size. All rows are of the card that the ladder is shown from.

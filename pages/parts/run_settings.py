@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic
 
 import streamlit as st
 
@@ -16,20 +16,20 @@ from kernels.i18n import tr
 from kernels.jobs.job import Request
 from kernels.model.row import Row
 from kernels.model.rung import Ladder, Rung
-from kernels.model.shape import Shape
+from kernels.model.shape import S
 from kernels.records import availability
 from kernels.records.nearest import Match
 
 
 @dataclass(frozen=True)
-class RunSettings:
+class RunSettings(Generic[S]):
     """The settings of Run, which runs every supported rung of the ladder on seeded random inputs.
 
     The recordings used such inputs too. Pictures hold many zeros, and zeros can run faster.
     """
 
     ladder: Ladder
-    shape: Shape
+    shape: S
     engine: str
     timing: str
     tiles: tuple[tuple[str, int], ...]

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic
 
 from kernels import records
 from kernels.model.preset import Preset
 from kernels.model.rung import Ladder, Rung
-from kernels.model.shape import Shape
+from kernels.model.shape import S, Shape
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Choice, Field, Fields, Fix, Value, Values
 
 
 @dataclass(frozen=True)
-class Selection(tile_sizes.SelectedRung):
+class Selection(tile_sizes.SelectedRung, Generic[S]):
     """The shape, rung and tile sizes that the parameters select."""
 
-    shape: Shape
+    shape: S
 
     @property
     def broken(self) -> list[str]:

@@ -50,7 +50,7 @@ class Watch:
         with i18n.using(self.language):
             state = self.state()
         text = json.dumps(state, sort_keys=True)
-        return state | {"tag": hashlib.sha256(text.encode()).hexdigest()[:16]}
+        return {**state, "tag": hashlib.sha256(text.encode()).hexdigest()[:16]}
 
 
 # A session holds what its page waits for. With the session it is gone from here.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from kernels.gemm.eight_bit.shape import EightBitShape
 from kernels.i18n import cached, mark
 from kernels.model.rung import Ladder
 from kernels.model.shape import Bound, Shape
@@ -116,9 +117,9 @@ def stage_shape(topic: str, values: Values) -> Any:
     return STAGE_SHAPE
 
 
-def of_preset(topic: str, shape: Shape) -> dict[str, str]:
-    """Returns the URL parameters of a link to a preset of the topic's ladder."""
-    if topic == PRODUCTS:
+def of_preset(shape: Shape) -> dict[str, str]:
+    """Returns the URL parameters of a link to a preset of one of the two ladders."""
+    if isinstance(shape, EightBitShape):
         return {"topic": PRODUCTS, "kernel": PROMOTED if shape.dtype == "fp8" else "wgmma-int8"}
     return {"topic": INSTRUCTIONS}
 

@@ -24,7 +24,7 @@ class PlainFigure(BaseFigure):
     def add_annotation(self, **annotation) -> None:
         self._figure["layout"].setdefault("annotations", []).append(annotation)
 
-    def update_layout(self, **layout) -> None:
+    def update_layout(self, **layout) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  # a part of Plotly's
         _merge(self._figure["layout"], layout)
 
     def to_dict(self) -> dict[str, Any]:

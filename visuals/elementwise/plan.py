@@ -106,6 +106,7 @@ def steps_of(t: TracedProgram, s: MapsShape, n: int) -> Iterator[Step]:
 def _scalar(t: TracedProgram, s: MapsShape, n: int, block: int, warp: int) -> Iterator[Step]:
     of = t.launches[n]
     step = Step(n, ELEMENTS, block, warp, np.zeros(0, int))
+    element = np.zeros(0, int)
     for position, name in enumerate(_buffers(of)):
         _add_reads(step, t, of, name, s)
         _add_writes(step, t, of, name, s)

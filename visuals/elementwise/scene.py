@@ -64,7 +64,7 @@ def elementwise_scene(
             )
         )
     t = traced(rung, s, tuple(sorted(tiles.items())), seed, given=given)
-    r, kinds = Recorder(), _Kinds()
+    r, kinds = Recorder(), Kinds()
     summed: dict[str, Tensor] = {}
     for n, of in enumerate(t.launches):
         kinds.launch(of)
@@ -97,7 +97,7 @@ def elementwise_scene(
     )
 
 
-class _Kinds:
+class Kinds:
     """The kinds of steps of a program: for each its caption's template, and the line of its launch that it lights."""
 
     def __init__(self):
@@ -139,7 +139,7 @@ class _Kinds:
 
 
 # -- steps -----------------------------------------------------------------------------------------
-def _record(r: Recorder, kinds: _Kinds, t: TracedProgram, rung: str, s: MapsShape, n: int) -> None:
+def _record(r: Recorder, kinds: Kinds, t: TracedProgram, rung: str, s: MapsShape, n: int) -> None:
     entry = t.launches[n].launch.entry
     op = operation(ladder_of(rung).name, s, entry)
     for step in steps_of(t, s, n):

@@ -73,13 +73,11 @@ def traced(rung: str, shape, tiles: tuple[tuple[str, int], ...] = (), seed: int 
             )
         )
     inputs = whole_numbers(seeded_inputs(program.of_role(INPUT), seed))
-    traces: list[BlockTrace] = []
-    for block in range(blocks):
-        session = emulator.Session(program, inputs, Options(trace_block=block))
-        output = np.array(session.verify_run())
-        traces += session.traced
-    assert output.shape == program.of_role(OUTPUT)[0].shape
-    return Traced(launch, inputs, output, tuple(traces), session.counted)
+    sessions = [emulator.Session(program, inputs, Options(trace_block=block)) for block in range(blocks)]
+    outputs = [np.array(session.verify_run()) for session in sessions]
+    assert outputs[-1].shape == program.of_role(OUTPUT)[0].shape
+    traces = tuple(trace for session in sessions for trace in session.traced)
+    return Traced(launch, inputs, outputs[-1], traces, sessions[-1].counted)
 
 
 def touched(trace: BlockTrace, buffer: str, write: bool, warp: int) -> tuple[np.ndarray, np.ndarray]:

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernels.norm.shape import EPS, NHWC
-from visuals.norm.plan import Executed, Step, merged, rest, units, written
-from visuals.scene.parts import Cells
+from visuals.norm.plan import Cells, Executed, Step, merged, rest, units, written
 
 F = np.float32
 MAX_PARTS = 12  # that are shown one by one

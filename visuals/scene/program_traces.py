@@ -119,15 +119,15 @@ def traced(
         )
     inputs = rounded_inputs(ladder, shape, program, seed, decimals)
     inputs = given(shape, inputs) if given else inputs
-    traces: list[list[BlockTrace]] = [[] for _ in blocks]
-    for block in range(max(blocks)):
-        session = emulator.Session(program, inputs, Options(trace_block=block))
+    sessions = [emulator.Session(program, inputs, Options(trace_block=block)) for block in range(max(blocks))]
+    for session in sessions:
         session.verify_run()
-        for n, count in enumerate(blocks):
-            traces[n] += [session.traced[n]] if block < count else []
-    launches = tuple(TracedLaunch(step, tuple(of)) for step, of in zip(program.launches, traces, strict=True))
-    arrays = {b.name: np.array(session.fetch(b.name)) for b in program.buffers}
-    return TracedProgram(program, inputs, arrays, launches, session.counted)
+    launches = tuple(
+        TracedLaunch(step, tuple(session.traced[n] for session in sessions[:count]))
+        for n, (step, count) in enumerate(zip(program.launches, blocks, strict=True))
+    )
+    arrays = {b.name: np.array(sessions[-1].fetch(b.name)) for b in program.buffers}
+    return TracedProgram(program, inputs, arrays, launches, sessions[-1].counted)
 
 
 def rounded_inputs(ladder, shape, program: Program, seed: int, decimals: int) -> dict[str, np.ndarray]:

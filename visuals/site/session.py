@@ -13,7 +13,7 @@ class Query(dict):
     def __setitem__(self, name: str, value: Any) -> None:
         super().__setitem__(name, str(value))
 
-    def update(self, other: Mapping[str, object] = {}, **more: object) -> None:
+    def update(self, other: Mapping[str, object] = {}, **more: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  # a part of dict's
         for name, value in {**other, **more}.items():
             self[name] = value
 

@@ -33,7 +33,10 @@ def messages() -> tuple[Message, ...]:
     found: dict[Message, None] = {}
     for path, method in [*files, (HERE / "stage.html", html_messages)]:
         with path.open("rb") as file:
-            found |= dict.fromkeys(message for _, message, *_ in extract(method, file, keywords=FUNCTIONS))
+            found |= {
+                message if isinstance(message, str) else (message[0], message[1]): None
+                for _, message, *_ in extract(method, file, keywords=FUNCTIONS)
+            }
     return tuple(found)
 
 

@@ -104,7 +104,11 @@ def _time_text(evidence: StepEvidence) -> str:
         name, ms = evidence.slowest(1)[0]
         share = units.share(ms / sum(evidence.node_ms.values()))
         return tr("{node} takes {share} of it, the most.", node=name, share=share)
-    return tr("As one CUDA graph.") if evidence.record.get("graph_us") else tr("Its launches one by one.")
+    return (
+        tr("As one CUDA graph.")
+        if evidence.record and evidence.record.get("graph_us")
+        else tr("Its launches one by one.")
+    )
 
 
 def memory(evidence: StepEvidence) -> dict[str, Any]:

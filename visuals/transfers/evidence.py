@@ -57,8 +57,8 @@ class TransferEvidence:
         """Returns where the times come from: the device, and for a prediction the rates."""
         if self.found and self.measured:
             return str(self.found["device"])
-        if self.kind == "recorded":
-            return str(recorded.newest()["device"]).removeprefix("NVIDIA ")
+        if self.kind == "recorded" and (record := recorded.newest()):
+            return str(record["device"]).removeprefix("NVIDIA ")
         return tr("{device}’s rates", device=rates().device.removeprefix("NVIDIA "))
 
     @property

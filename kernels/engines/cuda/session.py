@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from kernels.model.program import (
 from kernels.model.result import Memory
 from kernels.model.rules import MAX_STATIC_SHARED
 from kernels.model.tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    import cupy
 
 
 class Session:
@@ -160,7 +163,7 @@ def open(program: Program, inputs: Mapping[str, np.ndarray], trace: None = None)
         return Session(program, inputs)
 
 
-def call_of(step: Step, arrays: Mapping[str, Any]) -> Callable[[], None]:
+def call_of(step: Step, arrays: Mapping[str, cupy.ndarray]) -> Callable[[], None]:
     """Returns the call that queues a step on the current stream, with arrays by the names of its arguments."""
     args = tuple(argument(a, arrays) for a in step.args)
     if isinstance(step, Launch):
@@ -175,7 +178,7 @@ def call_of(step: Step, arrays: Mapping[str, Any]) -> Callable[[], None]:
     return step.bind(*args)
 
 
-def refuse_partial_grid(kernel: Any, step: Launch) -> None:
+def refuse_partial_grid(kernel: cupy.RawKernel, step: Launch) -> None:
     """Raises RefusedError if the GPU cannot run all blocks of a launch at the same time."""
     import cupy
 
@@ -190,7 +193,7 @@ def refuse_partial_grid(kernel: Any, step: Launch) -> None:
         )
 
 
-def argument(a: Arg, arrays: Mapping[str, Any]) -> Any:
+def argument(a: Arg, arrays: Mapping[str, cupy.ndarray]) -> object:
     """Returns an argument as CuPy takes it."""
     if isinstance(a, TensorMap):
         return tensor_maps.encoded(a, arrays[a.buffer].data.ptr)

@@ -137,10 +137,8 @@ class Tally:
         of_line = np.array([number.get(instruction.line, len(lines)) for instruction in self.code], np.int64)
         sums = np.zeros((len(lines) + 1, len(FIELDS)), np.int64)  # the last row: code without a line
         np.add.at(sums, of_line, np.stack([self.rows[name] for name in FIELDS], axis=1))
-        names: Sequence[str] = FIELDS
-        counts = (dict(zip(names, row, strict=True)) for row in sums[:-1].tolist())
-        of_lines: dict[Line, dict[str, int]] = dict(zip(lines, counts, strict=True))
-        return Counters(total, of_lines)
+        counts = [{str(name): n for name, n in zip(FIELDS, row, strict=True)} for row in sums[:-1].tolist()]
+        return Counters(total, dict(zip(lines, counts, strict=True)))
 
 
 def _warps(lines: np.ndarray, active: np.ndarray | None) -> int:

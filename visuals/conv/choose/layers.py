@@ -60,7 +60,9 @@ Choice = Callable[[Timed], Row | None]
 
 
 def timed(
-    network: Network, recorded: Callable[[str, object, dict], Row | None], why_not: Callable[[Rung, ConvShape], str]
+    network: Network,
+    recorded: Callable[[str, ConvShape, Mapping[str, int]], Row | None],
+    why_not: Callable[[Rung, ConvShape], str],
 ) -> list[Timed]:
     """Returns each layer with the recordings of every rung. `recorded(rung, shape, tiles)` returns a row or None.
     `why_not(rung, shape)` returns why a rung cannot run, "" if no reason is known."""
