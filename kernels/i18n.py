@@ -22,7 +22,9 @@ from contextvars import ContextVar
 from functools import cache, lru_cache, wraps
 from io import BytesIO
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
+
+from kernels.model.row import Json
 
 SOURCE = "en"
 FOLDER = Path(__file__).parents[1] / "locale"
@@ -131,7 +133,7 @@ def cached(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-def browser_catalog(messages: Iterable[str | tuple[str, str]]) -> dict[str, Any]:
+def browser_catalog(messages: Iterable[str | tuple[str, str]]) -> Json:
     """Returns what a player in the browser needs to show these messages in the reader's language.
 
     A message with plural forms is (one, many). Returns "language", as HTML names it; "texts", the translation of each

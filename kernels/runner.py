@@ -99,7 +99,7 @@ def compare(
         return []
     progress(0.0, REFERENCE)
     arrays, reference = _reference(ladder, shape, candidates[0].program, settings)
-    measured = measure and machine.MEASURES
+    measured, ceilings = measure and machine.MEASURES, None
     if measured:
         progress(0.1, CEILINGS)
         ceilings = _ceilings(machine)  # before the buffers take its memory

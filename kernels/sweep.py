@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from kernels import engines
 from kernels.cases import Case
@@ -21,7 +20,7 @@ from kernels.ladders import LADDERS, ladder_of
 from kernels.machine import memory_levels
 from kernels.machine.timing import Budget
 from kernels.model.program import Program, RuleError, Tiles
-from kernels.model.row import Row
+from kernels.model.row import Json, Row
 from kernels.model.rung import Ladder, Rung
 from kernels.model.shape import Shape
 from kernels.records import Card, availability, files, levels, rows, unsupported
@@ -56,7 +55,7 @@ class Sweep:
     budget: Budget = field(default_factory=Budget)
     cases: Sequence[Case] = ()
     ladders: Sequence[str] = ()
-    runs: Callable[[Rung, Any, Tiles, str], bool] = availability.runs
+    runs: Callable[[Rung, Shape, Tiles, str], bool] = availability.runs
 
     def groups(self) -> Iterator[Group]:
         """Each comparison: rungs at one shape, tile choice and mode. A shape that two presets share comes once."""
@@ -166,7 +165,10 @@ def by_rules(rung: Rung, shape: Shape, tiles: Tiles, engine: str) -> bool:
 
 
 def candidates(
-    rungs: Iterable[Rung], shape: Shape, engine: str, runs: Callable[[Rung, Any, Tiles, str], bool] = availability.runs
+    rungs: Iterable[Rung],
+    shape: Shape,
+    engine: str,
+    runs: Callable[[Rung, Shape, Tiles, str], bool] = availability.runs,
 ) -> Iterator[tuple[list[str], dict[str, int]]]:
     """Yields every rung at its tile sizes for the shape, together; then its other sets, one at a time, as what they change.
     A rung that the engine does not run, or that cannot run the shape, is left out. So are sets that an engine computes in
@@ -215,7 +217,7 @@ def record(out: Path, sweep: Sweep, made_at: str, clock: Callable[[], float] = t
             yield Progress(row, note.text, done, total, left)
 
 
-def _write(out: Path, fresh: Sequence[dict[str, Any]], recorded: set[tuple]) -> None:
+def _write(out: Path, fresh: Sequence[Json], recorded: set[tuple]) -> None:
     """Appends rows to `out`, in place of those of the same setting, by their keys, that were recorded before."""
     if replaced := recorded & set(map(_key, fresh)):
         _tidied(out, lambda row: _key(row) not in replaced)
@@ -280,7 +282,7 @@ class _Note:
 
 def _measured(
     group: Group, rungs: Sequence[str], sweep: Sweep, refusals: unsupported.UnsupportedFile, made_at: str
-) -> Iterator[tuple[dict[str, Any] | None, _Note]]:
+) -> Iterator[tuple[Json | None, _Note]]:
     """Yields the row of each rung of a group that this machine measured, or a note on why there is none."""
     reasons = {r: group.refusal(sweep.engine, r) for r in rungs}
     for rung in filter(reasons.get, rungs):
@@ -314,7 +316,7 @@ def _measured(
         yield (records_row.brief(row) if group.brief else row), _Note()
 
 
-def _tidied(out: Path, keeps: Callable[[dict[str, Any]], bool] = is_current) -> list[dict[str, Any]]:
+def _tidied(out: Path, keeps: Callable[[Json], bool] = is_current) -> list[Json]:
     """Returns the rows of `out` that it keeps: those that the kernels in the tree made. A line cut short by an
     interruption is dropped, other rows are moved."""
     if not out.exists():

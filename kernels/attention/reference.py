@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def attention(
     return on_gpu(lambda cupy: _on_gpu(cupy, s, q, k, v, mask)) or _on_host(s, q, k, v, mask)
 
 
-def _on_gpu(cupy: Any, s: SelfAttentionShape, q, k, v, mask) -> tuple[np.ndarray, np.ndarray]:
+def _on_gpu(cupy: ModuleType, s: SelfAttentionShape, q, k, v, mask) -> tuple[np.ndarray, np.ndarray]:
     """Returns the same, computed by CuPy, one part after another."""
     ref, scale = np.empty((2, s.heads, s.N, s.d))
     for part in _parts(s, len(k[0]), GPU_CHUNK):
@@ -72,7 +72,7 @@ def _parts(s: SelfAttentionShape, keys: int, chunk: int) -> list[tuple[int, slic
     return [(head, slice(first, first + rows)) for head in range(s.heads) for first in range(0, s.N, rows)]
 
 
-def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray) -> tuple[Any, Any]:
+def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (O, error scale) of some queries of one head; O is rounded to the shape's type. q [heads, N, d], k and v
     [heads of K, M, d], mask [N, M] or None. `asarray` is that of NumPy or CuPy, and its arrays are returned."""
     head, block = part
@@ -108,7 +108,7 @@ def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray
         return ref, scale + (FLUSHED + STEP[s.dtype]) * v.sum(axis=0) + STEP[s.dtype]
 
 
-def _add_bias(scores: Any, bias: Any, unseen: Any | None) -> Any:
+def _add_bias(scores: np.ndarray, bias: np.ndarray, unseen: np.ndarray | None) -> np.ndarray:
     """Adds a bias to scores, in place, and returns the size of the roundings, as terms of a_ij."""
     lost = np.abs(bias) > ABSORBED * np.abs(scores)
     scores += bias

@@ -8,9 +8,9 @@ BLAS: C = alpha * A x B + beta * C0, A [M, K], B [K, N], C and C0 [M, N].
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kernels.i18n import tr
+from kernels.model.row import Json
 from kernels.model.shape import INT_MAX, Bound, Pair, Shape, ShapeError, flag, integer, one_of, pair, parse
 
 MODES = ("cross-correlation", "convolution")
@@ -209,7 +209,7 @@ class ConvShape(Shape):
         return 4 * sum(self.elements.values())
 
     # -- as data -------------------------------------------------------------------------------
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Json:
         """Returns the fields by name, as in a link, a recording row or JSON.
 
         Fields of CONV_SINCE are left out if they have the default value. So a shape has one name in old and new rows.

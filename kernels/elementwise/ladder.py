@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -48,6 +47,7 @@ from kernels.model.program import INPUT, WORKSPACE, Arg, Buffer, LibraryCall, Pr
 from kernels.model.revealing import concentrate_sums
 from kernels.model.rules import MAX_GRID_YZ, index_rules
 from kernels.model.rung import Cost, Ladder, Rung
+from kernels.model.shape import S
 from kernels.model.zero import zero
 
 BLOCKS = {"BLOCK": (256, 128, 512, 64, 32)}
@@ -107,7 +107,7 @@ def _wide(source: str, s: MapsShape, tiles: Tiles, args: tuple, function, **defi
     return launch(f"elementwise/{source}.cu", grid, tiles["BLOCK"], args, function, {**tiles, **defines})
 
 
-def _single(build: Callable[[Any, Tiles], Program]) -> Callable[[Any, Tiles], Program]:
+def _single(build: Callable[[S, Tiles], Program]) -> Callable[[S, Tiles], Program]:
     """Returns the builder of a rung whose threads compute one float4 each."""
     return lambda s, tiles: build(s, {**tiles, "PER": 1})
 
@@ -216,7 +216,7 @@ def relu_backward_buffers(s: ReluShape) -> tuple[Buffer, ...]:
     return Buffer("dy", INPUT, s.maps), kept, Buffer("dx", model.OUTPUT, s.maps)
 
 
-def kept_of(s: ReluShape, inputs: Any) -> dict[str, np.ndarray]:
+def kept_of(s: ReluShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns what ReLU kept. x is given the values of dy, last first: seeded numbers that differ from dy."""
     x = inputs["dy"].ravel()[::-1].reshape(s.maps)
     return {"y": np.maximum(x, np.float32(0))} if s.keep == OUTPUT else {"mask": reference.mask_of(s, x)}
@@ -668,7 +668,7 @@ def residual_backward_buffers(s: MapsShape) -> tuple[Buffer, ...]:
     return dy, y, Buffer("da", model.OUTPUT, s.maps), Buffer("db", INPUT, s.maps, in_place=True)
 
 
-def output_of(s: MapsShape, inputs: Any) -> dict[str, np.ndarray]:
+def output_of(s: MapsShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns y, a result of the forward pass: about half of it is 0. It follows from dy, last first."""
     return {"y": np.maximum(inputs["dy"].ravel()[::-1].reshape(s.maps), np.float32(0))}
 

@@ -8,13 +8,12 @@ are applied, separated by blanks. A block's options follow after colons (OPTIONS
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from kernels.i18n import tr
 from kernels.model import numerals
+from kernels.model.row import Json, Row
 from kernels.model.shape import INT_MAX, Shape, ShapeError, integer, not_a_number, parse
 
 MAX_BLOCKS = 8
@@ -120,8 +119,8 @@ def _block(n: int, block_text: str) -> Block:
         raise ShapeError(
             tr("block {n} must be one of {kinds}, got {kind}", n=n, kinds=", ".join(KINDS), kind=repr(kind))
         )
-    defaults: Mapping[str, Any] = OPTIONS[kind]
-    values: dict[str, Any] = {}
+    defaults: Row = OPTIONS[kind]
+    values: Json = {}
     for i, part in enumerate(options):
         name, equals, value = part.partition("=")
         if not equals:  # the first number needs no name

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 LANES = 32
 # (lanes, values) -> (rows, columns), numbers or arrays of them
-Position = Callable[[Any, Any], tuple[Any, Any]]
+Numbers = int | np.ndarray
+Position = Callable[[Numbers, Numbers], tuple[Numbers, Numbers]]
 
 
 def a_position(lane, value):

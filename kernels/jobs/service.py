@@ -26,7 +26,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernels.jobs.job import Job, JobError, Rows, Run
 from kernels.jobs.place import Address, Place, settings, version
@@ -270,7 +270,7 @@ class Peer:
         cached_at = job.measured_at if job.cached else None
         self.send("done", number, job._rows, job._error, cached_at, job._run.note)
 
-    def send(self, *message: Any) -> None:
+    def send(self, *message: object) -> None:
         self._outbox.put(message)
 
     def leave(self) -> None:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -176,7 +175,7 @@ def _of_system() -> str | None:
 class Cudnn:
     """A loaded library with declared functions. RuleError if it is not cuDNN 9."""
 
-    def __init__(self, library: Any):
+    def __init__(self, library: ctypes.CDLL):
         self.library = library
         library.cudnnGetVersion.argtypes, library.cudnnGetVersion.restype = (), _size
         self.version = _version_text(library.cudnnGetVersion())
@@ -204,7 +203,7 @@ class Cudnn:
         """Returns cuDNN's name of a status: CUDNN_STATUS_NOT_SUPPORTED."""
         return (self.library.cudnnGetErrorString(status) or b"no name").decode("utf-8", "replace")
 
-    def call(self, name: str, *args: Any) -> None:
+    def call(self, name: str, *args: object) -> None:
         if status := getattr(self.library, name)(*args):
             raise RuntimeError(
                 f"{name} of cuDNN {self.version} answered {self.status_name(status)} ({status}){self._last_error()}"

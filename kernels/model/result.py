@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
+from kernels.model.row import Row
 from kernels.model.rung import Cost
 from kernels.model.shape import Shape
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.counters import Counters
-    from kernels.engines.emulator.trace import BlockTrace
 
 
 class Stage(TypedDict):
@@ -46,7 +43,7 @@ class Measurement:
     memory: Memory
     device: str
     parts_ms: tuple[tuple[str, float], ...] = ()  # median of each step, timed in separate runs
-    conditions: Mapping[str, Any] = field(default_factory=dict)  # driver, clocks, versions, ceilings ...
+    conditions: Row = field(default_factory=dict)  # driver, clocks, versions, ceilings ...
     copies_ms: Mapping[str, float] | None = None  # inputs in (h2d), output back (d2h): medians; n
 
     def _quantile(self, q: float) -> float:
@@ -112,11 +109,11 @@ class Result:
     error: float  # relative L2 error against the float64 reference: of several outputs the largest
     measurement: Measurement | None
     predicted: Cost
-    counters: Counters | None = None
-    trace: Sequence[BlockTrace] | None = None
+    counters: Any = None  # the emulator's Counters and BlockTraces: an engine knows results, not the reverse
+    trace: Any = None
 
     @property
-    def counted(self) -> Counters:
+    def counted(self) -> Any:
         """Returns the counters. ValueError if there are none, as of an engine that counts nothing."""
         if self.counters is None:
             raise ValueError(f"{self.rung} was not counted")

@@ -6,3 +6,4 @@ from collections.abc import Mapping
 from typing import Any
 
 Row = Mapping[str, Any]
+Json = dict[str, Any]  # an object of JSON that is being built, or that its reader owns

@@ -6,10 +6,11 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Self, SupportsFloat, SupportsIndex, TypeVar
+from typing import Self, SupportsFloat, SupportsIndex, TypeVar
 
 from kernels.i18n import tr
 from kernels.model import numerals
+from kernels.model.row import Json
 
 INT_MAX = 2**31 - 1
 FLOAT_MAX = math.ldexp(2 - 2**-23, 127)  # the largest float32
@@ -46,7 +47,7 @@ class Shape:
         for name in names:
             object.__setattr__(self, name, check(name, getattr(self, name), *args))
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Json:
         """Returns every field by name, as in a link, a recording row or JSON."""
         return dict(vars(self))
 
@@ -136,7 +137,7 @@ def parse(
     needed: Iterable[str],
     text_fields: tuple[str, ...] = (),
     float_fields: tuple[str, ...] = (),
-) -> dict[str, Any]:
+) -> Json:
     """Returns values by name from "NAME=VALUE,NAME=VALUE": those in `text_fields` as text, those in
     `float_fields` as floats, all
     others as whole numbers. ShapeError if the text is malformed or lacks one of `needed`."""

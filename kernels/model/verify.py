@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
+
+from kernels.model.row import Json
 
 Reference = tuple[np.ndarray, np.ndarray]  # (result, error scale), float64
 # Below 2^-126 float32 has steps of 2^-149. Each product there is off by up to half a step, so that a sum of 8,192 products
@@ -13,7 +14,7 @@ Reference = tuple[np.ndarray, np.ndarray]  # (result, error scale), float64
 UNDERFLOW = 2.0**-137
 
 
-def by_output(expected: Any, names: tuple[str, ...]) -> dict[str, Any]:
+def by_output(expected: object, names: tuple[str, ...]) -> Json:
     """Returns what is expected of each output by its name: of a program with one output it stands alone."""
     return dict(expected) if isinstance(expected, Mapping) else dict(zip(names, (expected,), strict=True))
 

@@ -16,6 +16,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.i18n import mark
 from kernels.ladders import find, ladder_of
 from kernels.model.program import Program, RuleError
+from kernels.model.row import Row
 from kernels.model.rung import Rung
 from kernels.model.shape import Shape
 from kernels.model.verify import agrees, by_output
@@ -55,7 +56,7 @@ class Work:
     def gpu_program(self, shape: Shape) -> Program:
         return self.rung.build(shape, self.rung.default_tiles)
 
-    def shape(self, params: Mapping[str, Any]) -> Any:
+    def shape(self, params: Row) -> Shape:
         return ladder_of(self.gpu).shape(**params)
 
 
@@ -99,14 +100,14 @@ def points(key: str) -> tuple[Point, ...]:
     if key not in WORKS:
         raise RuleError(f"no work {key}; there are: {', '.join(WORKS)}")
     work = WORKS[key]
-    found: dict[int, Any] = {}
+    found: dict[int, Shape] = {}
     for shape in _shapes(work):
         if shape.macs <= MAX_RECORDED_MACS:
             found.setdefault(work.size(shape), shape)
     return tuple(Point(found[size], size) for size in sorted(found))
 
 
-def _shapes(work: Work) -> Iterator[Any]:
+def _shapes(work: Work) -> Iterator[Shape]:
     yield from map(work.shape, work.more)
     tiles = dict(work.rung.default_tiles)
     for row in records.everything():

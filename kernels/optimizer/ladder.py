@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -67,7 +66,7 @@ def buffers(s: OptimizerShape, *names: str) -> tuple[Buffer, ...]:
     return *arrays, Buffer("chunks", INPUT, (len(s.chunks), 2), "int32")
 
 
-def chunk_table(s: OptimizerShape, inputs: Any) -> dict[str, np.ndarray]:
+def chunk_table(s: OptimizerShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns the table of chunks, int32 [chunks, 2]."""
     return {"chunks": np.array(s.chunks, np.int32)}
 

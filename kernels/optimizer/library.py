@@ -70,7 +70,7 @@ class AdamForeach(_Optimizer[AdamShape]):
 
     SHAPE, ARRAYS = AdamShape, 4
 
-    def __init__(self, *args: Any):
+    def __init__(self, *args: object):
         super().__init__(*args)
         self.steps = [self.torch.tensor(0.0) for _ in self.shape.counts]  # on the host, as step() keeps them
 
@@ -101,7 +101,7 @@ class AdamFused(_Optimizer[AdamShape]):
 
     SHAPE, ARRAYS = AdamShape, 4
 
-    def __init__(self, *args: Any):
+    def __init__(self, *args: object):
         super().__init__(*args)
         count = float(self.shape.step)
         self.steps = [self.torch.full((), count, device="cuda") for _ in self.shape.counts]

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from kernels.model.row import Row
 from kernels.precision.formats import BF16, FP16, FP32
 from kernels.precision.integer import accuracies, ranges
 from kernels.precision.mixed import MixedTraining, Run, Scaling
@@ -62,7 +62,7 @@ def _arrays() -> Mapping[str, np.ndarray]:
 
 
 @cache
-def facts() -> Mapping[str, Any]:
+def facts() -> Row:
     return json.loads(FACTS.read_text(encoding="utf-8"))
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import Any
 
 from kernels.ladders import ladder_of
-from kernels.model.row import Row
+from kernels.model.row import Json, Row
 from kernels.model.shape import Shape
 from kernels.records import cards, files
 from kernels.records import nearest as nearest_module
@@ -38,12 +37,12 @@ __all__ = [
 
 # -- rows ------------------------------------------------------------------------------------------
 @cache
-def everything() -> tuple[dict[str, Any], ...]:
+def everything() -> tuple[Json, ...]:
     """Returns every row of every card. Never compare rows of two cards as if they were of one."""
     return tuple(row_ for _, row_ in files.read())
 
 
-def recordings(ladder: str = "", card: Card | None = None) -> tuple[dict[str, Any], ...]:
+def recordings(ladder: str = "", card: Card | None = None) -> tuple[Json, ...]:
     """Returns the rows of a ladder on a card, else on the card that the ladder is shown from. Without a ladder: the rows of
     every ladder."""
     if not ladder:
@@ -53,7 +52,7 @@ def recordings(ladder: str = "", card: Card | None = None) -> tuple[dict[str, An
 
 
 @cache
-def rows_by_card(ladder: str) -> Mapping[Card, tuple[dict[str, Any], ...]]:
+def rows_by_card(ladder: str) -> Mapping[Card, tuple[Json, ...]]:
     """Returns the rows of a ladder by card. If it has those of several cards or own ones, only rows that the kernels in the
     tree made: a card whose rows are of older kernels has none."""
     found = _by_ladder().get(ladder, {})
@@ -64,8 +63,8 @@ def rows_by_card(ladder: str) -> Mapping[Card, tuple[dict[str, Any], ...]]:
 
 
 @cache
-def _by_ladder() -> dict[str, dict[Card, list[dict[str, Any]]]]:
-    found: dict[str, dict[Card, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+def _by_ladder() -> dict[str, dict[Card, list[Json]]]:
+    found: dict[str, dict[Card, list[Json]]] = defaultdict(lambda: defaultdict(list))
     in_order = sorted(files.read(), key=lambda pair: is_disturbed(pair[1]))  # of equal settings the first is taken
     for card, row_ in in_order:
         found[row_["rung"].partition("/")[0]][card].append(row_)
@@ -116,7 +115,7 @@ def known_cards() -> Mapping[str, Card]:
 # -- one row ---------------------------------------------------------------------------------------
 def recorded(
     rung: str, shape: Shape, tiles: Mapping[str, int], mode: str = "cold", card: Card | None = None
-) -> dict[str, Any] | None:
+) -> Json | None:
     """Returns the recording of this rung at exactly this shape, tile sizes and mode, on the card that its ladder is shown
     from, or on the card given; None if there is none."""
     ladder = rung.partition("/")[0]
@@ -124,23 +123,23 @@ def recorded(
 
 
 @cache
-def _by_setting(ladder: str, card: Card | None) -> dict[tuple, dict[str, Any]]:
+def _by_setting(ladder: str, card: Card | None) -> dict[tuple, Json]:
     """Returns the first recording of each setting, as a table: pages look up many at every change of a control."""
-    rows_by_key: dict[tuple, dict[str, Any]] = {}
+    rows_by_key: dict[tuple, Json] = {}
     for row_ in recordings(ladder, card):
         rows_by_key.setdefault(_setting(row_["rung"], row_["shape"], row_["tiles"], row_["mode"]), row_)
     return rows_by_key
 
 
-def comparable(row_: Row) -> tuple[dict[str, Any], ...]:
+def comparable(row_: Row) -> tuple[Json, ...]:
     """Returns every recording of the row's ladder on its device, at its shape and in its cache mode, with any tile sizes."""
     ladder = row_["rung"].partition("/")[0]
     return _by_shape(ladder).get(_of_shape(row_), ())
 
 
 @cache
-def _by_shape(ladder: str) -> dict[tuple, tuple[dict[str, Any], ...]]:
-    rows_by_key: dict[tuple, list[dict[str, Any]]] = defaultdict(list)
+def _by_shape(ladder: str) -> dict[tuple, tuple[Json, ...]]:
+    rows_by_key: dict[tuple, list[Json]] = defaultdict(list)
     for rows in rows_by_card(ladder).values():
         for row_ in rows:
             rows_by_key[_of_shape(row_)].append(row_)
@@ -170,9 +169,9 @@ def _nearest(rung: str, shape: Shape, tiles: tuple[tuple[str, int], ...], mode: 
 
 
 @cache
-def _by_kernel(ladder: str, card: Card | None) -> dict[tuple, list[dict[str, Any]]]:
+def _by_kernel(ladder: str, card: Card | None) -> dict[tuple, list[Json]]:
     """Returns the recordings grouped by rung, mode and matching fields: a search reads a few of the hundreds."""
-    rows_by_key: dict[tuple, list[dict[str, Any]]] = {}
+    rows_by_key: dict[tuple, list[Json]] = {}
     for row_ in recordings(ladder, card):
         fields = nearest_module.matching_fields(ladder_of(row_["rung"]), row_["shape"])
         rows_by_key.setdefault((row_["rung"], row_["mode"], fields), []).append(row_)

@@ -6,9 +6,8 @@ import base64
 import binascii
 import re
 import zlib
-from typing import Any
 
-from kernels.model.row import Row
+from kernels.model.row import Json, Row
 from kernels.records import rows
 from kernels.records.jsontext import RowError, canonical, load
 
@@ -35,7 +34,7 @@ def pack(row: Row) -> str:
         shortened.pop(others.pop())
 
 
-def unpack(text: str) -> dict[str, Any]:
+def unpack(text: str) -> Json:
     """Returns the row of a link, checked like an import. RowError says why it is rejected."""
     if len(text) > MAX_PACKED:
         raise RowError(f"the result in the link is longer than {MAX_PACKED:,} characters")

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from kernels.conv.shape import CONV_SINCE
 from kernels.ladders import LADDERS, ladder_of
@@ -60,7 +59,7 @@ def nearest(rung: str, shape: Shape, tiles: Mapping[str, int], mode: str, rows: 
     return Match(best, not any(best_key[:2]), _caption(shape, ladder.shape(**best["shape"]), best, tiles))
 
 
-def matching_fields(ladder: Ladder, params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+def matching_fields(ladder: Ladder, params: Row) -> tuple[tuple[str, object], ...]:
     """Returns (field, value) of the fields in which a comparable recording must equal a shape."""
     full = {**ladder.later_fields, **params}
     names = ladder.matching or sorted(name for name, value in full.items() if not isinstance(value, int))
@@ -68,7 +67,7 @@ def matching_fields(ladder: Ladder, params: Mapping[str, Any]) -> tuple[tuple[st
 
 
 @cache
-def _macs(ladder: str, params: tuple[tuple[str, Any], ...]) -> int | None:
+def _macs(ladder: str, params: tuple[tuple[str, object], ...]) -> int | None:
     """Returns the multiply-adds at a recorded shape; None if the ladder has no such shape."""
     try:
         return LADDERS[ladder].shape(**dict(params)).macs
@@ -81,7 +80,7 @@ def _doublings(a: int, b: int) -> float:
     return math.log2(a / b) if a and b else math.log2((a + 1) / (b + 1))
 
 
-def _caption(shape: Shape, recorded: Any, row: Row, tiles: Mapping[str, int]) -> str:
+def _caption(shape: Shape, recorded: Shape, row: Row, tiles: Mapping[str, int]) -> str:
     notes = []
     if row["tiles"] != dict(tiles):
         notes.append("with " + ", ".join(f"{name} {value}" for name, value in row["tiles"].items()))

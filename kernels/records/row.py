@@ -8,13 +8,12 @@ import json
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
 from kernels import sources
 from kernels.ladders import ladder_of
 from kernels.model.program import HostLoop, Launch, Program, RuleError
 from kernels.model.result import Result
-from kernels.model.row import Row
+from kernels.model.row import Json, Row
 from kernels.model.shape import ShapeError
 from kernels.model.tensor_map import TensorMap
 from kernels.records.folder import SHIPPED
@@ -96,7 +95,7 @@ def commit() -> str:
     return result.stdout.strip() if result.returncode == 0 else "unknown"
 
 
-def row(result: Result, program: Program, commit_hash: str) -> dict[str, Any]:
+def row(result: Result, program: Program, commit_hash: str) -> Json:
     """Returns one measurement as a row: the figures and every field of their provenance."""
     m, now = result.timed, datetime.datetime.now(datetime.UTC)
     fields = {
@@ -131,13 +130,13 @@ def row(result: Result, program: Program, commit_hash: str) -> dict[str, Any]:
     return {name: value if name == "shape" else _to_five_digits(value) for name, value in fields.items()}
 
 
-def brief(row_: Row) -> dict[str, Any]:
+def brief(row_: Row) -> Json:
     """Returns a row without the fields that only charts of memory and copies need: a sweep over many shapes has many
     rows."""
     return {name: value for name, value in row_.items() if name not in CHART_FIELDS}
 
 
-def _to_five_digits(value: Any) -> Any:
+def _to_five_digits(value: object) -> object:
     """Round every float in a value, at any depth: five digits exceed the resolution of the clocks, and files stay
     small."""
     if isinstance(value, float):

@@ -17,7 +17,7 @@ from typing import Any
 from kernels.engines.protocol import ALLOCATED, COPIED, total_bytes
 from kernels.ladders import LADDERS
 from kernels.machine.timing import MODES
-from kernels.model.row import Row
+from kernels.model.row import Json, Row
 from kernels.model.shape import ShapeError
 from kernels.records.jsontext import RowError, _load, canonical
 
@@ -73,7 +73,7 @@ def matches(text: str, rung: str, shape: str) -> bool:
 
 
 # -- a row from elsewhere ------------------------------------------------------------------------
-def parse(text: str) -> list[dict[str, Any]]:
+def parse(text: str) -> list[Json]:
     """Returns the rows of an export: {"format", "rows"}, a list of rows, or one row per line. RowError says what is
     wrong and where; then no row is imported."""
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
@@ -101,7 +101,7 @@ def parse(text: str) -> list[dict[str, Any]]:
     return data
 
 
-def check(row: Any) -> None:
+def check(row: object) -> None:
     """Check a row. RowError if no measurement can have made it."""
     if not isinstance(row, dict):
         raise RowError("is not an object")
@@ -224,7 +224,7 @@ _OPTIONAL = {
 }
 
 
-def _check_value(value: Any, depth: int = 0) -> None:
+def _check_value(value: object, depth: int = 0) -> None:
     """Check a value at any depth. RowError for unbounded numbers, broken text and odd names."""
     if depth > MAX_DEPTH:
         raise RowError(f"is nested deeper than {MAX_DEPTH}")
@@ -265,11 +265,11 @@ def _check_text(row: Row, name: str, form: re.Pattern | None = None) -> None:
         raise RowError(f"{name} is not a name as this app gives it: {value[:40]!r}")
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_INT
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -292,7 +292,7 @@ def to_csv(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if isinstance(value, (dict, list)):
         return json.dumps(value)
     # A text from elsewhere must not run as a formula in a spreadsheet.

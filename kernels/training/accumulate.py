@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
 from kernels.model.program import View
+from kernels.model.shape import Shape
 from kernels.training.graph import ACTIVATION, BACKWARD, DATA, GRADIENT, RESULT, UPDATE, Graph, Node, Tensor
 
 GRADIENTS, CHUNKS = "gradients", "chunks"
 PART = " part "
 
 
-def accumulated(graph: Graph, parts: int, rung: str, sum_shape: Callable[[int], Any]) -> Graph:
+def accumulated(graph: Graph, parts: int, rung: str, sum_shape: Callable[[int], Shape]) -> Graph:
     """Returns the step for `parts` times the images of a graph, 2 or more. `rung` adds two tensors of sum_shape(elements)."""
     images = [t for t in graph.tensors.values() if t.kind in (DATA, RESULT) and t.name != CHUNKS]
     tensors = dict(graph.tensors) | {t.name: replace(t, shape=(parts * t.shape[0], *t.shape[1:])) for t in images}

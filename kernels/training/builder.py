@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -44,7 +43,7 @@ class Builder:
     that several layers read: its gradients are added.
     """
 
-    def __init__(self, rungs: Mapping[str, str], sum_shape: Callable[[int], Any]):
+    def __init__(self, rungs: Mapping[str, str], sum_shape: Callable[[int], Shape]):
         self.rungs, self._sum_shape = rungs, sum_shape
         self.tensors: dict[str, Tensor] = {}
         self.weights: dict[str, tuple[int, ...]] = {}

@@ -44,14 +44,14 @@ FLOAT = 4  # bytes
 GEMM, ADD = "gemm/bank-free", "add/vector"  # the kernels of the programs
 FILE = Path(programs.__file__)
 
-
 R = TypeVar("R")
+Captured = Any  # of a backend: a CUDA graph, or a list of launches
 
 
 class HostArray:
     """A float32 array in the host's memory. `pinned`: its pages cannot be moved, so the GPU reads them directly."""
 
-    def __init__(self, array: np.ndarray, pinned: bool = False, owner: Any = None):
+    def __init__(self, array: np.ndarray, pinned: bool = False, owner: object = None):
         self.array, self.pinned, self._owner = array, pinned, owner
 
     @property
@@ -351,9 +351,9 @@ class Dry:
 
     def begin_capture(self, stream: cupy.cuda.Stream | None) -> None: ...
 
-    def end_capture(self, stream: cupy.cuda.Stream | None) -> cupy.cuda.Graph | None: ...
+    def end_capture(self, stream: cupy.cuda.Stream | None) -> Captured: ...
 
-    def launch_graph(self, graph: cupy.cuda.Graph | None, stream: cupy.cuda.Stream | None) -> None: ...
+    def launch_graph(self, graph: Captured, stream: cupy.cuda.Stream | None) -> None: ...
 
 
 class Host(Dry):
@@ -389,10 +389,10 @@ class Host(Dry):
     def begin_capture(self, stream: cupy.cuda.Stream | None) -> None:
         self._captured = []
 
-    def end_capture(self, stream: cupy.cuda.Stream | None) -> cupy.cuda.Graph | None:
+    def end_capture(self, stream: cupy.cuda.Stream | None) -> Captured:
         found, self._captured = self._captured, None
         return found
 
-    def launch_graph(self, graph: cupy.cuda.Graph | None, stream: cupy.cuda.Stream | None) -> None:
+    def launch_graph(self, graph: Captured, stream: cupy.cuda.Stream | None) -> None:
         for step, args in graph:
             step.cpu(*args)

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,7 @@ class Rates:
     malloc_ms: float | None = None  # cudaMalloc
     free_ms: float | None = None  # cudaFree
     pool_ms: float | None = None  # an array from the pool that has it
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Row = field(default_factory=dict)
 
     def copy(self, way: str, pinned: bool) -> Rate:
         return self.copies[f"{way}_{'pinned' if pinned else 'pageable'}"]

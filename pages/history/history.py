@@ -9,7 +9,6 @@ from functools import cache
 from hashlib import sha256
 from html import escape
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
@@ -19,7 +18,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.i18n import cached, decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.program import RuleError
-from kernels.model.row import Row
+from kernels.model.row import Json, Row
 from kernels.records import link, rows, statistics
 from kernels.records.folder import database
 from kernels.records.jsontext import RowError, canonical, id_of
@@ -378,7 +377,7 @@ def _head(total: int, group: Group | None, grouped: bool) -> str:
     return trn("{n} run of {group}, newest first", "{n} runs of {group}, newest first", total, group=name)
 
 
-def _lessons(groups: list[Group]) -> list[dict[str, Any]]:
+def _lessons(groups: list[Group]) -> list[Json]:
     """Returns each lesson with the groups of its runs, in the order of the lessons."""
     by_lesson: dict[str, list[Group]] = {tr(lesson): [] for lesson in (*LESSONS, OTHERS)}
     for group in groups:

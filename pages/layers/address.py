@@ -55,7 +55,7 @@ CHOICES = {
 
 
 # -- which layer, which pass ---------------------------------------------------------------------------
-def read(params: Mapping[str, Any]) -> tuple[str, str, list[str]]:
+def read(params: Mapping[str, str]) -> tuple[str, str, list[str]]:
     """Returns the names of the layer and of its pass, and a note for each that is not valid."""
     layer_fields = Fields("layers", {LAYER: Choice(next(iter(LAYERS)), tuple(LAYERS))})
     values, notes = layer_fields.read(params)
@@ -95,7 +95,7 @@ def _field(name: str, default: Any) -> Field:
     return Number(default, 0, PADS[name]) if name in PADS else Number(default, 1, LIMITS[name])
 
 
-def _checked(ladder: Ladder, names: tuple[str, ...], values: Values) -> Any:
+def _checked(ladder: Ladder, names: tuple[str, ...], values: Values) -> Shape:
     """Returns the shape of these values. ShapeError if it breaks a rule of the shape, or of this page."""
     shape = ladder.shape(**{name: values[name] for name in names})
     if shape.bytes > MAX_BYTES:
@@ -104,7 +104,7 @@ def _checked(ladder: Ladder, names: tuple[str, ...], values: Values) -> Any:
     return shape
 
 
-def _rule(make: Callable[[Values], Any], values: Values) -> str:
+def _rule(make: Callable[[Values], Shape], values: Values) -> str:
     """Returns the rule that the values break, "" if none."""
     try:
         make(values)
@@ -113,7 +113,7 @@ def _rule(make: Callable[[Values], Any], values: Values) -> str:
     return ""
 
 
-def _fix(values: Values, make: Callable[[Values], Any], stage: Any) -> Iterator[tuple[str, Values]]:
+def _fix(values: Values, make: Callable[[Values], Shape], stage: Shape) -> Iterator[tuple[str, Values]]:
     """Yields the rule that the values break together, with the fewest values of the small shape that keep it."""
     if rule := _rule(make, values):
         defaults = {name: value for name, value in stage.params().items() if name in values}
@@ -140,7 +140,7 @@ def bounds(layer: str, side: str, shape: Shape) -> dict[str, Bound]:
     return {name: _bound(name, field, make, shape.params()) for name, field in found.items()}
 
 
-def _bound(name: str, field: Number, make: Callable[[Values], Any], values: Values) -> Bound:
+def _bound(name: str, field: Number, make: Callable[[Values], Shape], values: Values) -> Bound:
     """Returns the range of a number that holds its present value: the rules allow all numbers between two bounds."""
 
     def rule(value: int) -> str:
@@ -176,7 +176,7 @@ def across(layer: str, side: str, shape: Shape) -> dict[str, str]:
 
 
 # -- the two sizes -------------------------------------------------------------------------------------
-def real(layer: str, side: str, shape: Shape) -> Any:
+def real(layer: str, side: str, shape: Shape) -> Shape:
     """Returns the real shape with the stage's window, layout and what is kept; without them if they do not fit it."""
     row, one = of(layer, side)
     found = one.presets[one.real].shape
@@ -189,7 +189,7 @@ def real(layer: str, side: str, shape: Shape) -> Any:
         return found
 
 
-def staged(layer: str, shape: Shape) -> Any:
+def staged(layer: str, shape: Shape) -> Shape:
     """Returns the part of the shape that the stage shows: all of it if it is small."""
     row = LAYERS[layer]
     return row.part(shape) if numbers(shape) > row.most else shape
@@ -208,7 +208,7 @@ def scene(layer: str, side: str, selection: Selection) -> tuple[Scene | None, st
 
 
 @cached(MAX_CACHED_SCENES)
-def _scene(layer: str, side: str, rung: str, part: Any, tiles: tuple[tuple[str, int], ...]) -> Scene:
+def _scene(layer: str, side: str, rung: str, part: Shape, tiles: tuple[tuple[str, int], ...]) -> Scene:
     return LAYERS[layer].scene(rung, part, dict(tiles))
 
 

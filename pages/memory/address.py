@@ -17,7 +17,7 @@ from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape,
 from kernels.model.row import Row
 from kernels.model.rung import Ladder
 from kernels.model.shape import Bound
-from pages.parts.address import Choice, Fields, Number, choice_notes
+from pages.parts.address import Choice, Fields, Number, Values, choice_notes
 from visuals.memory import story
 from visuals.memory.branches import branches_scene
 from visuals.memory.layout import layout_scene
@@ -66,7 +66,6 @@ SIZES = {
         "layout": LayoutShape(32, 64, 56, 56),
     },
 }
-Values = Mapping[str, Any]
 
 
 def topic(params: Mapping[str, str]) -> str:
@@ -85,6 +84,9 @@ def fields(topic: str) -> Fields:
 
 def bounds(topic: str) -> dict[str, Bound]:
     return {name: Bound(f.minimum, f.maximum) for name, f in TOPIC_FIELDS[topic].items() if isinstance(f, Number)}
+
+
+Items = tuple[tuple[str, Any], ...]  # of the values: they have a hash
 
 
 def ladder(topic: str) -> Ladder:
@@ -131,7 +133,7 @@ def scene(topic: str, values: Values) -> Scene:
 
 
 @cached(MAX_CACHED_SCENES)
-def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
+def _scene(topic: str, items: Items) -> Scene:
     values = dict(items)
     name, topic_shape = rung(topic, values), shape(topic, values)
     if topic == "threads":
@@ -151,7 +153,7 @@ def counted(topic: str, values: Values) -> story.CountTable:
 
 
 @cached(MAX_CACHED_SCENES)
-def _counted(topic: str, items: tuple[tuple[str, Any], ...]) -> story.CountTable:
+def _counted(topic: str, items: Items) -> story.CountTable:
     values = dict(items)
     if topic == "divergence":
         return story.branches(values["rounds"])

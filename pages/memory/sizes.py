@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kernels.i18n import decimal, tr
-from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, StrideShape
+from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, MemoryShape, StrideShape
 from kernels.model.rung import Rung
 from kernels.model.shape import Shape
 from pages.memory import address
@@ -17,7 +15,7 @@ def sizes(topic: str, values: address.Values) -> Sizes:
     return Sizes(name, lambda shape: real(topic, values))
 
 
-def real(topic: str, values: address.Values) -> Any:
+def real(topic: str, values: address.Values) -> MemoryShape:
     """Returns the recorded shape with the stage's stride."""
     size = address.SIZES["cuda"]
     if topic == "coalescing":

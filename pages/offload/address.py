@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from kernels.i18n import cached, tr
+from kernels.model.row import Row
 from kernels.offload.machines import recorded_machine
 from kernels.offload.works import COPIES, NONE, WORKS, points
 from pages.parts.address import Choice, Fields, Number, Values
@@ -45,7 +45,7 @@ FIELDS = Fields(
 )
 
 
-def evidence(values: Mapping[str, Any], measured: Mapping[str, Any] | None = None) -> OffloadEvidence:
+def evidence(values: Values, measured: Row | None = None) -> OffloadEvidence:
     """Returns what is known at these values, with what was measured here."""
     return OffloadEvidence(values["work"], int(values["n"]), values["copies"], values["left"] / 100, measured)
 

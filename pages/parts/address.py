@@ -155,7 +155,7 @@ class Fields:
             values.update(replacement)
         return values, notes
 
-    def write(self, values: Mapping[str, Any]) -> dict[str, str]:
+    def write(self, values: Mapping[str, object]) -> dict[str, str]:
         """Returns the URL parameters for these values, without those at their default."""
         return {
             name: format(value, "g") if isinstance(value, float) else str(value)

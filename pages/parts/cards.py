@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
@@ -30,6 +30,11 @@ from visuals.charts import bars as bar_charts
 from visuals.charts import conclusions, on_cards, roofline, sweeps
 from visuals.charts.story import Story, device_comparison, shares
 
+if TYPE_CHECKING:  # with them comes Plotly
+    from plotly.graph_objects import Figure
+
+    from visuals.charts.plain_figure import PlainFigure
+
 MAX_KNOWN = 2048  # rows whose ids are kept
 LEGEND_CHARS = 90  # a longer legend is folded
 
@@ -50,10 +55,10 @@ class _FigureSpec:
     key: str
     data_key: Hashable
     colours: Hashable
-    draw: Callable[[], Any] = field(compare=False)
+    draw: Callable[[], Figure | PlainFigure] = field(compare=False)
 
 
-def chart(draw: Callable[[], Any], height: int, key: str, data_key: Hashable) -> None:
+def chart(draw: Callable[[], Figure | PlainFigure], height: int, key: str, data_key: Hashable) -> None:
     """Shows a figure. It is drawn once per `data_key`, so polling a run redraws nothing."""
     if not deferred_loaded():
         st.container(height=height, border=False, key=f"{key}_wait")
@@ -63,7 +68,7 @@ def chart(draw: Callable[[], Any], height: int, key: str, data_key: Hashable) ->
 
 
 @i18n.cached(128)
-def _cached_figure(spec: _FigureSpec) -> Any:
+def _cached_figure(spec: _FigureSpec) -> PlainFigure:
     from visuals.charts.plain_figure import PlainFigure  # with it comes Plotly
 
     figure = spec.draw()

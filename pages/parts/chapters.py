@@ -11,12 +11,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import streamlit as st
 
 from kernels.i18n import mark, tr
+from kernels.model.row import Json
 from pages import _language
 from pages._lessons import LESSONS, Lesson
 from pages.parts import address, glossary, query
@@ -27,6 +28,7 @@ from visuals import stage
 from visuals.strip import facts as figures
 from visuals.strip.facts import Evidences, Facts, OwnEvidences, Right
 
+T = TypeVar("T")
 PAGE_WIDE = ("embed", "embed_options", "engine", "caches", "present", "hide")  # kept from chapter to chapter
 PLAY = "play"  # the URL parameter: 1 starts the animation of the chapter at once
 FASTER_SLOWER = (mark("Faster"), mark("Slower"), mark("The same"))  # answers for figures.against
@@ -198,7 +200,7 @@ class OpenChapter:
         note = tr("The link sets {values}. The chapter was written for other settings.", values=values)
         return [*self.wrong, note]
 
-    def panel(self, evidences: OwnEvidences, counting: bool = False) -> dict[str, Any]:
+    def panel(self, evidences: OwnEvidences, counting: bool = False) -> Json:
         """Returns the chapter as data for the player. `counting`: figures of its sentences are being counted."""
         chapter, all_chapters = self.current, self.story.chapters
         facts = {**self.story.common(evidences), **self.story.facts(evidences)}
@@ -252,7 +254,7 @@ def fields(text: str) -> list[str]:
     return _FIELD.findall(text)
 
 
-def _question(question: Question, evidences: Evidences, facts: Facts, counting: bool) -> dict[str, Any] | None:
+def _question(question: Question, evidences: Evidences, facts: Facts, counting: bool) -> Json | None:
     """Returns a question as data for the player; None if nothing was measured that answers it.
 
     One for counts is asked while they are made, its right answer None: later the stage would have shown it."""
@@ -290,7 +292,7 @@ class _Drawn(NamedTuple):
 
 
 def draw_stage(
-    draw: Callable[[Any, bool], None], on_stage: Any, key: str, chapter: OpenChapter | None, every: float | None
+    draw: Callable[[T, bool], None], on_stage: T, key: str, chapter: OpenChapter | None, every: float | None
 ) -> None:
     """Draws a stage by `draw(on_stage, polled)`, again after `every` s if it is polled.
 

@@ -12,7 +12,7 @@ import streamlit as st
 from kernels.i18n import tr
 from kernels.model.preset import Preset
 from kernels.model.shape import Bound, Shape
-from pages.parts.address import Choice, Field, Fields, Number
+from pages.parts.address import Choice, Field, Fields, Number, Values
 from pages.parts.links import drawn
 from pages.parts.query import chosen, explored, others
 from pages.parts.replay import replayed
@@ -144,7 +144,7 @@ def chooser(name: str, choices: Mapping[str, str]) -> None:
         st.caption(" ".join(f"{choice}: {text}." for choice, text in choices.items()))
 
 
-def limits(values: Mapping[str, Any], bounds: Mapping[str, Bound]) -> None:
+def limits(values: Values, bounds: Mapping[str, Bound]) -> None:
     """Writes the rules that limit the fields whose value equals a bound."""
     quiet(*filter(None, (_limit(name, values[name], bound) for name, bound in bounds.items())))
 

@@ -3,14 +3,12 @@ a pool."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from kernels import engines
 from kernels.i18n import tr
-from kernels.jobs.job import Job
+from kernels.jobs.job import Job, Work
 from kernels.jobs.pool import THIS_MACHINE
 from kernels.machine import elsewhere
 from kernels.machine.elsewhere import Machine
@@ -61,7 +59,7 @@ def control() -> None:
         st.caption(where)
 
 
-def submit(request: Any, owner: str, fresh: bool = False) -> Job:
+def submit(request: Work, owner: str, fresh: bool = False) -> Job:
     """Queues a request for the machine that the reader chose. JobError says why it cannot."""
     card = wanted()
     return worker().submit(request, owner=owner, fresh=fresh, **({"card": card} if card else {}))

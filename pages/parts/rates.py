@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from html import escape
-from typing import Any
 
 import streamlit as st
 
@@ -12,7 +11,7 @@ from kernels import records
 from kernels.i18n import tr
 from kernels.model.row import Row
 from kernels.model.rung import Ladder
-from kernels.model.shape import Shape
+from kernels.model.shape import S
 from kernels.records.jsontext import id_of
 from pages.parts import cards
 from pages.parts.run_settings import RunSettings, bars, card_rows
@@ -51,7 +50,7 @@ def card(settings: RunSettings, library: Library) -> None:
             together(paragraph(tr("Percentages: speed relative to {title}.", title=title)))
 
 
-def sizes(ladder: Ladder, shape: Shape, timing: str, size: Callable[[Any], float | None], title: str) -> None:
+def sizes(ladder: Ladder[S], shape: S, timing: str, size: Callable[[S], float | None], title: str) -> None:
     """Draws the recorded rates of the rungs over sizes.
 
     `size(shape)` is the position of a recording on the axis called `title`; None if it is not part of the curve.
@@ -86,7 +85,7 @@ def _legend(lines: list[sweeps.Line]) -> str:
     return " &ensp;".join(parts)
 
 
-def recorded_sizes(ladder: Ladder, timing: str, size: Callable[[Any], float | None]) -> list[sweeps.Line]:
+def recorded_sizes(ladder: Ladder[S], timing: str, size: Callable[[S], float | None]) -> list[sweeps.Line]:
     """Returns (title, points) of each rung recorded at two or more sizes with its default tile sizes.
 
     Points are (size, row), sorted by size. All rows are of the card that the ladder is shown from.

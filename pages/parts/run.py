@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Any
 
 import streamlit as st
 
@@ -14,6 +13,7 @@ from kernels.i18n import mark, tr
 from kernels.jobs.job import Job, JobError
 from kernels.machine.status import Status
 from kernels.machine.timing import MODES
+from kernels.model.row import Row
 from kernels.model.rung import Ladder
 from kernels.model.shape import Shape
 from kernels.records import unsupported
@@ -265,7 +265,7 @@ def start(settings: RunSettings) -> None:
 def watch_job(job: Job) -> Watch:
     """Returns what the browser asks until a job is done: how far it is."""
 
-    def state() -> Mapping[str, Any]:
+    def state() -> Row:
         return {"done": job.done, "share": job.share, "text": progress_text(job)}
 
     return Watch(state, job.listen)

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic
+from typing import Generic
 
 import streamlit as st
 
 from kernels import engines, records
 from kernels.i18n import tr
 from kernels.jobs.job import Request
-from kernels.model.row import Row
+from kernels.model.row import Json, Row
 from kernels.model.rung import Ladder, Rung
 from kernels.model.shape import S
 from kernels.records import availability
@@ -76,7 +76,7 @@ class RunSettings(Generic[S]):
         """Returns those of `supported_rungs` that a press on Run runs."""
         return [rung for rung in self.supported_rungs() if rung.name not in self.refusals()]
 
-    def tiles_for(self, rungs: Sequence[Rung]) -> dict[str, Any]:
+    def tiles_for(self, rungs: Sequence[Rung]) -> Json:
         """Returns the tile sizes of these rungs in the form that kernels.runner.compare expects."""
         if self.tiles_rung:
             tiles = {r.name: self.tiles_of(r) for r in rungs}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Generic
+from typing import Generic
 
 from kernels import records
 from kernels.model.preset import Preset
@@ -51,8 +51,8 @@ class Address:
     shape: Mapping[str, Field]
     default_rung: str
     fix: Fix
-    first: Any = None
-    fit: Callable[[Rung, Any], dict[str, int]] = tile_sizes.default_tiles_for
+    first: Shape | None = None
+    fit: Callable[[Rung, Shape], dict[str, int]] = tile_sizes.default_tiles_for
 
     @cached_property
     def rungs(self) -> dict[str, Rung]:
@@ -109,7 +109,7 @@ class Address:
         runs_first = not any(selection.rung.rules(self.first, first))
         return runs_first and selection.tiles == first != fitting
 
-    def lit_shape(self, selection: Selection) -> Any:
+    def lit_shape(self, selection: Selection) -> Shape | None:
         """Returns the shape whose preset is the whole selection; None if a link to it would change the tile sizes."""
         same = self.at_shape(selection, selection.shape) == self.write(selection)
         return selection.shape if same else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from html import escape
-from typing import Any
 
 import streamlit as st
 
@@ -12,6 +11,7 @@ from kernels.i18n import decimal, tr, trn
 from kernels.model.row import Row
 from kernels.training.loop import KEPT
 from pages.parts import guess
+from pages.parts.address import Values
 from pages.parts.text import card_title, conclusion, details, paragraph, table, together
 from pages.train import live, stage
 from visuals import units
@@ -20,8 +20,6 @@ from visuals.training import flops, recorded, timeline
 from visuals.training.evidence import StepEvidence, as_rows, facts
 from visuals.training.graph_words import PHASES
 from visuals.training.plan import NAMES, ROLES
-
-Values = Mapping[str, Any]
 
 
 def section(values: Values) -> None:

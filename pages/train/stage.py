@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import streamlit as st
 
 from kernels.i18n import tr
+from kernels.model.row import Json, Row
 from pages.parts import guess
+from pages.parts.address import Values
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.later import draw_controls
 from pages.parts.query import rerun, url_is_stale
@@ -28,7 +28,7 @@ KEY = "train"  # of the stage
 class TrainStage:
     """What the stage shows: the URL's values and the open chapter."""
 
-    values: Mapping[str, Any]
+    values: Values
     chapter: OpenChapter | None = None
 
     def draw(self) -> None:
@@ -39,7 +39,7 @@ class TrainStage:
         draw_controls()
 
 
-def evidence(values: Mapping[str, Any]) -> StepEvidence:
+def evidence(values: Values) -> StepEvidence:
     """Returns what is known of the step at these values, with the times that were measured here."""
     training = live.current()
     step = values["network"], int(values["batch"]), values["optimizer"]
@@ -59,7 +59,7 @@ def _draw(on_stage: TrainStage, polled: bool) -> None:
     found = evidence(values)
     held = {node: sum(sizes) for node, sizes in found.held.items()}
     scene, _ = address.scene(values, found.node_ms, found.measured is not None, held)
-    options: dict[str, Any] = {}
+    options: Json = {}
     if chapter := on_stage.chapter:
         playing = st.query_params.get(PLAY) == "1"
         panel = chapter.panel({"stage": found})
@@ -73,14 +73,14 @@ def _draw(on_stage: TrainStage, polled: bool) -> None:
         rerun()  # the polling ends, and the cards show the result
 
 
-def _is_same(values: Mapping[str, Any], training: Live | None) -> bool:
+def _is_same(values: Values, training: Live | None) -> bool:
     """Returns whether a training has the settings of the page."""
     if training is None:
         return False
     return training.settings == address.settings(values) and training.epochs == int(values["epochs"])
 
 
-def _curve(values: Mapping[str, Any], training: Live | None) -> strip.Curve:
+def _curve(values: Values, training: Live | None) -> strip.Curve:
     if training is None:
         return strip.Curve(
             epochs=int(values["epochs"]),
@@ -123,7 +123,7 @@ def _problem(training: Live) -> str:
     return training.error
 
 
-def _run(values: Mapping[str, Any], training: Live | None) -> strip.Run:
+def _run(values: Values, training: Live | None) -> strip.Run:
     if training and training.running:
         total = training.epochs * training.steps_per_epoch
         points = training.shown()
@@ -135,7 +135,7 @@ def _run(values: Mapping[str, Any], training: Live | None) -> strip.Run:
     return strip.Run(label=tr("Resume") if resumes else tr("Train"))
 
 
-def _act(on_stage: TrainStage, pressed: Mapping[str, Any]) -> None:
+def _act(on_stage: TrainStage, pressed: Row) -> None:
     """Does what the reader pressed on the stage: `do` names it."""
     training, values = live.current(), on_stage.values
     match pressed:
@@ -149,7 +149,7 @@ def _act(on_stage: TrainStage, pressed: Mapping[str, Any]) -> None:
             press(values)
 
 
-def press(values: Mapping[str, Any]) -> None:
+def press(values: Values) -> None:
     """Trains at these values, or continues the training that was stopped, and runs the page again."""
     training = live.current()
     if training and training.running:

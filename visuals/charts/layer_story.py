@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kernels.i18n import tr
 from kernels.ladders import LADDERS, find
@@ -77,7 +76,7 @@ def _against_copy(best: Row) -> list[str]:
     return [tr("A copy that moves {bytes}, the minimum, takes {time}: {share} of this time.", **fields)]
 
 
-def _shape(row: Row) -> Any:
+def _shape(row: Row) -> Shape:
     return LADDERS[row["rung"].partition("/")[0]].shape(**row["shape"])
 
 

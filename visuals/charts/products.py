@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kernels.ladders import find, ladder_of
 from kernels.model.row import Row
@@ -48,7 +48,7 @@ def row_units(row: Row) -> str:
     return other_units(row["rung"], row["shape"]) if row["engine"] == "cuda" else ""
 
 
-def other_units(rung: str, params: Mapping[str, Any]) -> str:
+def other_units(rung: str, params: Row) -> str:
     """Returns the same for a rung on a GPU, at a shape with these parameters."""
     used = TENSOR_CORES if params.get("dtype") in SIXTEEN_BITS else find(rung).units
     return "" if used == FP32 else used

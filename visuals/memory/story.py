@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 from kernels.i18n import decimal, tr, trn
 from kernels.ladders import LADDERS
 from kernels.memory.shape import SECTOR, BanksShape, BranchShape, MemoryShape, StrideShape
+from kernels.model.row import Json
 from kernels.runner import run
 from visuals import units
 from visuals.charts.bars import bar_line
@@ -49,7 +49,7 @@ class CountTable:
         )
 
 
-def _totals(rung: str, shape: MemoryShape, tiles: Mapping[str, int] | None = None) -> dict[str, Any]:
+def _totals(rung: str, shape: MemoryShape, tiles: Mapping[str, int] | None = None) -> Json:
     return run(rung, shape, engine="emulator", tiles=tiles).counted.total
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kernels.i18n import mark, tr
 from kernels.ladders import LADDERS, find
@@ -59,7 +58,7 @@ COSTS = {
 TENSORS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "seven": 7}
 
 
-def cost_of(ladder: str) -> Callable[[Any], str]:
+def cost_of(ladder: str) -> Callable[[MapsShape | RowsShape], str]:
     """Returns the function that says what the kernels of a ladder move at a shape."""
 
     def cost(s: MapsShape | RowsShape) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -47,7 +47,7 @@ class OffloadEvidence:
     size: int
     copies: str = NONE
     left: float = 0.05
-    measured: Mapping[str, Any] | None = None
+    measured: Row | None = None
 
     def with_(self, **changes: Any) -> OffloadEvidence:
         return replace(self, **changes)

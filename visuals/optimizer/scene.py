@@ -5,9 +5,8 @@ Every array is shown tensor by tensor, one row each. The gaps between the tensor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -152,7 +151,7 @@ def _turns(t: TracedProgram, of: TracedLaunch, at: Step) -> Iterator[Step]:
         yield from steps
 
 
-def _turn(t: TracedProgram, of: TracedLaunch, at: Step, kind: str, is_here: Any) -> Step:
+def _turn(t: TracedProgram, of: TracedLaunch, at: Step, kind: str, is_here: Callable[[np.ndarray], np.ndarray]) -> Step:
     step = Step(kind, at.launch, at.block, at.warp, at.lanes)
     for name in t.inputs:
         if name == TABLE_NAME:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from kernels.gemm.eight_bit.shape import EightBitShape
 from kernels.i18n import mark, tr
 from kernels.ladders import LADDERS, find
+from kernels.model.preset import Preset
 from kernels.model.shape import Shape
 from kernels.records.statistics import fastest
 from visuals import units
@@ -52,7 +52,7 @@ def gain(rows: Mapping[str, Row]) -> str:
     )
 
 
-def examples() -> list[Any]:
+def examples() -> list[tuple[Preset, str]]:
     """Returns (preset, text) of the recorded shares of the library's speed."""
 
     def reached(s: Shape) -> float | None:

@@ -6,13 +6,13 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from kernels.i18n import tr
 from kernels.jobs import counts as jobs
 from kernels.jobs.counts import Count
 from kernels.jobs.job import Job, JobError
 from kernels.jobs.settings import HERE, VARIABLE
+from kernels.model.row import Json
 from kernels.model.rung import Rung
 from kernels.model.shape import Shape
 from kernels.records.row import kernel_digest
@@ -29,8 +29,8 @@ class CountsHere:
     later = False
 
     def __init__(self) -> None:
-        self._known: dict[str, Any] = {}
-        self.left: dict[str, tuple[Rung, Any, dict[str, int]]] = {}  # to be counted, by key
+        self._known: Json = {}
+        self.left: dict[str, tuple[Rung, Shape, dict[str, int]]] = {}  # to be counted, by key
         self._new = False
         if self.file and self.file.exists():
             self._known = json.loads(self.file.read_text("utf-8"))
@@ -52,7 +52,7 @@ class CountsHere:
         key, (rung, shape, full) = self.left.popitem()
         self._known[key] = _count(rung, shape, full)
 
-    def request(self, rungs: Iterable[Rung], *_: Any) -> Job:
+    def request(self, rungs: Iterable[Rung], *_: object) -> Job:
         names = ", ".join(rung.name for rung in rungs)
         raise JobError(tr("the emulator cannot run {rungs} here", rungs=names))
 

@@ -21,11 +21,12 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
+from kernels.model.row import Json, Row
 from visuals.site.session import Context, Query, Rerun, RunContext, Switch
 
 SHELL = Path(__file__).resolve().parents[2] / "pages" / "_shell.py"
 MAX_RUNS = 8  # of one page until it stops asking for another run
-Element = dict[str, Any]
+Element = Json
 
 
 @dataclass
@@ -54,7 +55,7 @@ class _Run:
 
     path: str
     query: Query
-    state: dict[str, Any]
+    state: Json
     root: list[Element] = field(default_factory=list)
     open: list[list[Element]] = field(default_factory=list)  # the innermost container last
 
@@ -71,12 +72,12 @@ class Host:
         self.mounted: Callable[[str], None] = lambda name: None  # called with the name of a component that was drawn
 
     # -- running ---------------------------------------------------------------------------------
-    def record(self, path: str, params: Mapping[str, str], presses: Mapping[str, Any] | None = None) -> Recording:
+    def record(self, path: str, params: Mapping[str, str], presses: Row | None = None) -> Recording:
         """Returns a page at these parameters. `presses`: what was pressed on a stage, by its key, before the first run.
 
         Switch if the page leads to another address.
         """
-        state: dict[str, Any] = {key: {"press": value} for key, value in (presses or {}).items()}
+        state: Json = {key: {"press": value} for key, value in (presses or {}).items()}
         query = Query({name: str(value) for name, value in params.items()})
         for _ in range(MAX_RUNS):
             self.run = run = _Run(path, query, state)
@@ -111,7 +112,7 @@ class Host:
             self.now.open.pop()
 
     # -- the values of controls ------------------------------------------------------------------
-    def value(self, key: str | None, default: Any, bound: bool, parse: Callable[[str], Any] = str) -> Any:
+    def value(self, key: str | None, default: object, bound: bool, parse: Callable[[str], object] = str) -> Any:
         """Returns the value of a control: that of the session, else of the URL if it is bound to it, else its default."""
         state, query = self.now.state, self.now.query
         if key in state:
@@ -136,7 +137,7 @@ class Box:
         self._inside[-1].__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._inside.pop().__exit__(*error)
 
     def __getattr__(self, name: str) -> Any:
@@ -152,7 +153,7 @@ class Box:
 class Page:
     """A page of the app: its script, its title and its address."""
 
-    def __init__(self, page: str, *, title: str = "", url_path: str = "", default: bool = False, **_: Any):
+    def __init__(self, page: str, *, title: str = "", url_path: str = "", default: bool = False, **_: object):
         self.file, self.title, self.url_path = page, title, "" if default else url_path
 
     def run(self) -> None:
@@ -196,7 +197,7 @@ def _of_run(host: Host) -> Callable[[str], Any]:
 
 
 # -- what is drawn --------------------------------------------------------------------------------
-def _layout(host: Host) -> dict[str, Any]:
+def _layout(host: Host) -> Json:
     def box(kind: str, key: str | None, **fields: Any) -> Box:
         children: list[Element] = []
         host.add(kind, k=key, **fields)["c"] = children
@@ -214,7 +215,7 @@ def _layout(host: Host) -> dict[str, Any]:
         host.add("tabs", k=key, names=list(names), front=front)["c"] = parts
         return [Box(host, part) for part in parts]
 
-    def page_link(page: Any, *, label: str = "", query_params=None, help=None, **_) -> None:
+    def page_link(page: Page | str, *, label: str = "", query_params=None, help=None, **_) -> None:
         path = page.url_path if isinstance(page, Page) else host.pages[page].url_path
         host.add("link", l=label, help=help)["to"] = [path, dict(query_params or {})]
 
@@ -254,13 +255,13 @@ def _layout(host: Host) -> dict[str, Any]:
 
 # -- controls -------------------------------------------------------------------------------------
 def _controls(host: Host) -> dict[str, Callable]:
-    def pills(label: str, options: Sequence, *, default=None, key=None, bind=None, label_visibility="", **_) -> Any:
+    def pills(label: str, options: Sequence, *, default=None, key=None, bind=None, label_visibility="", **_) -> object:
         chosen = host.value(key, default, bool(bind), _one_of(options))
         host.add("pills", k=key, l="" if label_visibility == "collapsed" else label, o=list(map(str, options)))
         host.now.open[-1][-1] |= {"v": _text(chosen), "d": _text(default), "bound": bool(bind), "name": label}
         return chosen
 
-    def selectbox(label: str, options: Sequence, index=0, *, key=None, bind=None, width=None, **_) -> Any:
+    def selectbox(label: str, options: Sequence, index=0, *, key=None, bind=None, width=None, **_) -> object:
         default = options[index] if index is not None and options else None
         chosen = host.value(key, default, bool(bind), _one_of(options))
         host.add("select", k=key, l=label, o=list(map(str, options)), width=width)
@@ -279,7 +280,7 @@ def _controls(host: Host) -> dict[str, Callable]:
         bind=None,
         width=None,
         **_,
-    ) -> Any:
+    ) -> float:
         chosen = host.value(key, value, bool(bind), float)
         host.add("number", k=key, l=label, width=width)
         host.now.open[-1][-1] |= {"v": chosen, "d": value, "min": min_value, "max": max_value, "bound": bool(bind)}
@@ -315,12 +316,12 @@ def _controls(host: Host) -> dict[str, Callable]:
     }
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return None if value is None else format(value, "g") if isinstance(value, float) else str(value)
 
 
-def _one_of(options: Sequence) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
+def _one_of(options: Sequence) -> Callable[[str], object]:
+    def parse(text: str) -> object:
         for option in options:
             if str(option) == text:
                 return option
@@ -330,7 +331,7 @@ def _one_of(options: Sequence) -> Callable[[str], Any]:
 
 
 # -- the order of runs, and what stays between them ------------------------------------------------
-def _flow(host: Host) -> dict[str, Any]:
+def _flow(host: Host) -> Json:
     def navigation(pages: Sequence[Page], **_) -> Page:
         host.pages, host.listed = {page.file: page for page in pages}, list(pages)
         return next(page for page in pages if page.url_path == host.now.path)
@@ -338,7 +339,7 @@ def _flow(host: Host) -> dict[str, Any]:
     def rerun(*_, **__) -> None:
         raise Rerun
 
-    def switch_page(page: Any, *, query_params=None) -> None:
+    def switch_page(page: Page | str, *, query_params=None) -> None:
         found = page if isinstance(page, Page) else host.pages[page]
         raise Switch(found.url_path, query_params or {})
 
@@ -356,7 +357,7 @@ def _flow(host: Host) -> dict[str, Any]:
 def _decorator(wrap: Callable) -> Callable:
     """Returns a decorator that is used with or without arguments."""
 
-    def decorate(function: Callable | None = None, **_: Any) -> Callable:
+    def decorate(function: Callable | None = None, **_: object) -> Callable:
         return wrap(function) if function else wrap
 
     return decorate
@@ -376,7 +377,7 @@ def _cached(function: Callable) -> Callable:
     return call
 
 
-def parted(message: bytes) -> dict[str, Any]:
+def parted(message: bytes) -> Json:
     """Returns the parts of a message to the player (visuals.stage.message): what a page says, and the scene."""
     head, strip = (int.from_bytes(message[at : at + 4], "little") for at in (0, 4))
     found = json.loads(message[8 : 8 + head])

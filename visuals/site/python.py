@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tarfile
-from collections.abc import Mapping
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from kernels.i18n import tr
+from kernels.model.row import Json, Row
 from visuals.site.files import Files, name_of
 from visuals.site.host import SHELL
 
@@ -88,7 +87,7 @@ class Pyodide:
         """Returns NumPy for WebAssembly as a zip file, without its tests and tools."""
         return packed(_wheel(self._numpy) if self._numpy.suffix == ".whl" else _conda(self._numpy))
 
-    def copy(self, out: Path, files: Files) -> dict[str, Any]:
+    def copy(self, out: Path, files: Files) -> Json:
         """Copies the runtime, packs NumPy and the code, and returns the names under which the browser finds them.
 
         "later": files by their place beside the code, which Python loads when it opens them.
@@ -130,7 +129,7 @@ def _conda(file: Path) -> dict[str, bytes]:
         return {name: file.read() for name, file in used.items() if file}
 
 
-def is_python(file: Path, names: Mapping[str, Any]) -> bool:
+def is_python(file: Path, names: Row) -> bool:
     """Returns whether a file of the site, by its path in it, is one of those that `copy` made."""
     return file.parts[0] == FOLDER or file.stem in (names["numpy"], names["wasm"], names["code"])
 

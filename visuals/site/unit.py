@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from kernels import engines
 from kernels.engines import cpu
 from kernels.i18n import tr
+from kernels.model.row import Json
 from visuals.site import counting, crawl
 from visuals.site.files import Files, name_of
 from visuals.site.host import SHELL, Host, Recording, Switch, install
@@ -44,8 +45,8 @@ class Unit:
     docs: dict[str, str]
     defaults: dict[str, str]
     texts: list[list[str]]  # for the search: address, title, text
-    components: dict[str, Any]
-    common: dict[str, Any]
+    components: Json
+    common: Json
     css: str
     files: list[str]
     reads: dict[str, str]
@@ -102,7 +103,7 @@ def _fill(unit: Unit, record: _Recorder, recordings: Iterable[Made], packer: Pac
         if made.drawn is None:
             unit.failed[made.key] = made.failed
             continue
-        doc: dict[str, Any] = {"params": made.drawn.params, "c": packer.pack(made.drawn.elements)}
+        doc: Json = {"params": made.drawn.params, "c": packer.pack(made.drawn.elements)}
         if put := _put(record.host, unit.path, made, made.drawn):
             doc["put"] = put
             if put[0] == unit.path and put[1] not in unit.puts:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kernels.model.program import WORKSPACE
+from kernels.model.row import Row
 from kernels.records.statistics import same_time, undecided
 from visuals import units
 from visuals.strip import limits
@@ -13,7 +13,7 @@ from visuals.strip.evidence import Evidence
 from visuals.strip.times import compared
 
 Evidences = Mapping[str, Evidence]  # by size, "stage" and "real"
-OwnEvidences = Mapping[str, Any]  # of a lesson with evidence of its own kind
+OwnEvidences = Row  # of a lesson with evidence of its own kind
 Facts = dict[str, str]  # fields of sentences; "" if nothing was measured
 Right = Callable[[OwnEvidences], int | None]  # the index of the right answer; None if nothing was measured
 FASTER, SLOWER, SAME = range(3)  # the answers to which `against` refers

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kernels.i18n import mark, tr
+from kernels.model.row import Json
 from kernels.records import comparable
 from kernels.records.statistics import fastest
 from visuals import units
@@ -32,7 +31,7 @@ CEILINGS = {"memory": mark("memory bandwidth"), "arithmetic": mark("FP32 arithme
 LANES = 32  # of a warp: a load of one float each needs 4 sectors at best and 32 at worst
 
 
-def limits(evidence: Evidence, watched: Evidence | None = None) -> dict[str, Any]:
+def limits(evidence: Evidence, watched: Evidence | None = None) -> Json:
     """Returns four shares of the row's time or of its device's ceilings, and what they say in one sentence.
 
     `watched`: what is known at the shape on the stage, whose sectors are shown where this shape is too large to count.
@@ -61,7 +60,7 @@ def _of_product(evidence: Evidence, product: products.Product) -> float:
     return products.rate(evidence.timed) / product.flops_per_s
 
 
-def _arithmetic(found: dict[str, float], product: products.Product | None, evidence: Evidence) -> dict[str, Any]:
+def _arithmetic(found: dict[str, float], product: products.Product | None, evidence: Evidence) -> Json:
     """Returns the share of the FP32 peak; of a kernel on tensor cores that of the fastest product in its format."""
     if product is None:
         return {"label": tr("arithmetic (FP32)"), "hint": tr(OF_ARITHMETIC), **_share(found.get("arithmetic"))}
@@ -123,11 +122,11 @@ def rival(evidence: Evidence) -> Row | None:
     return None
 
 
-def _share(part: float | None) -> dict[str, Any]:
+def _share(part: float | None) -> Json:
     return {"share": None, "text": "–"} if part is None else {"share": min(part, 1.0), "text": units.share(part)}
 
 
-def sectors(evidence: Evidence, watched: Evidence | None = None) -> dict[str, Any]:
+def sectors(evidence: Evidence, watched: Evidence | None = None) -> Json:
     """Returns the sectors (32 bytes) that a load of a warp reads on average, of the 32 that it can need."""
     label = tr("sectors per load")
     totals = evidence.totals

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kernels.i18n import mark, tr, trn
 from kernels.ladders import find
+from kernels.model.row import Json
 from kernels.records import comparable
 from kernels.records.statistics import fastest, same_time, undecided, within_ratio
 from visuals import units
@@ -21,7 +21,7 @@ CACHES = {
 }
 
 
-def times(evidence: Evidence, can_run: bool = True) -> dict[str, Any]:
+def times(evidence: Evidence, can_run: bool = True) -> Json:
     """Returns the texts and bars of the time of a kernel, or why there is none. `can_run`: whether there is a button Run."""
     row = evidence.row
     if row is None:
@@ -134,7 +134,7 @@ def _compared_with(evidence: Evidence) -> Row | None:
     return pool[at - 1] if at else next(iter(pool[1:]), None)
 
 
-def _bars(evidence: Evidence) -> list[dict[str, Any]]:
+def _bars(evidence: Evidence) -> list[Json]:
     """Returns the bars of the kernel and its neighbours. If they were recorded on different days, each names its day."""
     rows, tags = neighbours(evidence), _tags(evidence)
     longest = max((row["p80_ms"] for row in rows), default=1.0)
@@ -145,7 +145,7 @@ def _bars(evidence: Evidence) -> list[dict[str, Any]]:
     ]
 
 
-def _bar(row: Row, longest: float, evidence: Evidence) -> dict[str, Any]:
+def _bar(row: Row, longest: float, evidence: Evidence) -> Json:
     return {
         "title": evidence.ladder.rung(row["rung"]).title_on(row["engine"]),
         "share": row["median_ms"] / longest,

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from kernels.i18n import decimal, mark, tr, trn
+from kernels.model.row import Json
 from kernels.training.graph import ACTIVATION, BACKWARD, FORWARD, GRADIENT, PHASES, STATE, WEIGHT
 from kernels.training.held import Held
 from kernels.training.loop import KEPT
@@ -217,7 +217,7 @@ def largest_role(evidence: StepEvidence) -> str:
     return max(ROLES, key=memory.__getitem__)
 
 
-def as_rows(evidence: StepEvidence) -> list[dict[str, Any]]:
+def as_rows(evidence: StepEvidence) -> list[Json]:
     """Returns a row for each node: name, rung, phase, launches, ms if it was timed."""
     counts = dict.fromkeys((n for n, _ in enumerate(evidence.plan.graph.nodes)), 0)
     for part in evidence.plan.parts:

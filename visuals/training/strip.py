@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from kernels.i18n import decimal, tr, trn
-from kernels.model.row import Row
+from kernels.model.row import Json, Row
 from visuals import units
 from visuals.strip.curve import loss_text, shares, smooth, thinned
 from visuals.training import recorded
@@ -45,7 +44,7 @@ class Run:
     others: Mapping[str, str] = field(default_factory=dict)
 
 
-def strip(evidence: StepEvidence, curve: Curve | None, run: Run) -> dict[str, Any]:
+def strip(evidence: StepEvidence, curve: Curve | None, run: Run) -> Json:
     """Returns the strip as data for the player. `curve` None leaves the curve out."""
     size = {
         "key": "stage",
@@ -74,7 +73,7 @@ def strip(evidence: StepEvidence, curve: Curve | None, run: Run) -> dict[str, An
     }
 
 
-def time(evidence: StepEvidence) -> dict[str, Any]:
+def time(evidence: StepEvidence) -> Json:
     """Returns the time of the step and of its slowest kernels, or why there is none."""
     bars = list(evidence.whole_steps()) if not evidence.measured else []
     shown = tr(recorded.WHOLE["graph_us"]) if bars else ""
@@ -111,7 +110,7 @@ def _time_text(evidence: StepEvidence) -> str:
     )
 
 
-def memory(evidence: StepEvidence) -> dict[str, Any]:
+def memory(evidence: StepEvidence) -> Json:
     """Returns the bytes at the peak by role, and one sentence."""
     sizes, p = evidence.at_peak(), evidence.plan
     total = sum(sizes.values())
@@ -150,7 +149,7 @@ def _peak_badge(evidence: StepEvidence, predicted: int) -> dict[str, str]:
     return {"kind": "predicted", "text": tr("predicted {bytes}", bytes=units.bytes_(predicted))}
 
 
-def phases(evidence: StepEvidence) -> dict[str, Any]:
+def phases(evidence: StepEvidence) -> Json:
     """Returns the share of each phase in the time of all kernels, and what launches one by one add to it on a GPU."""
     found = evidence.by_phase()
     rows = [
@@ -184,7 +183,7 @@ def _phase_text(found: Mapping[str, float]) -> str:
 
 
 # -- the curve -----------------------------------------------------------------------------------------
-def curve_part(evidence: StepEvidence, curve: Curve) -> dict[str, Any]:
+def curve_part(evidence: StepEvidence, curve: Curve) -> Json:
     """Returns loss and accuracy as points between 0 and 1, beside the recorded ones if there are any."""
     steps = max(1, curve.epochs * curve.steps_per_epoch)
     other = recorded.curve(evidence.network)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from types import ModuleType
 
 from kernels.attention.backward import common
 from kernels.attention.backward.shape import BackwardShape
@@ -68,7 +68,7 @@ class Backward(torch_library.Call):
 
 
 # -- each runs a forward pass and returns its backward pass ---------------------------------------------
-def _efficient(aten: Any, q, k, v, grad, causal: bool, scale: float) -> Callable[[], tuple]:
+def _efficient(aten: ModuleType, q, k, v, grad, causal: bool, scale: float) -> Callable[[], tuple]:
     out, row_sums, seed, offset = aten._scaled_dot_product_efficient_attention(
         q, k, v, None, True, 0.0, causal, scale=scale
     )
@@ -77,7 +77,7 @@ def _efficient(aten: Any, q, k, v, grad, causal: bool, scale: float) -> Callable
     return partial(aten._scaled_dot_product_efficient_attention_backward, grad, q, k, v, *saved, scale=scale)
 
 
-def _flash(aten: Any, q, k, v, grad, causal: bool, scale: float) -> Callable[[], tuple]:
+def _flash(aten: ModuleType, q, k, v, grad, causal: bool, scale: float) -> Callable[[], tuple]:
     out, row_sums, starts_q, starts_k, max_q, max_k, seed, offset, _ = aten._scaled_dot_product_flash_attention(
         q, k, v, 0.0, causal, False, scale=scale
     )
@@ -85,7 +85,7 @@ def _flash(aten: Any, q, k, v, grad, causal: bool, scale: float) -> Callable[[],
     return partial(aten._scaled_dot_product_flash_attention_backward, grad, q, k, v, *saved, scale=scale)
 
 
-def _cudnn(aten: Any, q, k, v, grad, causal: bool, scale: float) -> Callable[[], tuple]:
+def _cudnn(aten: ModuleType, q, k, v, grad, causal: bool, scale: float) -> Callable[[], tuple]:
     out, row_sums, starts_q, starts_k, max_q, max_k, seed, offset, _ = aten._scaled_dot_product_cudnn_attention(
         q, k, v, None, True, 0.0, causal, False, scale=scale
     )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -239,7 +240,10 @@ class Devices:
 
 
 # -- NCCL ------------------------------------------------------------------------------------------
-def nccl() -> Any:
+OfRank = Callable[[Any, int, int], None]  # with a communicator of NCCL, a rank and a stream
+
+
+def nccl() -> ModuleType:
     """Returns CuPy's NCCL. RuleError if it is not installed."""
     load()
     from cupy.cuda import nccl as found
@@ -265,14 +269,14 @@ class Nccl:
         self._nccl, self.devices = nccl(), devices
         self._comms = self._nccl.NcclCommunicator.initAll(list(range(devices.ranks)))
 
-    def _each(self, call: Callable[[Any, int, int], None]) -> None:
+    def _each(self, call: OfRank) -> None:
         """Call for every rank: its communicator, rank and stream. NCCL begins once all calls are made."""
         self._nccl.groupStart()
         for rank in range(self.devices.ranks):
             self.one(call, rank)
         self._nccl.groupEnd()
 
-    def one(self, call: Callable[[Any, int, int], None], rank: int, stream: cupy.cuda.Stream | None = None) -> None:
+    def one(self, call: OfRank, rank: int, stream: cupy.cuda.Stream | None = None) -> None:
         """Call for one rank, on its own stream or on another one."""
         call(self._comms[rank], rank, (stream or self.devices.streams[rank]).ptr)
 
@@ -281,9 +285,7 @@ class Nccl:
         call = self.call(kind, inputs, outputs)
         return lambda: self._each(call)
 
-    def call(
-        self, kind: str, inputs: Sequence[cupy.ndarray], outputs: Sequence[cupy.ndarray]
-    ) -> Callable[[Any, int, int], None]:
+    def call(self, kind: str, inputs: Sequence[cupy.ndarray], outputs: Sequence[cupy.ndarray]) -> OfRank:
         """Returns a function that queues one rank's part of a collective. Chunks lie as in schedules: at their place in
         an array of the whole length. RuleError if the length is no multiple of the ranks, where NCCL needs that."""
         ranks, n = self.devices.ranks, inputs[0].size
@@ -294,7 +296,7 @@ class Nccl:
         step = part * np.dtype(np.float32).itemsize
         into, out = [a.data.ptr for a in inputs], [a.data.ptr for a in outputs]
 
-        def all_to_all(c: Any, r: int, s: int) -> None:
+        def all_to_all(c, r: int, s: int) -> None:
             for peer in range(ranks):
                 c.send(into[r] + peer * step, part, f32, peer, s)
                 c.recv(out[r] + peer * step, part, f32, peer, s)

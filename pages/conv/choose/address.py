@@ -52,7 +52,7 @@ FIELDS = Fields(
 )
 
 
-def shape_of(values: Mapping[str, Any]) -> ConvShape:
+def shape_of(values: Values) -> ConvShape:
     return ConvShape(**{name: value for name, value in values.items() if name != "predict"})
 
 
