@@ -34,6 +34,7 @@ site: .venv/.run
 style: .venv/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright --threads 2
 
 check: style
 	$(TESTS) -m "not gpu and not browser and not slow" $(PYTEST_ARGS)

@@ -202,7 +202,7 @@ def do_run(args) -> None:
             print(f"{name:22} {count:,}")
         print(f"error {result.error:.2e} relative L2 against float64; PTX-level counts")
         return
-    m, p = result.measurement, result.predicted
+    m, p = result.timed, result.predicted
     print(f"{title}  ({result.rung})  {shape}  {dict(result.tiles)}  on {m.device} ({result.engine}, {m.mode})")
     print(f"  time       {m.median_ms:.4g} ms  (p20 {m.p20_ms:.4g}, p80 {m.p80_ms:.4g}, n {m.n})  measured")
     if used := m.conditions.get("disturbed"):
@@ -307,9 +307,12 @@ def _sweep(args) -> Sweep:
         if mode not in MODES:
             raise RuleError(f"no mode {mode!r}; there are: {', '.join(MODES)}")
     batches = [part.strip() for part in args.batches.split(",") if part.strip()]
+    counts: list[int] = []
     for n in batches:
-        if numerals.count(n) is None:
+        count = numerals.count(n)
+        if count is None:
             raise RuleError(f"a batch is a whole number above 0, got {n!r}")
+        counts.append(count)
     numerals.check_positive("--seconds", args.seconds)
     engine = args.engine or engines.default()
     if args.cases and (presets or batches):
@@ -320,7 +323,7 @@ def _sweep(args) -> Sweep:
         if name not in LADDERS:
             raise RuleError(f"no ladder {name!r}; there are: {', '.join(LADDERS)}")
     budget = Budget(seconds=args.seconds)
-    return Sweep(engine, presets, modes, [numerals.count(n) for n in batches], budget, cases, ladders)
+    return Sweep(engine, presets, modes, counts, budget, cases, ladders)
 
 
 def _line(row: dict) -> str:

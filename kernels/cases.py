@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kernels.ladders import ladder_of
 from kernels.model import numerals
 from kernels.model.program import RuleError
+from kernels.model.row import Row
+from kernels.model.shape import Shape
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Case:
     """A rung at a shape and with tile sizes, all of them: what a stage shows."""
 
     rung: str
-    shape: Any
+    shape: Shape
     tiles: Mapping[str, int]
 
     def __str__(self) -> str:
@@ -41,7 +42,7 @@ def read_cases(text: str) -> list[Case]:
     return cases
 
 
-def _assigned(values: Mapping[str, Any]) -> str:
+def _assigned(values: Row) -> str:
     return ",".join(f"{name}={value}" for name, value in values.items())
 
 

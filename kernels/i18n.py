@@ -22,7 +22,9 @@ from contextvars import ContextVar
 from functools import cache, lru_cache, wraps
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import ParamSpec, TypeVar
+
+from kernels.model.row import Json
 
 SOURCE = "en"
 FOLDER = Path(__file__).parents[1] / "locale"
@@ -109,25 +111,29 @@ def decimal(text: str) -> str:
     return text.translate(_separators(chosen))
 
 
-def cached(maxsize: int) -> Callable[[Callable], Callable]:
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def cached(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Returns a decorator like functools.lru_cache for results that hold texts: the language is part of the key."""
 
-    def decorate(function: Callable) -> Callable:
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @lru_cache(maxsize=maxsize)
-        def of_language(_: str, *args: Any, **kwargs: Any) -> Any:
+        def of_language(_: str, *args: P.args, **kwargs: P.kwargs) -> R:
             return function(*args, **kwargs)
 
         @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
             return of_language(language(), *args, **kwargs)
 
-        call.cache_clear, call.cache_info = of_language.cache_clear, of_language.cache_info
+        vars(call).update(cache_clear=of_language.cache_clear, cache_info=of_language.cache_info)
         return call
 
     return decorate
 
 
-def browser_catalog(messages: Iterable[str | tuple[str, str]]) -> dict[str, Any]:
+def browser_catalog(messages: Iterable[str | tuple[str, str]]) -> Json:
     """Returns what a player in the browser needs to show these messages in the reader's language.
 
     A message with plural forms is (one, many). Returns "language", as HTML names it; "texts", the translation of each
@@ -135,7 +141,7 @@ def browser_catalog(messages: Iterable[str | tuple[str, str]]) -> dict[str, Any]
     n = 0..199. (Plural rules depend on n up to 99, beyond on n mod 100. The browser cannot run them: they are code.)
     """
     catalog = _catalog(language())
-    plural = [catalog.plural(n) for n in range(200)] if isinstance(catalog, gettext.GNUTranslations) else []
+    plural = [catalog.plural(n) for n in range(200)] if isinstance(catalog, gettext.GNUTranslations) else []  # pyright: ignore[reportAttributeAccessIssue]  # set by its parser, not in the stubs
     texts: dict[str, str | list[str]] = {}
     for message in messages:
         if isinstance(message, str):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 from kernels import sources
 from kernels.collectives import kernels as collectives
@@ -17,6 +16,7 @@ from kernels.engines.emulator.ptx_archive import Compiled
 from kernels.ladders import LADDERS
 from kernels.model.program import Launch, RuleError, Tiles
 from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import Shape
 
 
 def kernels() -> Iterator[tuple[str, str, Defines]]:
@@ -35,7 +35,7 @@ def kernels() -> Iterator[tuple[str, str, Defines]]:
     yield from collectives.compiled()
 
 
-def _settings(ladder: Ladder, rung: Rung) -> Iterator[tuple[Any, Tiles]]:
+def _settings(ladder: Ladder, rung: Rung) -> Iterator[tuple[Shape, Tiles]]:
     seen: set[tuple] = set()
     for preset in ladder.presets.values():
         shape, tiles = preset.shape, rung.default_tiles

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,9 @@ from kernels.ladders import ladder_of
 from kernels.machine.timing import MODES, Budget
 from kernels.model.numerals import check_whole
 from kernels.model.program import Launch, Program, RuleError
+from kernels.model.row import Row
 from kernels.model.rung import Ladder
-from kernels.model.shape import ShapeError
+from kernels.model.shape import Shape, ShapeError
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class RunSettings:
 
     inputs: Mapping[str, np.ndarray] | None = None
     engine: str | None = None
-    tiles: Mapping[str, Any] | None = None
+    tiles: Mapping[str, int | Mapping[str, int]] | None = None
     seed: int = 0
     mode: str = "cold"
     budget: Budget | None = None
@@ -33,7 +33,7 @@ class RunSettings:
     def engine_name(self) -> str:
         return self.engine or engines.default()
 
-    def check(self, rungs: Any, shape: Any) -> Ladder:
+    def check(self, rungs: Sequence[str], shape: Shape) -> Ladder:
         """Returns the ladder of the rungs. ShapeError or RuleError names the rule that an argument breaks."""
         ladder = _ladder(rungs)
         if not isinstance(shape, ladder.shape):
@@ -52,7 +52,7 @@ class RunSettings:
         return ladder
 
 
-def _ladder(rungs: Any) -> Ladder:
+def _ladder(rungs: Sequence[str]) -> Ladder:
     """Returns the ladder that has all these rungs."""
     if isinstance(rungs, str) or not isinstance(rungs, Sequence) or not rungs:
         raise RuleError(f"rungs are a list of at least one name, got {rungs!r}")
@@ -65,7 +65,7 @@ def _ladder(rungs: Any) -> Ladder:
     return ladder
 
 
-def _check_tiles(rungs: Sequence[str], tiles: Mapping[str, Any]) -> None:
+def _check_tiles(rungs: Sequence[str], tiles: Row) -> None:
     """Raises RuleError if a tile size is no whole number, or those of a rung are no dict."""
     for name, value in tiles.items():
         if name in rungs and not isinstance(value, Mapping):
@@ -74,7 +74,7 @@ def _check_tiles(rungs: Sequence[str], tiles: Mapping[str, Any]) -> None:
             check_whole(f"the tile size {tile}", number)
 
 
-def check_trace(rung: str, program: Program, trace: Any) -> None:
+def check_trace(rung: str, program: Program, trace: int) -> None:
     """Raises RuleError if no launch of the program has a block of this number."""
     check_whole("trace", trace)
     blocks = [step.grid[0] * step.grid[1] * step.grid[2] for step in program.steps if isinstance(step, Launch)]

@@ -11,14 +11,15 @@ import numpy as np
 
 from kernels import engines
 from kernels.activity import CEILINGS, DONE, REFERENCE, TIMING, VERIFYING
-from kernels.engines.protocol import Engine
+from kernels.engines.protocol import Engine, Session
 from kernels.ladders import LADDERS, ladder_of
 from kernels.machine import others
 from kernels.machine.timing import Budget
 from kernels.model import values
-from kernels.model.program import INPUT, Buffer, Launch, Program, RefusedError, RuleError
+from kernels.model.program import INPUT, Buffer, Program, RefusedError, RuleError
 from kernels.model.result import Measurement, Result
 from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import Shape
 from kernels.model.verify import Reference, agrees, by_output, relative_error
 from kernels.records import availability
 from kernels.run_settings import RunSettings, check_trace
@@ -38,17 +39,22 @@ class _Candidate:
     rung: Rung
     tiles: dict[str, int]  # all of them
     program: Program
-    session: Any = None  # of its engine
+    session: Session | None = None  # of its engine
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
     error: float = 0.0  # of its output with the largest
+
+    @property
+    def opened(self) -> Session:
+        assert self.session is not None  # of a verified candidate
+        return self.session
 
 
 def run(
     rung: str,
-    shape: Any,
+    shape: Shape,
     inputs: Mapping[str, np.ndarray] | None = None,
     engine: str | None = None,
-    tiles: Mapping[str, int] | None = None,
+    tiles: Mapping[str, int | Mapping[str, int]] | None = None,
     **settings: Any,
 ) -> Result:
     """Run one rung at a shape, verify it against the float64 reference, then time it.
@@ -64,10 +70,10 @@ def run(
 
 def compare(
     rungs: Sequence[str],
-    shape: Any,
+    shape: Shape,
     inputs: Mapping[str, np.ndarray] | None = None,
     engine: str | None = None,
-    tiles: Mapping[str, int] | None = None,
+    tiles: Mapping[str, int | Mapping[str, int]] | None = None,
     *,
     seed: int = 0,
     mode: str = "cold",
@@ -93,7 +99,7 @@ def compare(
         return []
     progress(0.0, REFERENCE)
     arrays, reference = _reference(ladder, shape, candidates[0].program, settings)
-    measured = measure and machine.MEASURES
+    measured, ceilings = measure and machine.MEASURES, None
     if measured:
         progress(0.1, CEILINGS)
         ceilings = _ceilings(machine)  # before the buffers take its memory
@@ -106,13 +112,13 @@ def compare(
                 verified.append(c)
                 expected = rung_reference(c.rung, shape, c.tiles, arrays, reference)
                 c.outputs, c.error = _verified(c.rung, settings.engine_name(), outputs, expected)
-        measurements = [None] * len(verified)
+        measurements: Sequence[Measurement | None] = [None] * len(verified)
         if measured and verified:
-            sessions = [c.session for c in verified]
+            sessions = [c.opened for c in verified]
             measurements = _measure(machine, device, ceilings, sessions, settings, progress)
     finally:
         for c in verified:
-            c.session.close()
+            c.opened.close()
     progress(1.0, DONE)
     return [
         _result(c, settings.engine_name(), shape, measurement)
@@ -120,7 +126,7 @@ def compare(
     ]
 
 
-def _result(c: _Candidate, engine: str, shape: Any, measurement: Measurement | None) -> Result:
+def _result(c: _Candidate, engine: str, shape: Shape, measurement: Measurement | None) -> Result:
     return Result(
         rung=c.rung.name,
         engine=engine,
@@ -130,8 +136,8 @@ def _result(c: _Candidate, engine: str, shape: Any, measurement: Measurement | N
         error=c.error,
         measurement=measurement,
         predicted=c.rung.cost(shape, c.program),
-        counters=c.session.counters,
-        trace=c.session.trace,
+        counters=c.opened.counters,
+        trace=c.opened.trace,
     )
 
 
@@ -149,7 +155,7 @@ def _ready(settings: RunSettings) -> tuple[Engine, str]:
 
 
 def _candidates(
-    ladder: Ladder, rungs: Sequence[str], shape: Any, settings: RunSettings, refused: Refused | None
+    ladder: Ladder, rungs: Sequence[str], shape: Shape, settings: RunSettings, refused: Refused | None
 ) -> list[_Candidate]:
     """Returns the candidates that this machine can run and that fit in its memory together; `refused` gets the others."""
     name = settings.engine_name()
@@ -182,7 +188,9 @@ def _check_engine(name: str, rungs: Sequence[str]) -> None:
         raise RuleError(f"{rung.name} runs on the {' or '.join(supported)} engine only, not on {name}")
 
 
-def _built(ladder: Ladder, rungs: Sequence[str], shape: Any, tiles: Mapping[str, Any]) -> list[_Candidate]:
+def _built(
+    ladder: Ladder, rungs: Sequence[str], shape: Shape, tiles: Mapping[str, int | Mapping[str, int]]
+) -> list[_Candidate]:
     """Returns the rungs with their programs. RuleError names the rule that one breaks, or a library that is missing."""
     chosen = [ladder.rung(r) for r in rungs]
     known = {t for rung in chosen for t in rung.tiles} | {rung.name for rung in chosen}
@@ -191,7 +199,9 @@ def _built(ladder: Ladder, rungs: Sequence[str], shape: Any, tiles: Mapping[str,
             raise RuleError(f"no tile size {tile!r} in {', '.join(rungs)}; there are: {', '.join(sorted(known))}")
     candidates = []
     for rung in chosen:
-        of_rung = {t: v for t, v in tiles.items() if t in rung.tiles} | dict(tiles.get(rung.name, {}))
+        own = tiles.get(rung.name, {})
+        of_rung = {t: v for t, v in tiles.items() if t in rung.tiles and isinstance(v, int)}
+        of_rung |= own if isinstance(own, Mapping) else {}
         all_tiles = rung.check(shape, of_rung or rung.tiles_at(shape))
         if reason := availability.missing_library(rung, shape):
             raise RuleError(f"{rung.name} cannot run {shape}: {reason}")
@@ -199,7 +209,7 @@ def _built(ladder: Ladder, rungs: Sequence[str], shape: Any, tiles: Mapping[str,
     return candidates
 
 
-def _runnable(engine: str, shape: Any, candidates: Sequence[_Candidate], refused: Refused | None) -> list[_Candidate]:
+def _runnable(engine: str, shape: Shape, candidates: Sequence[_Candidate], refused: Refused | None) -> list[_Candidate]:
     """Returns the candidates that this machine can run; `refused` gets the others. RefusedError without `refused`."""
     runnable = []
     for c in candidates:
@@ -215,16 +225,17 @@ def _runnable(engine: str, shape: Any, candidates: Sequence[_Candidate], refused
 
 def _check_threads(c: _Candidate) -> None:
     """Raises RuleError if a launch has more threads than can be emulated."""
-    for step in c.program.steps:
-        if isinstance(step, Launch):
-            try:
-                engines.load("emulator").check(step)
-            except RuleError as e:
-                raise RuleError(f"{c.rung.name}: {e}") from None
+    from kernels.engines import emulator
+
+    for step in c.program.launches:
+        try:
+            emulator.check(step)
+        except RuleError as e:
+            raise RuleError(f"{c.rung.name}: {e}") from None
 
 
 # -- memory ----------------------------------------------------------------------------------------
-def check_memory(engine: str, shape: Any, programs: Sequence[Program]) -> None:
+def check_memory(engine: str, shape: Shape, programs: Sequence[Program]) -> None:
     """Raises RuleError with the bytes if the candidates' buffers, all allocated at once, exceed the engine's free memory,
     or if host memory cannot hold inputs and output beside their float64 reference."""
     needed = sum(p.nbytes() for p in programs)
@@ -242,14 +253,14 @@ def check_memory(engine: str, shape: Any, programs: Sequence[Program]) -> None:
             )
 
 
-def _fitting(engine: str, shape: Any, candidates: Sequence[_Candidate], refused: Refused) -> Sequence[_Candidate]:
+def _fitting(engine: str, shape: Shape, candidates: Sequence[_Candidate], refused: Refused) -> list[_Candidate]:
     """Returns the candidates that fit in memory together: the largest are left out until the others do. All of them if not
     even the smallest fits. `refused` gets those left out."""
     fitting = sorted(candidates, key=lambda c: c.program.nbytes())
     while fitting and not _fits(engine, shape, [c.program for c in fitting]):
         fitting.pop()
     if not fitting:
-        return candidates
+        return list(candidates)
     free = engines.load(engine).free_bytes()
     for c in candidates:
         if c not in fitting:
@@ -261,7 +272,7 @@ def _fitting(engine: str, shape: Any, candidates: Sequence[_Candidate], refused:
     return [c for c in candidates if c in fitting]
 
 
-def _fits(engine: str, shape: Any, programs: Sequence[Program]) -> bool:
+def _fits(engine: str, shape: Shape, programs: Sequence[Program]) -> bool:
     try:
         check_memory(engine, shape, programs)
     except RuleError:
@@ -276,14 +287,14 @@ def seeded_inputs(buffers: Sequence[Buffer], seed: int = 0) -> dict[str, np.ndar
     return {b.name: values.random(rng, b) for b in buffers}
 
 
-def inputs_of(ladder: Ladder, shape: Any, program: Program, seed: int = 0) -> dict[str, np.ndarray]:
+def inputs_of(ladder: Ladder, shape: Shape, program: Program, seed: int = 0) -> dict[str, np.ndarray]:
     """Returns random values for each input of a program of a ladder, and those that follow from them."""
     return _checked_inputs(ladder, shape, program.of_role(INPUT), {}, seed)
 
 
 def rung_reference(
     rung: Rung,
-    shape: Any,
+    shape: Shape,
     tiles: Mapping[str, int],
     arrays: Mapping[str, np.ndarray],
     reference: Mapping[str, Reference],
@@ -296,7 +307,7 @@ def rung_reference(
 
 
 def _reference(
-    ladder: Ladder, shape: Any, program: Program, settings: RunSettings
+    ladder: Ladder, shape: Shape, program: Program, settings: RunSettings
 ) -> tuple[dict[str, np.ndarray], dict[str, Reference]]:
     """Returns the inputs by name, and (float64 result, error scale) of each output."""
     inputs, outputs = program.of_role(INPUT), tuple(b.name for b in program.outputs)
@@ -307,14 +318,14 @@ def _reference(
 
 
 @lru_cache(maxsize=1)  # a sweep over tiles or modes needs the same one many times
-def _seeded_reference(ladder_name: str, shape: Any, buffers: tuple[Buffer, ...], outputs: tuple[str, ...], seed: int):
+def _seeded_reference(ladder_name: str, shape: Shape, buffers: tuple[Buffer, ...], outputs: tuple[str, ...], seed: int):
     ladder = LADDERS[ladder_name]
     arrays = _checked_inputs(ladder, shape, buffers, {}, seed)
     return arrays, by_output(ladder.reference(shape, **arrays), outputs)
 
 
 def _checked_inputs(
-    ladder: Ladder, shape: Any, buffers: Sequence[Buffer], inputs: Mapping[str, np.ndarray], seed: int
+    ladder: Ladder, shape: Shape, buffers: Sequence[Buffer], inputs: Mapping[str, np.ndarray], seed: int
 ) -> dict[str, np.ndarray]:
     """Returns every input in its buffer's shape and type: those passed checked, the others seeded random (as the ladder
     changes them, Ladder.revealing) or, if the ladder derives them, computed from the rest."""

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from kernels import engines
 from kernels.cases import Case
@@ -21,7 +20,9 @@ from kernels.ladders import LADDERS, ladder_of
 from kernels.machine import memory_levels
 from kernels.machine.timing import Budget
 from kernels.model.program import Program, RuleError, Tiles
+from kernels.model.row import Json, Row
 from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import Shape
 from kernels.records import Card, availability, files, levels, rows, unsupported
 from kernels.records import row as records_row
 from kernels.records.jsontext import RowError, canonical, load
@@ -54,7 +55,7 @@ class Sweep:
     budget: Budget = field(default_factory=Budget)
     cases: Sequence[Case] = ()
     ladders: Sequence[str] = ()
-    runs: Callable[[Rung, Any, Tiles, str], bool] = availability.runs
+    runs: Callable[[Rung, Shape, Tiles, str], bool] = availability.runs
 
     def groups(self) -> Iterator[Group]:
         """Each comparison: rungs at one shape, tile choice and mode. A shape that two presets share comes once."""
@@ -115,7 +116,7 @@ class Group:
 
     ladder: Ladder
     rungs: tuple[str, ...]
-    shape: Any
+    shape: Shape
     tiles: dict[str, int]
     mode: str
     brief: bool = False
@@ -151,20 +152,23 @@ class Group:
 class Progress:
     """One row of the sweep, or a note on why there is none."""
 
-    row: dict[str, Any] | None
+    row: Row | None
     note: str
     done: int
     total: int
     left_s: float | None  # by what was measured so far; None before that
 
 
-def by_rules(rung: Rung, shape: Any, tiles: Tiles, engine: str) -> bool:
+def by_rules(rung: Rung, shape: Shape, tiles: Tiles, engine: str) -> bool:
     """Returns whether an engine can run a rung at a shape and tile sizes on some machine: by its rules alone."""
     return not (rung.not_on(engine) or any(rung.rules(shape, tiles)))
 
 
 def candidates(
-    rungs: Iterable[Rung], shape: Any, engine: str, runs: Callable[[Rung, Any, Tiles, str], bool] = availability.runs
+    rungs: Iterable[Rung],
+    shape: Shape,
+    engine: str,
+    runs: Callable[[Rung, Shape, Tiles, str], bool] = availability.runs,
 ) -> Iterator[tuple[list[str], dict[str, int]]]:
     """Yields every rung at its tile sizes for the shape, together; then its other sets, one at a time, as what they change.
     A rung that the engine does not run, or that cannot run the shape, is left out. So are sets that an engine computes in
@@ -213,7 +217,7 @@ def record(out: Path, sweep: Sweep, made_at: str, clock: Callable[[], float] = t
             yield Progress(row, note.text, done, total, left)
 
 
-def _write(out: Path, fresh: Sequence[dict[str, Any]], recorded: set[tuple]) -> None:
+def _write(out: Path, fresh: Sequence[Json], recorded: set[tuple]) -> None:
     """Appends rows to `out`, in place of those of the same setting, by their keys, that were recorded before."""
     if replaced := recorded & set(map(_key, fresh)):
         _tidied(out, lambda row: _key(row) not in replaced)
@@ -230,7 +234,7 @@ def _to_measure(
     return rungs if any(lacks) else []
 
 
-def _write_levels(out: Path, engine: str, row: Mapping[str, Any]) -> None:
+def _write_levels(out: Path, engine: str, row: Row) -> None:
     """Writes the levels of this GPU's memory beside a recording that has none."""
     path = levels.path_beside(out)
     if engine == "cuda" and not path.exists() and (here := memory_levels.gpu(engines.load(engine).status())):
@@ -278,7 +282,7 @@ class _Note:
 
 def _measured(
     group: Group, rungs: Sequence[str], sweep: Sweep, refusals: unsupported.UnsupportedFile, made_at: str
-) -> Iterator[tuple[dict[str, Any] | None, _Note]]:
+) -> Iterator[tuple[Json | None, _Note]]:
     """Yields the row of each rung of a group that this machine measured, or a note on why there is none."""
     reasons = {r: group.refusal(sweep.engine, r) for r in rungs}
     for rung in filter(reasons.get, rungs):
@@ -312,7 +316,7 @@ def _measured(
         yield (records_row.brief(row) if group.brief else row), _Note()
 
 
-def _tidied(out: Path, keeps: Callable[[dict[str, Any]], bool] = is_current) -> list[dict[str, Any]]:
+def _tidied(out: Path, keeps: Callable[[Json], bool] = is_current) -> list[Json]:
     """Returns the rows of `out` that it keeps: those that the kernels in the tree made. A line cut short by an
     interruption is dropped, other rows are moved."""
     if not out.exists():
@@ -346,5 +350,5 @@ def _tidied(out: Path, keeps: Callable[[dict[str, Any]], bool] = is_current) -> 
     return [row for _, row in good]
 
 
-def _key(row: dict[str, Any]) -> tuple:
+def _key(row: Row) -> tuple:
     return (row["rung"], canonical(row["shape"]), canonical(row["tiles"]), row["mode"], row["device"], digest_of(row))

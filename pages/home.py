@@ -11,6 +11,7 @@ from kernels.conv.shape import ConvShape
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.i18n import language, mark, tr
 from kernels.machine.status import Status
+from kernels.model.row import Row
 from kernels.model.rung import Rung
 from pages import _course, _language
 from pages._cards import BY_PAGE, FIRST
@@ -127,11 +128,11 @@ def race(path: str, language: str) -> str:
     return layer + _bars([choose_address.LADDER.rung(name) for name in shown], rows)
 
 
-def _recorded(rungs: Iterable[Rung], shape: ConvShape) -> dict[str, dict]:
+def _recorded(rungs: Iterable[Rung], shape: ConvShape) -> dict[str, Row]:
     return {r.name: row for r in rungs if (row := records.recorded(r.name, shape, r.default_tiles))}
 
 
-def _bars(rungs: Sequence[Rung], rows: Mapping[str, dict]) -> str:
+def _bars(rungs: Sequence[Rung], rows: Mapping[str, Row]) -> str:
     """Returns HTML with a bar for each rung that has a row."""
     shown = [rung for rung in rungs if rung.name in rows]
     max_ms = max(rows[rung.name]["p80_ms"] for rung in shown)
@@ -144,7 +145,7 @@ def _section(text: str) -> str:
     return f'<h2 class="kt-section">{escape(text)}</h2>'
 
 
-def _bar(title: str, row: dict, max_ms: float) -> str:
+def _bar(title: str, row: Row, max_ms: float) -> str:
     """Returns HTML that shows a median as a bar and its spread (p20 to p80) as a line in the bar."""
     long, low, high = (f"{100 * row[name] / max_ms:.1f}%" for name in ("median_ms", "p20_ms", "p80_ms"))
     return (

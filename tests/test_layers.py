@@ -57,6 +57,11 @@ def imported(tree: ast.AST) -> Iterator[str]:
                 yield inner if inner in modules() else node.module
 
 
+def without_types(tree: ast.Module) -> ast.Module:
+    """Returns a file without what only a type checker reads: objects that hold each other name each other's types."""
+    return ast.Module([n for n in tree.body if not isinstance(n, ast.If) or ast.unparse(n.test) != "TYPE_CHECKING"], [])
+
+
 @cache
 def graph() -> dict[str, set[str]]:
     """Returns the modules of the app that each module imports."""
@@ -96,7 +101,8 @@ def topics_of(name: str) -> list[str]:
 
 @pytest.mark.slow
 def test_no_import_cycles():
-    assert not import_cycles(graph())
+    names = modules()
+    assert not import_cycles({n: set(imported(without_types(parsed(p)))) & names.keys() for n, p in names.items()})
 
 
 def test_import_cycle_is_found():

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kernels.attention.reference import TOLERANCE as TOLERANCE
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import SelfAttentionShape
 from kernels.model.dtypes import INPUT_DTYPE
 from kernels.model.launch import ceil
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Buffer, Program
@@ -18,13 +18,13 @@ MAX_D = 128
 HALVES = ("fp16", "bf16")
 
 
-def buffers(s: AttentionShape) -> tuple[Buffer, ...]:
+def buffers(s: SelfAttentionShape) -> tuple[Buffer, ...]:
     """Returns the buffers of Q, K, V and O [B, H, N, d]."""
     inputs = (Buffer(name, INPUT, s.qkv_shape, INPUT_DTYPE[s.dtype]) for name in "QKV")
     return (*inputs, Buffer("O", OUTPUT, s.qkv_shape, INPUT_DTYPE[s.dtype]))
 
 
-def square_buffers(s: AttentionShape) -> tuple[Buffer, ...]:
+def square_buffers(s: SelfAttentionShape) -> tuple[Buffer, ...]:
     """Return S and P [B, H, N, N], which flash attention does not need.
 
     S is float32. P is multiplied with V and has V's type.
@@ -33,12 +33,12 @@ def square_buffers(s: AttentionShape) -> tuple[Buffer, ...]:
     return Buffer("S", WORKSPACE, score_shape), Buffer("P", WORKSPACE, score_shape, INPUT_DTYPE[s.dtype])
 
 
-def arguments(s: AttentionShape) -> tuple[Arg, ...]:
+def arguments(s: SelfAttentionShape) -> tuple[Arg, ...]:
     """Returns (Q, K, V, O, N, d, scale, causal), the arguments of every kernel that computes all of attention."""
     return ("Q", "K", "V", "O", np.int32(s.N), np.int32(s.d), np.float32(s.factor), np.int32(s.causal))
 
 
-def cost(s: AttentionShape, program: Program) -> Cost:
+def cost(s: SelfAttentionShape, program: Program) -> Cost:
     """Returns the FLOPs of the visible pairs and the HBM bytes if caches are perfect.
 
     The inputs are read once and the output is written once. S and P, if used, are each written and read once.
@@ -47,14 +47,14 @@ def cost(s: AttentionShape, program: Program) -> Cost:
     return Cost(s.flops, s.bytes + 2 * workspace, workspace)
 
 
-def cost_of_all(s: AttentionShape, program: Program) -> Cost:
+def cost_of_all(s: SelfAttentionShape, program: Program) -> Cost:
     """Returns the cost if hidden pairs are multiplied too."""
     visible = cost(s, program)
     return Cost(s.with_(causal=0).flops, visible.bytes, visible.workspace_bytes)
 
 
 # -- rules: each yields a sentence for each rule that a shape or a choice of tiles breaks ----------------
-def common_rules(s: AttentionShape, ahead: int = 1, dtypes: Sequence[str] = ("fp32",)) -> Iterator[str]:
+def common_rules(s: SelfAttentionShape, ahead: int = 1, dtypes: Sequence[str] = ("fp32",)) -> Iterator[str]:
     """Yields the rules of every rung for plain self-attention: its types, a grid of blocks for each head, and indices below
     2^31. A tile may extend beyond the matrix by up to `ahead` queries or keys.
     """
@@ -64,7 +64,7 @@ def common_rules(s: AttentionShape, ahead: int = 1, dtypes: Sequence[str] = ("fp
     yield from index_rules({"N": s.N, "d": s.d}, ahead)
 
 
-def plain_rules(s: AttentionShape) -> Iterator[str]:
+def plain_rules(s: SelfAttentionShape) -> Iterator[str]:
     """Yields a rule for each field that is not that of plain self-attention."""
     rules = {
         "M": "M == N",
@@ -77,17 +77,17 @@ def plain_rules(s: AttentionShape) -> Iterator[str]:
         yield broken(rules[name], f"{value:g}" if isinstance(value, float) else value)
 
 
-def head_rules(s: AttentionShape) -> Iterator[str]:
+def head_rules(s: SelfAttentionShape) -> Iterator[str]:
     """Yields a rule if a row of a head does not fit a thread block's tiles."""
     yield from max_rules("d", s.d, MAX_D)
 
 
-def row_rules(s: AttentionShape, ahead: int) -> Iterator[str]:
+def row_rules(s: SelfAttentionShape, ahead: int) -> Iterator[str]:
     """Yields a rule if the rows of all heads, numbered `ahead` at a time, exceed an int."""
     yield from index_rules({"B*H*N": s.heads * s.N}, ahead)
 
 
-def square_rules(s: AttentionShape, tile: int, name: str) -> Iterator[str]:
+def square_rules(s: SelfAttentionShape, tile: int, name: str) -> Iterator[str]:
     """Yields the rules for blocks of `tile` queries along grid.y."""
     if ceil(s.N, tile) > MAX_GRID_YZ:
         yield broken(f"N <= {MAX_GRID_YZ}*{name} (grid.y)", s.N)

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-QUIET = {"invalid": "ignore", "over": "ignore"}  # infinite scores give NaN, which is correct
+
+def quiet() -> np.errstate:
+    """Returns a context without warnings: infinite scores give NaN, which is correct."""
+    return np.errstate(invalid="ignore", over="ignore")
 
 
 def heads(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
@@ -43,7 +46,7 @@ def softmax(S: np.ndarray, P: np.ndarray, rows, N, causal) -> None:
         np.copyto(p, s)
         if causal:
             p[hidden(range(N), range(N))] = -np.inf
-        with np.errstate(**QUIET):
+        with quiet():
             p -= p.max(axis=1, keepdims=True)
         np.exp(p, out=p)
         p /= p.sum(axis=1, keepdims=True)
@@ -105,7 +108,7 @@ def fused(Q: np.ndarray, K: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, scal
         for i in range(N):
             visible = i + 1 if causal else N
             s = k[:visible] @ (scale * q[i])
-            with np.errstate(**QUIET):
+            with quiet():
                 p = np.exp(s - s.max())
             o[i] = p @ v[:visible] / p.sum()
 
@@ -158,11 +161,11 @@ def _rows(
             s[hidden(range(first, first + rows), range(j, j + s.shape[1]))] = -np.inf
         new_m = np.fmax(m, np.fmax.reduce(s, axis=1, keepdims=True))  # like fmaxf: ignores NaN
         base = np.where(new_m == -np.inf, np.float32(0), new_m)
-        with np.errstate(**QUIET):
+        with quiet():
             shrink, p = np.exp(m - base), np.exp(s - base)
             l = l * shrink + p.sum(axis=1, keepdims=True)
             p = p if p_dtype is None else p.astype(p_dtype).astype(p.dtype)
             o = o * shrink + p @ v[j : j + bc]
         m = new_m
-    with np.errstate(**QUIET):
+    with quiet():
         return o / l

@@ -99,7 +99,7 @@ def cost(name: str, s: AttentionShape, program: Program) -> Cost:
     flops = s.with_(causal=0).flops if name == "blas" else s.flops
     if name == "blas" or not caches:
         return Cost(flops, s.bytes + 2 * scratch, scratch)
-    sides = dict(zip(CHOICES.get(name, ()), map(int, program.steps[0].args[6:]), strict=False))
+    sides = dict(zip(CHOICES.get(name, ()), map(int, np.array(program.steps[0].args[6:])), strict=False))
     dram_bytes = cpu_traffic.traffic(name, s, caches[-1].line_bytes, caches[-1].bytes, sides)
     return Cost(flops, round(dram_bytes), scratch)
 

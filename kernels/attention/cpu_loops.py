@@ -10,7 +10,7 @@ import: import this file only to run a loop.
 from functools import cache
 
 import numpy as np
-from numba import carray, get_thread_id, njit, prange, types
+from numba import carray, get_thread_id, njit, prange, types  # pyright: ignore[reportPrivateImportUsage]  # documented
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -68,7 +68,8 @@ def blocked(Q, K, V, O, scale, causal, BLOCK, S):
 
 @njit(**HOW)
 def block_of_scores(q, k, scale, causal, BLOCK, i0, S):
-    Kt = carray(on_stack(FOR_BLOCK), (DEEP, BLOCK))
+    # Numba gives an intrinsic its first argument.
+    Kt = carray(on_stack(FOR_BLOCK), (DEEP, BLOCK))  # pyright: ignore[reportCallIssue]
     N = len(q)
     i1 = min(i0 + BLOCK, N)
     for j0 in range(0, i1 if causal else N, BLOCK):
@@ -117,7 +118,8 @@ def flash(Q, K, V, O, scale, causal, Br, Bc):
 @njit(**HOW)
 def tile_of_queries(q, k, v, o, scale, causal, i0, Bc):
     rows, N = len(q), len(k)
-    Kt, S = carray(on_stack(FOR_KEYS), (DEEP, Bc)), carray(on_stack(FOR_TILE), (rows, Bc))
+    Kt = carray(on_stack(FOR_KEYS), (DEEP, Bc))  # pyright: ignore[reportCallIssue]  # as above
+    S = carray(on_stack(FOR_TILE), (rows, Bc))  # pyright: ignore[reportCallIssue]
     m, l = carray(on_stack(MOST_SIDE), (rows,)), carray(on_stack(MOST_SIDE), (rows,))
     m[:], l[:], o[:] = NOTHING, 0, 0
     for j0 in range(0, min(i0 + rows, N) if causal else N, Bc):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from kernels.attention import common, cpu
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import AttentionShape, SelfAttentionShape
 from kernels.i18n import mark
 from kernels.model.dtypes import INPUT_DTYPE
 from kernels.model.launch import ceil, hopper, launch
@@ -32,7 +32,7 @@ THREE = {"Br": 3 * WM, "Bc": 80, "STAGES": 2}
 
 
 # -- programs -------------------------------------------------------------------------------------------
-def padded(s: AttentionShape) -> int:
+def padded(s: SelfAttentionShape) -> int:
     """Returns d rounded up to whole boxes."""
     return ceil(s.d, BOX) * BOX
 
@@ -45,7 +45,7 @@ def registers(s: AttentionShape, tiles: Tiles) -> int:
 def fitting(s: AttentionShape, tiles: Tiles, otherwise: Tiles = TWO) -> dict[str, int]:
     """Returns the tiles, or TWO consumers' if the registers of more consumers do not contain S, P and O."""
     fits = registers(s, tiles) <= MAX_REGISTERS.get(tiles["Br"] // WM, 240)
-    return dict(tiles) | ({} if fits else otherwise)
+    return dict(tiles) | ({} if fits else dict(otherwise))
 
 
 def fitting_persistent(s: AttentionShape, tiles: Tiles) -> dict[str, int]:

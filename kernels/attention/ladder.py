@@ -12,7 +12,7 @@ from kernels.attention import cpu, decode, hopper, library, registers, revealing
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.reference import TOLERANCE
 from kernels.attention.reference import attention as reference
-from kernels.attention.shape import VARIANTS, AttentionShape, parse_attention
+from kernels.attention.shape import VARIANTS, AttentionShape, SelfAttentionShape, parse_attention
 from kernels.i18n import mark
 from kernels.libraries import cublas
 from kernels.model.launch import ampere, ampere_for, ceil, launch, rung_factory
@@ -87,7 +87,7 @@ def build_fused(s: AttentionShape, tiles: Tiles) -> Program:
     return Program(parts.buffers(s), (step,))
 
 
-def flash_padded(s: AttentionShape, tiles: Tiles) -> int:
+def flash_padded(s: SelfAttentionShape, tiles: Tiles) -> int:
     """Returns d padded as in kernels/attention/cuda/04_flash.cu: a whole number of columns for each of Bc threads."""
     return ceil(s.d, tiles["Bc"]) * tiles["Bc"]
 
@@ -121,7 +121,7 @@ def naive_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from parts.square_rules(s, tiles["BLOCK"], "BLOCK")
 
 
-def blocked_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+def blocked_rules(s: SelfAttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from parts.common_rules(s, tiles["TILE"])
     yield from parts.square_rules(s, tiles["TILE"], "TILE")
 

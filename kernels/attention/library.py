@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from kernels.attention import common, variants
 from kernels.attention.shape import AttentionShape
 from kernels.i18n import mark
 from kernels.libraries import torch as torch_library
+from kernels.libraries.torch import Tensor
 from kernels.model.program import LibraryCall, Program, Tiles
 from kernels.model.rules import broken
 from kernels.model.rung import TENSOR_CORES, Cost, Rung
@@ -52,7 +52,7 @@ class Attention(torch_library.Call):
         super().__init__(Q, K, V, out)
         self._backend, self._factors = backend, {"is_causal": bool(causal), "scale": float(scale)}
 
-    def run(self) -> Any:
+    def run(self) -> Tensor:
         attention = self.torch.nn.attention
         with attention.sdpa_kernel(getattr(attention.SDPBackend, self._backend)):
             return self.torch.nn.functional.scaled_dot_product_attention(*self.tensors[:3], **self._factors)
@@ -85,7 +85,7 @@ class Variants(Attention):
         if self._factors["is_causal"] or not (self._mask or window or (causal and N > 1)):
             return  # one query, aligned to the last key, sees all keys
         if not (self._mask or window):
-            from torch.nn.attention.bias import causal_lower_right
+            from torch.nn.attention.bias import causal_lower_right  # pyright: ignore[reportMissingImports]  # optional
 
             self._factors["attn_mask"] = causal_lower_right(N, M)
             return
@@ -97,7 +97,7 @@ class Variants(Attention):
         self._factors["attn_mask"] = visible
         self.kept_bytes = visible.numel() * visible.element_size()
 
-    def _visible(self) -> Any:
+    def _visible(self) -> Tensor:
         """Returns bool [N, M]: the pairs that causal and window leave visible."""
         N, M, causal, window = self._pairs
         device = self.tensors[0].device

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def attention(
     return on_gpu(lambda cupy: _on_gpu(cupy, s, q, k, v, mask)) or _on_host(s, q, k, v, mask)
 
 
-def _on_gpu(cupy: Any, s: SelfAttentionShape, q, k, v, mask) -> tuple[np.ndarray, np.ndarray]:
+def _on_gpu(cupy: ModuleType, s: SelfAttentionShape, q, k, v, mask) -> tuple[np.ndarray, np.ndarray]:
     """Returns the same, computed by CuPy, one part after another."""
     ref, scale = np.empty((2, s.heads, s.N, s.d))
     for part in _parts(s, len(k[0]), GPU_CHUNK):
@@ -72,7 +72,7 @@ def _parts(s: SelfAttentionShape, keys: int, chunk: int) -> list[tuple[int, slic
     return [(head, slice(first, first + rows)) for head in range(s.heads) for first in range(0, s.N, rows)]
 
 
-def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray) -> tuple[Any, Any]:
+def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (O, error scale) of some queries of one head; O is rounded to the shape's type. q [heads, N, d], k and v
     [heads of K, M, d], mask [N, M] or None. `asarray` is that of NumPy or CuPy, and its arrays are returned."""
     head, block = part
@@ -81,6 +81,7 @@ def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray
     visible = queries.stop if s.causal and not s.variants else keys
     q, k, v = (asarray(x.astype(np.float64)) for x in (q[head, block], k[shared, :visible], v[shared, :visible]))
     cap = float(np.float32(s.variants.get("softcap", 0)))
+    rounding = 0.0  # of an added bias
     bias = asarray(mask[block].astype(np.float64)) if s.variants.get("mask") == "bias" else None
     unseen = _hidden(s, queries, keys, None if mask is None else mask[block])
     with np.errstate(invalid="ignore", over="ignore"):  # infinite scores give NaN, which is correct
@@ -95,20 +96,19 @@ def _rows(s: SelfAttentionShape, part: tuple[int, slice], q, k, v, mask, asarray
         p -= p.max(axis=1, keepdims=True)
         np.exp(p, out=p)
         p /= p.sum(axis=1, keepdims=True)
-        if s.variants:
+        if s.variants and unseen is not None:
             p[asarray(unseen.all(axis=1))] = 0
         ref = p @ v
         np.abs(v, out=v)
         weighted_v = p @ v
         errors = np.abs(q) @ np.abs(k, out=k).T + cap
-        if bias is not None:
-            errors += rounding
+        errors += rounding
         p *= errors
         scale = p @ v + (1 + ROUNDED[s.dtype] + p.sum(axis=1, keepdims=True)) * weighted_v
         return ref, scale + (FLUSHED + STEP[s.dtype]) * v.sum(axis=0) + STEP[s.dtype]
 
 
-def _add_bias(scores: Any, bias: Any, unseen: Any | None) -> Any:
+def _add_bias(scores: np.ndarray, bias: np.ndarray, unseen: np.ndarray | None) -> np.ndarray:
     """Adds a bias to scores, in place, and returns the size of the roundings, as terms of a_ij."""
     lost = np.abs(bias) > ABSORBED * np.abs(scores)
     scores += bias
@@ -128,8 +128,8 @@ def _hidden(s: SelfAttentionShape, queries: range, keys: int, mask: np.ndarray |
         return hidden(queries, range(keys)) if s.causal else None
     position, key = np.array(queries)[:, None] + keys - s.N, np.arange(keys)
     found = np.zeros((len(queries), keys), bool)
-    if window := s.window:
+    if window := s.variants.get("window"):
         found |= (key <= position - window) | (key >= position + window)
     if s.causal:
         found |= key > position
-    return found | (mask == 0) if s.mask == "bool" else found
+    return found | (mask == 0) if s.variants.get("mask") == "bool" else found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernels.attention import common as parts
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import AttentionShape, SelfAttentionShape
 from kernels.model.launch import ceil
 from kernels.model.program import Tiles
 from kernels.model.rules import MAX_SHARED, multiple_rules, shared_rules, thread_rules
@@ -14,7 +14,7 @@ LANES_DOWN, LANES_ACROSS = 4, 8  # of a warp's tile in kernels/attention/cuda/05
 WIDE = 64  # at a larger d a lane has more columns of O, and half as many rows
 
 
-def defines(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
+def defines(s: SelfAttentionShape, tiles: Tiles) -> dict[str, int]:
     """Returns the defines of kernels/attention/cuda/05_flash_registers.cu.
 
     d is padded to whole float4 for each of the lanes across. If d is larger than WIDE, a lane has half as many rows.
@@ -23,11 +23,11 @@ def defines(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
     return dict(tiles) | {"DP": DP, "TM": tiles["TM"] // 2 if DP > WIDE else tiles["TM"]}
 
 
-def threads(s: AttentionShape, tiles: Tiles) -> int:
+def threads(s: SelfAttentionShape, tiles: Tiles) -> int:
     return tiles["Br"] // defines(s, tiles)["TM"] * LANES_ACROSS
 
 
-def shared(s: AttentionShape, tiles: Tiles) -> int:
+def shared(s: SelfAttentionShape, tiles: Tiles) -> int:
     Br, Bc, DP = tiles["Br"], tiles["Bc"], defines(s, tiles)["DP"]
     return 4 * ((Br + Bc) * (DP + 4) + Bc * DP + Br * (Bc + 8))
 

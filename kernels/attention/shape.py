@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from kernels.i18n import tr
 from kernels.model.dtypes import ELEMENT_BYTES
+from kernels.model.row import Json
 from kernels.model.shape import Shape, ShapeError, factor, flag, integer, one_of, parse
 
 DTYPES = ("fp32", "fp16", "bf16")  # of Q, K, V and O
@@ -57,7 +57,7 @@ class SelfAttentionShape(Shape):
         return self.scale or 1 / math.sqrt(self.d)
 
     @property
-    def variants(self) -> dict[str, Any]:
+    def variants(self) -> Json:
         """Returns the fields that differ from plain self-attention: none."""
         return {}
 
@@ -144,12 +144,12 @@ class AttentionShape(SelfAttentionShape):
             if getattr(self, name) == same:
                 object.__setattr__(self, name, 0)
 
-    def params(self) -> dict[str, int | float | str]:
+    def params(self) -> Json:
         """Returns the fields by name; those of VARIANTS only if they differ from plain self-attention."""
         return {name: value for name, value in vars(self).items() if VARIANTS.get(name) != value}
 
     @property
-    def variants(self) -> dict[str, Any]:
+    def variants(self) -> Json:
         """Returns the fields that differ from plain self-attention."""
         return {name: value for name, value in self.params().items() if name in VARIANTS}
 

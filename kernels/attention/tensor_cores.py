@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernels.attention import common, cpu
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import AttentionShape, SelfAttentionShape
 from kernels.i18n import mark
 from kernels.model.launch import WARP, ampere, ceil, launch, rung_factory
 from kernels.model.program import Program, Tiles
@@ -31,31 +31,31 @@ PAD = 8  # halves after each row in shared memory
 OTHER_REGISTERS = 31  # per lane, besides those of S, O and Q
 
 
-def padded(s: AttentionShape) -> int:
+def padded(s: SelfAttentionShape) -> int:
     """Returns d rounded up to whole steps of mma.sync."""
     return ceil(s.d, MMA) * MMA
 
 
-def registers(s: AttentionShape, WM: int, Bc: int) -> int:
+def registers(s: SelfAttentionShape, WM: int, Bc: int) -> int:
     """Returns the registers per lane: sums of S and O, fragments of Q, and the others."""
     return WM * (2 * Bc + 3 * padded(s)) // 64 + OTHER_REGISTERS
 
 
-def warp_rows(s: AttentionShape, tiles: Tiles) -> int:
+def warp_rows(s: SelfAttentionShape, tiles: Tiles) -> int:
     """Returns the rows of a warp: WM, or 16 if WM rows would not fit its lanes' registers."""
     return tiles["WM"] if registers(s, tiles["WM"], tiles["Bc"]) <= MAX_REGISTERS else MMA
 
 
-def defines(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
+def defines(s: SelfAttentionShape, tiles: Tiles) -> dict[str, int]:
     """Returns the defines of kernels/attention/cuda/06_flash_mma.cu."""
     return dict(tiles) | {"WM": warp_rows(s, tiles), "DP": padded(s), "BF16": int(s.dtype == "bf16")}
 
 
-def threads(s: AttentionShape, tiles: Tiles) -> int:
+def threads(s: SelfAttentionShape, tiles: Tiles) -> int:
     return tiles["Br"] // warp_rows(s, tiles) * WARP
 
 
-def shared(s: AttentionShape, tiles: Tiles) -> int:
+def shared(s: SelfAttentionShape, tiles: Tiles) -> int:
     """Returns the bytes of shared memory: Q, and STAGES times K and V."""
     return 2 * (tiles["Br"] + 2 * tiles["STAGES"] * tiles["Bc"]) * (padded(s) + PAD)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.attention.cpu import QUIET, as_float32
+from kernels.attention.cpu import as_float32, quiet
 
 LOG2E = np.float32(1.44269504)
 LARGEST = np.float32(2.3e38)  # times LOG2E, it is finite
@@ -94,7 +94,7 @@ def _rows(scores: Scores, q, k, v, queries: np.ndarray, bc: int, p_dtype: np.dty
         s = scores.of(q, k[keys], queries, keys)
         new_m = np.fmax(m, np.fmax.reduce(s, axis=1, keepdims=True))  # like fmaxf: ignores NaN
         base = np.where(new_m == -np.inf, np.float32(0), new_m)
-        with np.errstate(**QUIET):
+        with quiet():
             shrink, p = np.exp(m - base), np.exp(s - base)
             l = l * shrink + p.sum(axis=1, keepdims=True)
             p = p if p_dtype is None else p.astype(p_dtype).astype(p.dtype)
@@ -105,7 +105,7 @@ def _rows(scores: Scores, q, k, v, queries: np.ndarray, bc: int, p_dtype: np.dty
 
 def divided(o: np.ndarray, l: np.ndarray) -> np.ndarray:
     """Returns o / l, and 0 for a query that sees no key."""
-    with np.errstate(**QUIET):
+    with quiet():
         return o / np.where(l == 0, np.float32(1), l)
 
 

@@ -212,7 +212,7 @@ def _two_regimes(points: Sequence[Point]) -> Regimes:
     best, least = None, np.inf
     for cut in range(REGIME_POINTS, len(points) - REGIME_POINTS + 1):
         parts = points[:cut], points[cut:]
-        found = [_best(part, (1.0,)) for part in parts]
+        found = _best(parts[0], (1.0,)), _best(parts[1], (1.0,))
         squares = sum(
             float(np.sum(_Points(part).residuals(_logs(link)) ** 2)) for part, link in zip(parts, found, strict=True)
         )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernels.collectives import cost, executor
 from kernels.collectives import kernels as peer_kernels
 from kernels.collectives.executor import CollectiveError
-from kernels.collectives.kernels import ERROR, FLAGS, IN, KERNELS, OUT
+from kernels.collectives.kernels import ERROR, FLAGS, IN, KERNELS, OUT, Args, PeerKernel
 from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, ITEM, CollectiveShape
 from kernels.engines.cuda.devices import DEADLINE_S, Devices, Nccl
 from kernels.i18n import tr
+from kernels.model.row import Json
+
+if TYPE_CHECKING:
+    import cupy
 
 NCCL = "nccl"
 # How a run reaches the GPUs: a prepared launch on each, through CuPy's calls, or as part of a graph of many runs on each GPU;
@@ -37,11 +41,11 @@ class Gpus:
         self.ranks, self.capacity = ranks, capacity
         sizes = peer_kernels.buffers(ranks, capacity)
         self._whole = {name: [self.devices.empty(rank, *sizes[name]) for rank in range(ranks)] for name in (IN, OUT)}
-        self._flags: dict[str, dict[str, list[Any]]] = {}  # of each algorithm: their counts of runs differ
-        self._kernels: dict[Any, list[Any]] = {}
+        self._flags: dict[str, dict[str, list[cupy.ndarray]]] = {}  # of each algorithm: their counts of runs differ
+        self._kernels: dict[tuple, list[cupy.RawKernel]] = {}
         self._nccl: Nccl | None = None
 
-    def arrays(self, name: str, elements: int) -> list[Any]:
+    def arrays(self, name: str, elements: int) -> list[cupy.ndarray]:
         """Returns the first elements of each rank's IN or OUT."""
         return [array[:elements] for array in self._whole[name]]
 
@@ -92,7 +96,7 @@ class Gpus:
 
     def _launches(
         self, algorithm: str, elements: int, most_blocks: int | None, **constants: int
-    ) -> list[tuple[Any, ...]]:
+    ) -> list[tuple[cupy.RawKernel, tuple[int, int, int], tuple[int, int, int], Args]]:
         """Returns the kernel, the grid, the block and the arguments of each rank."""
         kernel = KERNELS[algorithm]
         loaded = self._loaded(kernel, kernel.defines(self.ranks, elements, **constants))
@@ -105,7 +109,7 @@ class Gpus:
             found.append((loaded[rank], grid, block, args))
         return found
 
-    def _loaded(self, kernel: Any, defines: tuple[tuple[str, int], ...]) -> list[Any]:
+    def _loaded(self, kernel: PeerKernel, defines: tuple[tuple[str, int], ...]) -> list[cupy.RawKernel]:
         key = kernel.source, defines
         if key not in self._kernels:
             self._kernels[key] = [
@@ -213,7 +217,7 @@ def samples(
 
 def measure(
     gpus: Gpus, kind: str, algorithm: str, elements: int, launch: str = LAUNCH, count: int = SAMPLES, **settings: int
-) -> dict[str, Any]:
+) -> Json:
     """Returns a row of a collective's time: verified at this length first. RuleError or CollectiveError say what is
     wrong. `launch`: LAUNCH; for our kernels also one of the other ways."""
     error = verify(gpus, kind, algorithm, elements, **settings)
@@ -237,7 +241,7 @@ def _launched(gpus: Gpus, queue: Callable[[int], None], launch: str) -> tuple[Ru
     }[launch]()
 
 
-def row(kind: str, algorithm: str, ranks: int, elements: int, launch: str, found: Sequence[float]) -> dict[str, Any]:
+def row(kind: str, algorithm: str, ranks: int, elements: int, launch: str, found: Sequence[float]) -> Json:
     """Returns a row of samples in seconds: median, p20 and p80 in ms, n, bytes of each rank, bus bandwidth in bytes/s."""
     ms = 1e3 * np.asarray(found)
     median, p20, p80 = (float(np.percentile(ms, q)) for q in (50, 20, 80))

@@ -24,7 +24,7 @@ CLOCK_HZ = 2e9  # about the clock of a GPU, which counts a kernel's patience
 VEC = 4  # floats of one access
 IN, OUT, FLAGS, ERROR = "in", "out", "flags", "error"  # the buffers of each rank
 Addresses = Mapping[str, Sequence[int]]  # of each buffer, by rank
-Args = tuple[np.generic | np.ndarray, ...]
+Args = tuple[np.generic, ...]
 
 
 def flag_words(ranks: int) -> int:
@@ -95,9 +95,9 @@ class PeerKernel:
         return (*self.args(rank, addresses), np.int32(rank), np.int32(n), np.int64(ticks))
 
 
-def _all(addresses: Sequence[int]) -> np.ndarray:
+def _all(addresses: Sequence[int]) -> np.void:
     """Returns the struct Peers or Flags of peers.cuh."""
-    return np.array((tuple(addresses),), np.dtype([("of", np.uint64, len(addresses))]))[()]
+    return np.array([(tuple(addresses),)], np.dtype([("of", np.uint64, len(addresses))]))[0]
 
 
 def _one(addresses: Sequence[int], rank: int) -> np.uint64:

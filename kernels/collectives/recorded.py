@@ -6,15 +6,15 @@ Where nothing was recorded, the cost model uses two times of NCCL that were meas
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import kernels
 from kernels.collectives import cost
 from kernels.collectives.cost import Fit, Link, Point, Regimes
 from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, ITEM, RING, TREE
+from kernels.model.row import Row
 
 FILE = Path(kernels.__file__).parent / "records" / "collectives.json"
 NCCL = "nccl"
@@ -23,16 +23,15 @@ MIN_POINTS = 4  # of a fit with three numbers
 SEEN_DEVICE = "2 × NVIDIA H200"
 # Bytes of each rank and seconds of NCCL's all-reduce on two H200s: 26 us, and a bus bandwidth of 325 GB/s.
 SEEN: Sequence[tuple[int, float]] = ((64 << 10, 26e-6), (1 << 30, (1 << 30) / 325e9))
-Row = Mapping[str, Any]
 
 
 @cache
-def runs() -> tuple[Mapping[str, Any], ...]:
+def runs() -> tuple[Row, ...]:
     """Returns all runs; none if nothing was recorded."""
     return tuple(json.loads(FILE.read_text(encoding="utf-8"))) if FILE.exists() else ()
 
 
-def machines(ranks: int) -> list[Mapping[str, Any]]:
+def machines(ranks: int) -> list[Row]:
     """Returns the runs over so many GPUs, the newest first. Each is of one machine."""
     later_first = [run for run in reversed(runs()) if any(row["ranks"] == ranks for row in run["rows"])]
     return sorted(later_first, key=lambda run: run["date"], reverse=True)

@@ -27,12 +27,12 @@ TOLERANCE = 1e-5
 
 def struct(s: ConvShape) -> np.void:
     """Convert a ConvShape to the kernels' `struct Conv` (kernels/conv/cuda/conv.cuh)."""
-    return np.array(tuple(int(getattr(s, name)) for name in CONV_STRUCT.names), CONV_STRUCT)[()]
+    return np.array([tuple(int(getattr(s, name)) for name in CONV_STRUCT.fields or ())], CONV_STRUCT)[0]
 
 
 def layer(s: ConvShape) -> np.void:
     """Returns groups, bias and relu as the kernels' `struct Layer` (kernels/conv/cuda/layer.cuh)."""
-    return np.array(tuple(getattr(s, name) for name in LAYER_STRUCT.names), LAYER_STRUCT)[()]
+    return np.array([tuple(getattr(s, name) for name in LAYER_STRUCT.fields or ())], LAYER_STRUCT)[0]
 
 
 def buffers(s: ConvShape) -> tuple[Buffer, ...]:

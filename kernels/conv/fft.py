@@ -20,7 +20,7 @@ from kernels.conv.shape import ConvShape
 from kernels.i18n import decimal, mark, tr
 from kernels.libraries import cufft
 from kernels.model.launch import ampere, ceil, launch
-from kernels.model.program import WORKSPACE, Buffer, LibraryCall, Program, Tiles
+from kernels.model.program import WORKSPACE, Buffer, LibraryCall, Program, Step, Tiles
 from kernels.model.rules import MAX_GRID_YZ, broken, index_rules
 from kernels.model.rung import Cost, Rung
 
@@ -55,7 +55,7 @@ def cut(s: ConvShape, tiles: Tiles) -> np.void:
     rows, columns = (tile or good_size(s.padded_h)), (tile or good_size(s.padded_w))
     step_h, step_w = rows - s.span_h + 1, columns - s.span_w + 1
     down, across = ceil((s.P - 1) * s.u + 1, step_h), ceil((s.Q - 1) * s.v + 1, step_w)
-    return np.array((rows, columns, step_h, step_w, down, across), CUT_STRUCT)[()]
+    return np.array([(rows, columns, step_h, step_w, down, across)], CUT_STRUCT)[0]
 
 
 def transforms(s: ConvShape, tiles: Tiles) -> dict[str, int]:
@@ -172,6 +172,13 @@ def executed_flops(s: ConvShape, tiles: Tiles) -> int:
     return _executed(s, cut(s, tiles))
 
 
+def cut_of(step: Step) -> np.void:
+    """Returns the cut of the input, the last argument of a step."""
+    found = step.args[-1]
+    assert isinstance(found, np.void)
+    return found
+
+
 def _executed(s: ConvShape, cut_struct: np.void) -> int:
     rows, columns = int(cut_struct["rows"]), int(cut_struct["columns"])
     flops_per_transform = 2.5 * rows * columns * math.log2(rows * columns)
@@ -183,7 +190,7 @@ def _executed(s: ConvShape, cut_struct: np.void) -> int:
 def cost(s: ConvShape, program: Program) -> Cost:
     """Returns the FLOPs executed, from the cut in the first step's arguments. Bytes are those of common.cost."""
     tensors_cost = common.cost(s, program)
-    return Cost(_executed(s, program.steps[0].args[-1]), tensors_cost.bytes, tensors_cost.workspace_bytes)
+    return Cost(_executed(s, cut_of(program.steps[0])), tensors_cost.bytes, tensors_cost.workspace_bytes)
 
 
 RUNGS = (

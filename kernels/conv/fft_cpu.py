@@ -29,7 +29,7 @@ def pad_input(x: np.ndarray, padded: np.ndarray, s: np.void, cut: np.void) -> No
             padded[:, i, j, :, h.start - top :, w.start - left :][:, :, :rows, :columns] = part
 
 
-def pad_filter(w: np.ndarray, padded: np.ndarray, s: np.void, cut: np.void) -> None:
+def pad_filter(w: np.ndarray, padded: np.ndarray, s: np.void, cut: np.void | None = None) -> None:
     """Write padded [K, C, rows, columns]: the taps of w [K, C, R, S], dilated, in the corner."""
     padded[...] = 0
     R, S, down, across = (int(s[name]) for name in ("R", "S", "dilation_h", "dilation_w"))

@@ -63,7 +63,7 @@ def size_of(s: ConvShape, tiles: Tiles) -> int:
 def cut(s: ConvShape, tiles: Tiles) -> np.void:
     """Returns how the input is cut into tiles: the kernels' `struct Tiling` (kernels/conv/cuda/fft.cuh)."""
     size = size_of(s, tiles)
-    return np.array((size, size, *_tiling(s, size)), fft.CUT_STRUCT)[()]
+    return np.array([(size, size, *_tiling(s, size))], fft.CUT_STRUCT)[0]
 
 
 def tile_count(s: ConvShape, cut_struct: np.void) -> int:
@@ -169,7 +169,7 @@ def cost(s: ConvShape, program: Program) -> Cost:
 
     Bytes are those of common.cost.
     """
-    cut_struct, tensors_cost = program.steps[1].args[-1], common.cost(s, program)
+    cut_struct, tensors_cost = fft.cut_of(program.steps[1]), common.cost(s, program)
     size, count = int(cut_struct["rows"]), tile_count(s, cut_struct)
     transforms = s.K * s.C + count * (s.C + s.K)
     flops = round(2.5 * size * size * np.log2(size * size) * transforms)

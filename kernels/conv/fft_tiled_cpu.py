@@ -19,7 +19,8 @@ def stored(size: int) -> tuple[np.ndarray, np.ndarray]:
     half = size // 2
     inner = [(row, column) for column in range(1, half) for row in range(size)]
     edges = [(row, column) for column in (0, half) for row in range(half + 1)]
-    return tuple(np.array(axis) for axis in zip(*inner, *edges, strict=True))
+    rows, columns = np.array([*inner, *edges]).T
+    return rows, columns
 
 
 def _store(spectra: np.ndarray, target: np.ndarray) -> None:
@@ -27,14 +28,14 @@ def _store(spectra: np.ndarray, target: np.ndarray) -> None:
     down, across = stored(spectra.shape[2])
     values = spectra[:, :, down, across].transpose(2, 0, 1)
     target[...] = 0
-    target[:, 0, :, : values.shape[2]], target[:, 1, :, : values.shape[2]] = values.real, values.imag
+    target[:, 0, :, : values.shape[2]], target[:, 1, :, : values.shape[2]] = np.real(values), np.imag(values)
 
 
 def filters(size: int):
     def fft_tiled_filter(w: np.ndarray, U: np.ndarray, s: np.void) -> None:
         """Compute U [frequencies, 2, C, fours(K)]: the conjugate spectra of w [K, C, R, S], divided by T*T."""
         padded = np.empty((*w.shape[:2], size, size), w.dtype)
-        fft_cpu.pad_filter(w, padded, s, None)
+        fft_cpu.pad_filter(w, padded, s)
         _store(np.fft.rfft2(padded).conj().swapaxes(0, 1) / np.float32(size * size), U)
 
     return fft_tiled_filter

@@ -91,7 +91,7 @@ def implicit_shared(tiles: Tiles) -> int:
 def divisors(s: ConvShape) -> np.void:
     """Returns the kernel's `struct Divisors`: multipliers and shifts to divide by R*S, S, P*Q and Q."""
     magics = (magic(d) for d in (s.R * s.S, s.S, s.PQ, s.Q))
-    return np.array(tuple(v for m in magics for v in (m.multiplier, m.shift)), DIVISORS_STRUCT)[()]
+    return np.array([tuple(v for m in magics for v in (m.multiplier, m.shift))], DIVISORS_STRUCT)[0]
 
 
 def build_implicit_plain(s: ConvShape, tiles: Tiles) -> Program:

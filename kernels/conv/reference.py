@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from kernels.model.at_once import at_once
 from kernels.model.references import on_gpu
 
 
-def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray, xp: Any = np) -> np.ndarray:
+def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray, xp: ModuleType = np) -> np.ndarray:
     """Returns y [N,K,P,Q] of x [N,C,H,W] and w [K,C/groups,R,S], without bias and ReLU, as arrays of `xp`, NumPy or CuPy.
 
     y has the dtype of x: pass float64 for a reference.
@@ -49,18 +49,18 @@ def conv(s: ConvShape, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None
     """
     x, w = x.astype(np.float64), w.astype(np.float64)
     ref, scale = on_gpu(lambda cupy: _on_gpu(cupy, s, x, w)) or _sums(s, x, w, np)
-    if s.bias:
-        b = b.astype(np.float64)[:, None, None]
-        ref, scale = ref + b, scale + np.abs(b)
+    if s.bias and b is not None:
+        of_maps = b.astype(np.float64)[:, None, None]
+        ref, scale = ref + of_maps, scale + np.abs(of_maps)
     return np.maximum(ref, 0) if s.relu else ref, scale
 
 
-def _sums(s: ConvShape, x: np.ndarray, w: np.ndarray, xp: Any) -> tuple[np.ndarray, np.ndarray]:
+def _sums(s: ConvShape, x: np.ndarray, w: np.ndarray, xp: ModuleType) -> tuple[np.ndarray, np.ndarray]:
     """Returns the sums of the products and of their absolute values."""
     return conv2d(s, x, w, xp), conv2d(s, abs(x), abs(w), xp)
 
 
-def _on_gpu(cupy: Any, s: ConvShape, x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _on_gpu(cupy: ModuleType, s: ConvShape, x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the same, computed by CuPy."""
     ref, scale = map(cupy.asnumpy, _sums(s, cupy.asarray(x), cupy.asarray(w), cupy))
     return ref, scale

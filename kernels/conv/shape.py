@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernels.i18n import tr
-from kernels.model.shape import INT_MAX, Bound, Shape, ShapeError, flag, integer, one_of, pair, parse
+from kernels.model.row import Json
+from kernels.model.shape import INT_MAX, Bound, Pair, Shape, ShapeError, flag, integer, one_of, pair, parse
 
 MODES = ("cross-correlation", "convolution")
 # Fields added later, and their values in older rows.
@@ -55,9 +56,9 @@ class ConvShape(Shape):
     extra_w: int
 
     def __init__(
-        self, N, C, H, W, K, R, S, *, stride=1, pad=0, dilation=1,
+        self, N, C, H, W, K, R, S, *, stride: Pair = 1, pad: Pair = 0, dilation: Pair = 1,
         u=None, v=None, pad_h=None, pad_w=None, dilation_h=None, dilation_w=None,
-        mode="cross-correlation", groups=1, bias=0, relu=0, extra=0, extra_h=None, extra_w=None,
+        mode="cross-correlation", groups=1, bias=0, relu=0, extra: Pair = 0, extra_h=None, extra_w=None,
     ):  # fmt: skip
         values = {
             ("u", "v"): (pair("stride", stride), (u, v), 1),
@@ -208,7 +209,7 @@ class ConvShape(Shape):
         return 4 * sum(self.elements.values())
 
     # -- as data -------------------------------------------------------------------------------
-    def params(self) -> dict[str, int | str]:
+    def params(self) -> Json:
         """Returns the fields by name, as in a link, a recording row or JSON.
 
         Fields of CONV_SINCE are left out if they have the default value. So a shape has one name in old and new rows.

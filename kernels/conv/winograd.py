@@ -190,7 +190,7 @@ def cost(s: ConvShape, program: Program) -> Cost:
     The fused kernel transforms the input once for every BK filters: once for each block along grid.y.
     """
     tensors_cost = common.cost(s, program)
-    main = program.steps[1]  # after the filters' transform
+    main = program.launch(1)  # after the filters' transform
     m = dict(main.defines)["M"]
     return Cost(flops(s, m, main.grid[1]), tensors_cost.bytes, tensors_cost.workspace_bytes)
 

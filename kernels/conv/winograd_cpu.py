@@ -105,7 +105,7 @@ def fused(m: int, channels: int):
         for image, out in zip(x, y, strict=True):
             tiles = input_tiles(image[None], m, (s["pad_h"], s["pad_w"]), (P, Q))[0]  # [C, down, across, T, T]
             down, across = tiles.shape[1:3]
-            z = 0
+            z = np.zeros((len(U), K, down * across), x.dtype)
             for c in range(0, len(image), channels):
                 v = transform_2d(BT, tiles[c : c + channels]).reshape(len(U), -1, down * across)
                 z = z + U[:, c : c + channels, :K].swapaxes(1, 2) @ v  # [T*T, K, tiles]

@@ -53,9 +53,10 @@ class Transforms:
     def n(self) -> int:
         return self.m + self.r - 1
 
-    def arrays(self, dtype="float32") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def arrays(self, dtype: np.dtype | str = "float32") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns (A^T, G, B^T), each entry rounded once to `dtype`. dtype object keeps the fractions."""
-        return tuple(np.array(X, object).astype(dtype) for X in (self.AT, self.G, self.BT))
+        AT, G, BT = (np.array(X, object).astype(dtype) for X in (self.AT, self.G, self.BT))
+        return AT, G, BT
 
 
 @cache

@@ -6,9 +6,7 @@ backward pass, not the log-sum-exp. Our lse follows from its loss, outside of th
 
 from __future__ import annotations
 
-from typing import Any
-
-from kernels.libraries.torch import Call
+from kernels.libraries.torch import Call, Tensor
 
 EACH_ROW = 0  # of at::Reduction: no reduction
 NO_LABEL = -100  # the label that PyTorch ignores by default
@@ -20,7 +18,7 @@ class Forward(Call):
     def prepare(self) -> None:
         self._labels = self.tensors[1].long()
 
-    def run(self) -> Any:
+    def run(self) -> Tensor:
         return self.torch.nn.functional.cross_entropy(self.tensors[0], self._labels, reduction="none")
 
     def copy(self) -> None:

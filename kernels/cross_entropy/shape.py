@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from kernels.model.shape import Shape, integer, parse
 
@@ -30,7 +31,10 @@ class CrossEntropyShape(Shape):
     def elements(self) -> int:
         return self.M * self.N
 
-    macs = elements  # measure of the work
+    @property
+    def macs(self) -> int:
+        """Measure of the work."""
+        return self.elements
 
     @property
     def flops(self) -> int:
@@ -74,6 +78,9 @@ class StepShape(CrossEntropyShape):
         return 4 * (2 * self.elements + 3 * self.M)
 
 
-def parser(shape: type[CrossEntropyShape]) -> Callable[[str], CrossEntropyShape]:
+Parsed = TypeVar("Parsed", bound=CrossEntropyShape)
+
+
+def parser(shape: type[Parsed]) -> Callable[[str], Parsed]:
     """Returns a function that parses "M=1024,N=50257" into this shape. It raises ShapeError if the text is malformed."""
     return lambda text: shape(**parse(text, FIELDS, FIELDS))

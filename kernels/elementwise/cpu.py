@@ -109,7 +109,7 @@ def _parts(dy: np.ndarray, shape, part: int) -> Iterator[np.ndarray]:
     t = channels_of(dy, shape)
     inner, count = t.shape[2], t.shape[0] * t.shape[2]
     for first in range(0, count, part):
-        last, total = min(first + part, count), 0
+        last, total = min(first + part, count), np.zeros(t.shape[1], t.dtype)
         for outer in range(first // inner, -(-last // inner)):
             low, high = max(first - outer * inner, 0), min(last - outer * inner, inner)
             if inner == 1:  # rows: all of them at once

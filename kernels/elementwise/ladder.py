@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -44,10 +43,11 @@ from kernels.libraries import torch as torch_library
 from kernels.model import program as model
 from kernels.model.fast_division import magic
 from kernels.model.launch import ceil, launch, rung_factory
-from kernels.model.program import INPUT, WORKSPACE, Buffer, LibraryCall, Program, Tiles
+from kernels.model.program import INPUT, WORKSPACE, Arg, Buffer, LibraryCall, Program, Tiles
 from kernels.model.revealing import concentrate_sums
 from kernels.model.rules import MAX_GRID_YZ, index_rules
 from kernels.model.rung import Cost, Ladder, Rung
+from kernels.model.shape import S
 from kernels.model.zero import zero
 
 BLOCKS = {"BLOCK": (256, 128, 512, 64, 32)}
@@ -91,7 +91,7 @@ def only_y(s: ReluShape, tiles: Tiles) -> Iterator[str]:
         yield tr("keep must be {keep}: PyTorch’s ReLU keeps nothing else, got {got}", keep=OUTPUT, got=s.keep)
 
 
-def _scalar(source: str, s: MapsShape, tiles: Tiles, buffers: tuple[str, ...], function, **defines: int):
+def _scalar(source: str, s: MapsShape, tiles: Tiles, buffers: tuple[Arg, ...], function, **defines: int):
     """Returns a launch with one thread per element."""
     grid = (ceil(s.elements, tiles["BLOCK"]),)
     args = *buffers, np.int32(s.elements)
@@ -107,9 +107,9 @@ def _wide(source: str, s: MapsShape, tiles: Tiles, args: tuple, function, **defi
     return launch(f"elementwise/{source}.cu", grid, tiles["BLOCK"], args, function, {**tiles, **defines})
 
 
-def _single(build: Callable[[Any, Tiles], Program]) -> Callable[[Any, Tiles], Program]:
+def _single(build: Callable[[S, Tiles], Program]) -> Callable[[S, Tiles], Program]:
     """Returns the builder of a rung whose threads compute one float4 each."""
-    return lambda s, tiles: build(s, tiles | {"PER": 1})
+    return lambda s, tiles: build(s, {**tiles, "PER": 1})
 
 
 ONE_TITLE = mark("one float4 per thread")
@@ -216,7 +216,7 @@ def relu_backward_buffers(s: ReluShape) -> tuple[Buffer, ...]:
     return Buffer("dy", INPUT, s.maps), kept, Buffer("dx", model.OUTPUT, s.maps)
 
 
-def kept_of(s: ReluShape, inputs: Any) -> dict[str, np.ndarray]:
+def kept_of(s: ReluShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns what ReLU kept. x is given the values of dy, last first: seeded numbers that differ from dy."""
     x = inputs["dy"].ravel()[::-1].reshape(s.maps)
     return {"y": np.maximum(x, np.float32(0))} if s.keep == OUTPUT else {"mask": reference.mask_of(s, x)}
@@ -417,7 +417,7 @@ GELU_BACKWARD = Ladder(
 def struct(C: int, inner: int) -> np.generic:
     """Returns the kernels' argument on the channels of a tensor [outer, C, inner]."""
     by_C, by_inner = magic(C), magic(inner)
-    return np.array((C, inner, by_C.multiplier, by_C.shift, by_inner.multiplier, by_inner.shift), CHANNELS)[()]
+    return np.array([(C, inner, by_C.multiplier, by_C.shift, by_inner.multiplier, by_inner.shift)], CHANNELS)[0]
 
 
 def bias_buffers(s: BiasShape) -> tuple[Buffer, ...]:
@@ -668,7 +668,7 @@ def residual_backward_buffers(s: MapsShape) -> tuple[Buffer, ...]:
     return dy, y, Buffer("da", model.OUTPUT, s.maps), Buffer("db", INPUT, s.maps, in_place=True)
 
 
-def output_of(s: MapsShape, inputs: Any) -> dict[str, np.ndarray]:
+def output_of(s: MapsShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns y, a result of the forward pass: about half of it is 0. It follows from dy, last first."""
     return {"y": np.maximum(inputs["dy"].ravel()[::-1].reshape(s.maps), np.float32(0))}
 

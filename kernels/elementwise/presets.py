@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kernels.elementwise.shape import MapsShape
+from kernels.elementwise.shape import BiasShape, MapsShape
 from kernels.i18n import mark
 from kernels.model.preset import Preset
 
@@ -60,7 +60,7 @@ def mlp_presets(ladder: str, shape: type[MapsShape], **by_key: Mapping[str, str]
     return {preset.key: preset for preset in found}
 
 
-def row_presets(ladder: str, shape: type[MapsShape]) -> dict[str, Preset]:
+def row_presets(ladder: str, shape: type[BiasShape]) -> dict[str, Preset]:
     """Returns the presets of a bias whose channels are neighbours in memory."""
     return {
         f"{ladder}-{key}": Preset(f"{ladder}-{key}", label, shape(*extents, layout="nhwc"), source)

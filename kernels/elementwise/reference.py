@@ -3,8 +3,6 @@ of its output, by name if it has several. Masks are whole numbers: their scale i
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from kernels.elementwise import normal
@@ -22,6 +20,7 @@ from kernels.elementwise.shape import (
     ResidualBackwardShape,
     ResidualShape,
 )
+from kernels.model.shape import Pair
 from kernels.model.verify import Reference
 
 TOLERANCE = 2.0**-22  # a few roundings of float32, as a fraction of the scale
@@ -49,7 +48,7 @@ def is_positive(s: ReluShape, kept: np.ndarray) -> np.ndarray:
     return bits[: s.elements].reshape(s.maps).astype(bool)
 
 
-def relu(s: ReluShape, x: np.ndarray) -> Any:
+def relu(s: ReluShape, x: np.ndarray) -> Pair | dict[str, Pair]:
     y = np.maximum(x.astype(np.float64), 0)
     if s.keep == OUTPUT:
         return y, y

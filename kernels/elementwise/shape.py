@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from kernels.i18n import tr
 from kernels.model.launch import ceil
@@ -38,7 +38,10 @@ class MapsShape(Shape):
     def elements(self) -> int:
         return self.N * self.C * self.P * self.Q
 
-    macs = elements  # measure of the work
+    @property
+    def macs(self) -> int:
+        """Measure of the work."""
+        return self.elements
 
     @property
     def maps(self) -> tuple[int, int, int, int]:
@@ -184,7 +187,10 @@ class ResidualBackwardShape(MapsShape):
     OPERATIONS: ClassVar[int] = 2
 
 
-def parser(cls: type[MapsShape]) -> Callable[[str], MapsShape]:
+Parsed = TypeVar("Parsed", bound=MapsShape)
+
+
+def parser(cls: type[Parsed]) -> Callable[[str], Parsed]:
     """Returns a function that parses "N=2,C=3,P=4,Q=5" into the shape. It raises ShapeError if the text is malformed."""
     names = [f.name for f in fields(cls)]
     needed = [f.name for f in fields(cls) if f.default is MISSING]

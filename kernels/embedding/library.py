@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from kernels.libraries.torch import Call
+from kernels.libraries.torch import Call, Tensor
 
 NO_PADDING = -1  # no token is left out
 
@@ -21,7 +19,7 @@ class Backward(Call):
     """What PyTorch's backward pass of an embedding runs: embedding_dense_backward of tokens and dy. Its result is in
     memory of its own."""
 
-    def run(self) -> Any:
+    def run(self) -> Tensor:
         tokens, dy, dtable = self.tensors
         return self.torch.ops.aten.embedding_dense_backward(dy, tokens, dtable.shape[0], NO_PADDING, False)
 

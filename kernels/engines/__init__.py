@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import cast
 
 from kernels.engines.protocol import Engine
 from kernels.machine.status import Status
 from kernels.model.program import RuleError, Tiles
 from kernels.model.rung import Rung
+from kernels.model.shape import Shape
 
 NAMES = ("cuda", "cpu", "emulator")
 
@@ -17,7 +18,7 @@ def load(name: str) -> Engine:
     """Returns an engine by its name, one of NAMES. RuleError for another name."""
     if name not in NAMES:
         raise RuleError(f"no engine {name!r}; there are: {', '.join(NAMES)}")
-    return importlib.import_module(f"kernels.engines.{name}")
+    return cast(Engine, importlib.import_module(f"kernels.engines.{name}"))  # a module has no type of its own
 
 
 def available() -> dict[str, Status]:
@@ -25,11 +26,14 @@ def available() -> dict[str, Status]:
     return {name: load(name).status() for name in NAMES}
 
 
-def refusal(name: str, rung: Rung, shape: Any, tiles: Tiles) -> str:
+def refusal(name: str, rung: Rung, shape: Shape, tiles: Tiles) -> str:
     """Returns why this machine cannot run a rung at a shape and all its tile sizes on an engine; "" if nothing is known
     against it. Only the cuda engine has devices and libraries that differ from machine to machine."""
-    why = rung.not_on(name)
-    return why or (load(name).refusal(rung, shape, tiles) if name == "cuda" else "")
+    if (why := rung.not_on(name)) or name != "cuda":
+        return why
+    from kernels.engines import cuda
+
+    return cuda.refusal(rung, shape, tiles)
 
 
 def default() -> str:

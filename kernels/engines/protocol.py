@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -12,7 +12,11 @@ from kernels.machine.others import Readings
 from kernels.machine.status import Status
 from kernels.machine.timing import Budget
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Program
-from kernels.model.result import Memory
+from kernels.model.result import Memory, Stage
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.counters import Counters
+    from kernels.engines.emulator.trace import BlockTrace
 
 ALLOCATED = {INPUT: "inputs", OUTPUT: "output", WORKSPACE: "workspace"}  # the stages before the first step, by role
 COPIED = ("h2d_pageable", "d2h_pageable", "h2d_pinned", "d2h_pinned")  # between host and device
@@ -25,14 +29,14 @@ class Session(Protocol):
 
     program: Program
     memory: Memory  # of a measuring engine
-    counters: object | None  # what the emulator counted
-    trace: object | None  # what it traced
+    counters: Counters | None  # what the emulator counted
+    trace: Sequence[BlockTrace] | None  # what it traced, launch by launch
 
-    def verify_run(self) -> np.ndarray:
-        """Runs once with outputs and workspace poisoned with NaN. Returns the first output as a NumPy array."""
+    # Runs once with outputs and workspace poisoned with NaN. Returns the first output as a NumPy array.
+    def verify_run(self) -> np.ndarray: ...
 
-    def fetch(self, name: str) -> np.ndarray:
-        """Returns the content of a buffer after the last run."""
+    # Returns the content of a buffer after the last run.
+    def fetch(self, name: str) -> np.ndarray: ...
 
     def put(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Replaces the content of inputs. Of an engine that measures."""
@@ -56,16 +60,16 @@ class Engine(Protocol):
 
     def free_bytes(self) -> int: ...
 
-    def open(self, program: Program, inputs: dict[str, np.ndarray], trace: int | None) -> Session: ...
+    def open(self, program: Program, inputs: Mapping[str, np.ndarray], trace: int | None = None) -> Session: ...
 
     def sample(
         self, sessions: Sequence[Session], mode: str, budget: Budget, progress: Callable[[float], None]
     ) -> list[Timed]: ...
 
+    # Runs a program once. Each workspace buffer exists from its first to its last step, as `lives` says.
     def allocate_by_need(
         self, program: Program, inputs: Mapping[str, np.ndarray], lives: Mapping[str, tuple[int, int]]
-    ) -> list[Allocated]:
-        """Runs a program once. Each workspace buffer exists from its first to its last step, as `lives` says."""
+    ) -> list[Allocated]: ...
 
     def conditions(self) -> dict: ...
 
@@ -94,11 +98,11 @@ class Allocated:
     other: int
 
 
-def total_bytes(stage: Mapping[str, Any]) -> int:
+def total_bytes(stage: Stage) -> int:
     """Returns all bytes of one stage of a timeline."""
     return sum(stage[role] for role in ALLOCATED)
 
 
-def memory_of(peaks: Mapping[str, int], timeline: Sequence[Mapping[str, Any]]) -> Memory:
+def memory_of(peaks: Mapping[str, int], timeline: Sequence[Stage]) -> Memory:
     """Returns the memory of a program from the maximum of each role and the stages."""
     return Memory(**peaks, peak=max(map(total_bytes, timeline), default=0), timeline=tuple(timeline))

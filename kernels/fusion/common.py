@@ -164,7 +164,7 @@ def conv_maps(stages: Sequence[Stage]) -> np.void:
     """Returns `ConvMaps` of kernels/fusion/cuda/conv_product.cuh for blocks whose first is a convolution."""
     R = stages[0].block.R
     divisors = (v for m in map(magic, (R * R, R)) for v in (m.multiplier, m.shift))
-    return np.array((*maps(stages).tolist(), *divisors), CONV_MAPS_STRUCT)[()]
+    return np.array([(*maps(stages).tolist(), *divisors)], CONV_MAPS_STRUCT)[0]
 
 
 def maps(stages: Sequence[Stage]) -> np.void:
@@ -172,7 +172,7 @@ def maps(stages: Sequence[Stage]) -> np.void:
     before, after = stages[0].before, stages[-1].after
     core = next((stage.block for stage in stages if not stage.block.pointwise), stages[0].block)
     divisor = (v for m in map(magic, (after[3], after[2] * after[3], after[1])) for v in (m.multiplier, m.shift))
-    return np.array((*before, *after[1:], core.R, core.stride, core.pad, *divisor), MAPS_STRUCT)[()]
+    return np.array([(*before, *after[1:], core.R, core.stride, core.pad, *divisor)], MAPS_STRUCT)[0]
 
 
 def flops(group: Group, stages: Sequence[Stage]) -> int:

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from kernels.i18n import tr
 from kernels.model import numerals
+from kernels.model.row import Json, Row
 from kernels.model.shape import INT_MAX, Shape, ShapeError, integer, not_a_number, parse
 
 MAX_BLOCKS = 8
@@ -118,7 +119,8 @@ def _block(n: int, block_text: str) -> Block:
         raise ShapeError(
             tr("block {n} must be one of {kinds}, got {kind}", n=n, kinds=", ".join(KINDS), kind=repr(kind))
         )
-    defaults, values = OPTIONS[kind], {}
+    defaults: Row = OPTIONS[kind]
+    values: Json = {}
     for i, part in enumerate(options):
         name, equals, value = part.partition("=")
         if not equals:  # the first number needs no name
@@ -133,7 +135,7 @@ def _block(n: int, block_text: str) -> Block:
         values[name] = _number(where, name, value)
     if missing := [name for name, value in defaults.items() if value is None and name not in values]:
         raise ShapeError(tr("{block} needs {names}", block=where, names=", ".join(missing)))
-    return _checked(where, Block(kind, **(defaults | values)))
+    return _checked(where, Block(kind, **{**defaults, **values}))
 
 
 def _number(where: str, name: str, text: str) -> float:

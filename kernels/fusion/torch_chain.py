@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from types import ModuleType
 
 from kernels.fusion.shape import TENSORS, Block, blocks
-from kernels.libraries.torch import Call
+from kernels.libraries.torch import Call, Tensor
 
 
 class Chain(Call):
@@ -24,7 +24,7 @@ class Chain(Call):
             for block in blocks(bytes(chain).decode())
         ]
 
-    def run(self) -> Any:
+    def run(self) -> Tensor:
         maps = self.tensors[0]
         for block in self._blocks:
             maps = block(maps)
@@ -34,7 +34,7 @@ class Chain(Call):
         self.tensors[-1].copy_(self.results)
 
 
-def _call(torch: Any, b: Block, tensors: list) -> Callable[[Any], Any]:
+def _call(torch: ModuleType, b: Block, tensors: list) -> Callable[[Tensor], Tensor]:
     """Returns a block as a function of its maps."""
     F = torch.nn.functional
     if b.kind == "bn":

@@ -9,10 +9,9 @@ Numba is slow to import: import this file only to run a loop.
 import threading
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
-from numba import get_thread_id, njit, prange, set_num_threads
+from numba import get_thread_id, njit, prange, set_num_threads  # pyright: ignore[reportPrivateImportUsage]  # documented
 from threadpoolctl import ThreadpoolController
 
 from kernels.model.program import RuleError
@@ -102,7 +101,7 @@ def run(name: str, THREADS: int, *arrays: np.ndarray) -> None:
     parallel(LOOPS[name], THREADS, *arrays)
 
 
-def parallel(nest: Callable[..., None], THREADS: int, *args: Any) -> None:
+def parallel(nest: Callable[..., None], THREADS: int, *args: object) -> None:
     """Call a nest that Numba compiled, on THREADS threads."""
     with _one_at_a_time:
         set_num_threads(int(THREADS))

@@ -51,7 +51,7 @@ class Cache:
 def traffic(order: str, s: GemmShape, line_bytes: int, cache_bytes: int, block: int | None = None) -> float:
     """Returns the bytes that "naive", "reordered" or "blocked" (with squares of `block`) moves past such a cache."""
     cache = Cache(cache_bytes / line_bytes, line_bytes // FLOAT)
-    if order == "blocked":
+    if order == "blocked" and block:
         return line_bytes * _blocked(s, block, cache)
     A, B, C = (ArrayAccess("row", "k", s.K), ArrayAccess("k", "col", s.N), ArrayAccess("row", "col", s.N, transfers=2))
     nest = {"naive": ("row", "col", "k"), "reordered": ("row", "k", "col")}[order]

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 LANES = 32
-Position = Callable[[int, int], tuple[int, int]]
+# (lanes, values) -> (rows, columns), numbers or arrays of them
+Numbers = int | np.ndarray
+Position = Callable[[Numbers, Numbers], tuple[Numbers, Numbers]]
 
 
 def a_position(lane, value):

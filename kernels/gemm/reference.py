@@ -17,7 +17,7 @@ def gemm(s: GemmShape, A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = Non
     alpha, beta = (value if is_int8 else float(np.float32(value)) for value in (s.alpha, s.beta))
     A, B = A.astype(np.float64), B.astype(np.float64)
     ref, scale = alpha * (A @ B), abs(alpha) * (np.abs(A, out=A) @ np.abs(B, out=B))
-    if s.beta:
+    if s.beta and C0 is not None:
         C0 = C0.astype(np.float64)
         ref, scale = ref + beta * C0, scale + abs(beta) * np.abs(C0)
     return ref, scale

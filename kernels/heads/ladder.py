@@ -48,7 +48,7 @@ def divided(s: HeadsShape, unit: int) -> np.generic:
     """Returns the argument `shape` of a kernel whose units are of so many floats."""
     extents = s.T, s.h, s.d // unit
     factors = [n for m in map(magic, extents) for n in (m.multiplier, m.shift)]
-    return np.array((*extents, *factors), HEADS)[()]
+    return np.array([(*extents, *factors)], HEADS)[0]
 
 
 def _build(ladder: str, source: str, function: Callable[..., None], wide: bool):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from kernels.libraries.torch import Call
+from kernels.libraries.torch import Call, Tensor
 
 
-def _pairs(rows: Any, heads: list[Any]) -> list[tuple[Any, Any]]:
+def _pairs(rows: Tensor, heads: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
     """Returns views [N, h, T, d] of the rows of each part, with its heads."""
     return [(rows[:, :, part].transpose(1, 2), of_part) for part, of_part in enumerate(heads)]
 

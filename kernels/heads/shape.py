@@ -36,7 +36,10 @@ class HeadsShape(Shape):
     def elements(self) -> int:
         return self.N * self.T * self.parts * self.h * self.d
 
-    macs = elements  # measure of the work
+    @property
+    def macs(self) -> int:
+        """Measure of the work."""
+        return self.elements
 
     @property
     def rows_shape(self) -> tuple[int, int, int, int, int]:

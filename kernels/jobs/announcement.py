@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import socket
 from functools import cache
-from typing import Any
 
 from kernels import engines
 from kernels.jobs.place import ROOT
@@ -14,6 +13,7 @@ from kernels.libraries import wheels
 from kernels.machine import driver, processor
 from kernels.machine.elsewhere import Machine
 from kernels.model.program import RuleError
+from kernels.model.row import Json
 from kernels.model.rung import Rung
 
 
@@ -27,7 +27,7 @@ def code_version() -> str:
     return digest.hexdigest()[:16]
 
 
-def announcement() -> dict[str, Any]:
+def announcement() -> Json:
     """Returns what this machine says of itself, in plain values."""
     return {"host": socket.gethostname(), "version": code_version(), "machine": _this_machine().to_message()}
 

@@ -15,25 +15,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernels import engines
 from kernels.activity import STARTING, VERIFYING
 from kernels.engines.cuda.devices import DevicesHung
 from kernels.jobs import faults, framing
 from kernels.jobs.episode import Episode, train
 from kernels.jobs.exchange import Exchange, exchange
-from kernels.jobs.job import Request, Rows
+from kernels.jobs.job import Part, Request, Rows
 from kernels.jobs.parallel_step import ParallelStep, parallel_step
 from kernels.jobs.transfer import SizesRun, TransferRun, sizes, transfer
 from kernels.ladders import find
 from kernels.machine.timing import Budget
 from kernels.model.program import RuleError
 from kernels.model.result import Result
+from kernels.model.row import Json
 from kernels.model.shape import ShapeError
 from kernels.records.row import commit, kernel_digest, row
 from kernels.runner import Progress, VerificationError, compare
 
 Handler = Callable[[Request, Progress], Rows]
-Part = Callable[[Any], None]  # called with what a run sends before its end
 # Requests of other kinds, each with what runs it.
 HANDLERS: Mapping[type, Callable[[Any, Progress, Part], Rows]] = {
     Episode: train,
@@ -63,7 +62,7 @@ def compare_rows(request: Request, progress: Progress) -> Rows:
     return [*map(_row, results), *unsupported]
 
 
-def _row(result: Result) -> dict[str, Any]:
+def _row(result: Result) -> Json:
     """Returns the row as records.row makes it, or the counters if the engine measures no times."""
     program = find(result.rung).build(result.shape, result.tiles)
     if result.measurement:
@@ -163,7 +162,8 @@ def _end_first_without_memory() -> None:
 
 def _warm_up() -> None:
     """Import what a run needs before the first request. If CuPy does not load, the runs that need it report that."""
-    cuda = engines.load("cuda")
+    from kernels.engines import cuda
+
     if cuda.status().ready:
         with contextlib.suppress(RuleError):
             cuda.load()

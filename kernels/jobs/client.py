@@ -10,13 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernels.jobs import place as places
-from kernels.jobs.job import Job, JobError, Rows, Run
+from kernels.jobs.job import Job, JobError, Rows, Run, Work
 from kernels.jobs.place import Place, settings, version
 from kernels.jobs.service import COUNTS, IDLE_S, RUNS, TAKEN, Packed
 from kernels.jobs.worker import CANCELLED, STOPPED
+from kernels.model.row import Json
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -47,7 +48,7 @@ class JobService:
     def __init__(
         self,
         place: Place | None = None,
-        on_rows: Callable[[Rows], Any] | None = None,
+        on_rows: Callable[[Rows], str | None] | None = None,
         runs: str = "kernels.jobs.child",
         counts: str = "kernels.jobs.counter",
         idle_s: float = IDLE_S,
@@ -123,7 +124,7 @@ class Queue:
         self.count = 0  # of the runs that wait, as the service said last
         self.on_rows: Callable[[Rows], None] | None = None  # called with the rows of every app's executions
 
-    def submit(self, request: Any, owner: str = "", fresh: bool = False) -> Job:
+    def submit(self, request: Work, owner: str = "", fresh: bool = False) -> Job:
         """As Worker.submit. JobError also says why there is no service."""
         text = str(request.shape)
         packed = Packed(tuple(request.rungs), text, request.key(), request.packed(), request.CACHED)
@@ -166,7 +167,7 @@ class Link:
         self.alive = True
         threading.Thread(target=self._read, name="job service", daemon=True).start()
 
-    def submit(self, queue: Queue, request: Any, packed: Packed, owner: str, fresh: bool) -> Job:
+    def submit(self, queue: Queue, request: Work, packed: Packed, owner: str, fresh: bool) -> Job:
         job = Job(request, owner, Run(packed.content_key, b"", packed.CACHED))
         answered, refusals = threading.Event(), []
         with self._lock:
@@ -202,7 +203,7 @@ class Link:
         with contextlib.suppress(Lost):  # the service closes the connection: here a thread reads it
             self._send("bye")
 
-    def _send(self, *message: Any) -> None:
+    def _send(self, *message: object) -> None:
         try:
             with self._lock:
                 self._connection.send(message)
@@ -345,7 +346,7 @@ def _other_settings(theirs: dict[str, str]) -> str:
 
 def _launch(place: Place, options: list[str]) -> subprocess.Popen:
     """Starts a service that outlives this process."""
-    detached: dict[str, Any] = (
+    detached: Json = (
         {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
         if sys.platform == "win32"
         else {"start_new_session": True}

@@ -7,13 +7,13 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from kernels.jobs.client import Queue
 from kernels.jobs.job import Job, Request, Rows
 from kernels.jobs.worker import Worker
 from kernels.ladders import find
 from kernels.model.rung import Rung
+from kernels.model.shape import Shape
 from kernels.records.row import kernel_digest
 
 MAX_CACHED = 4096  # counts; one is about 2 KB
@@ -41,16 +41,16 @@ class Counts:
             queue.on_rows = self._keep
         self._worker = queue or Worker(DEADLINE_S, module, on_rows=self._keep)
 
-    def get(self, rung: Rung, shape: Any, tiles: Mapping[str, int]) -> Count | None:
+    def get(self, rung: Rung, shape: Shape, tiles: Mapping[str, int]) -> Count | None:
         """Returns the counts of a rung; None if it was not counted yet."""
-        full = tuple(sorted((rung.default_tiles | tiles).items()))
+        full = tuple(sorted((rung.default_tiles | dict(tiles)).items()))
         key = _key(rung.name, shape, full)
         with self._lock:
             if key in self._cached:
                 self._cached.move_to_end(key)
             return self._cached.get(key)
 
-    def request(self, rungs: Iterable[Rung], shape: Any, tiles: Mapping[str, int], owner: str = "") -> Job:
+    def request(self, rungs: Iterable[Rung], shape: Shape, tiles: Mapping[str, int], owner: str = "") -> Job:
         """Queue rungs for counting; `of` returns their counts once the job is done. An owner's newer request replaces
         the one that waits. JobError as of Worker.submit."""
         rungs = list(rungs)
@@ -86,7 +86,7 @@ class Counts:
 
 
 @lru_cache(maxsize=MAX_CACHED)
-def _key(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...]) -> Hashable:
+def _key(rung: str, shape: Shape, tiles: tuple[tuple[str, int], ...]) -> Hashable:
     """Returns the key of a count, with the digest of the kernels of a launch."""
     digest = kernel_digest(find(rung).build(shape, dict(tiles)))
     return rung, tuple(shape.params().items()), tiles, digest

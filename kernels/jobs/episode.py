@@ -10,16 +10,17 @@ import hashlib
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from kernels import engines
 from kernels.activity import NODES, TRAINING
-from kernels.jobs.job import Rows, packed
+from kernels.engines import cpu
+from kernels.jobs.job import Part, Rows, packed
 from kernels.ladders import ladder_of
 from kernels.model.program import Program
+from kernels.model.row import Json, Row
 from kernels.training.graph import Graph, node_program
 from kernels.training.held import held
 from kernels.training.loop import Diverged, Settings, State, Training
@@ -70,9 +71,7 @@ def _digest(state: State | None) -> str:
     return found.hexdigest()
 
 
-def train(
-    request: Episode, progress: Callable[[float, str], None], part: Callable[[Any], None] = lambda part: None
-) -> Rows:
+def train(request: Episode, progress: Callable[[float, str], None], part: Part = lambda part: None) -> Rows:
     """Returns one row: the points of this episode, the state in which the next one begins, and what it took.
 
     points: (step, loss) of each step. accuracy: (step, share of the test images that are recognised), of the first weights
@@ -83,10 +82,10 @@ def train(
         return [_train(request, progress, part)]
 
 
-def _train(request: Episode, progress: Callable[[float, str], None], part: Callable[[Any], None]) -> dict[str, Any]:
+def _train(request: Episode, progress: Callable[[float, str], None], part: Part) -> Json:
     """Returns the row of an episode."""
     training = Training(request.settings, "cpu", request.state)
-    row: dict[str, Any] = {"points": [], "accuracy": [], "diverged": "", "node_ms": None, "step_ms": None, "held": None}
+    row: Row = {"points": [], "accuracy": [], "diverged": "", "node_ms": None, "step_ms": None, "held": None}
     if request.timed:
         progress(0.0, NODES)
         row |= times(training)
@@ -104,7 +103,7 @@ def _train(request: Episode, progress: Callable[[float, str], None], part: Calla
     return row
 
 
-def _steps(request: Episode, training: Training, row: dict[str, Any], progress, part) -> None:
+def _steps(request: Episode, training: Training, row: Row, progress, part) -> None:
     """Adds each step to the row until the episode is over, and sends parts."""
     total = request.epochs * training.steps_per_epoch
     end = time.perf_counter() + request.seconds
@@ -122,13 +121,14 @@ def _steps(request: Episode, training: Training, row: dict[str, Any], progress, 
             return
 
 
-def times(training: Training) -> dict[str, Any]:
+def times(training: Training) -> Json:
     """Returns the median time in ms of each node of the step, by name, their sum, and the memory of each node by role, on
     copies of the arrays."""
     graph, program = training.next_step()
     inputs = training.next_inputs()
     memory = held(graph, inputs, training.engine)  # before a session overwrites the weights
-    session = engines.load(training.engine).open(program, inputs)
+    assert training.engine == "cpu"
+    session = cpu.open(program, inputs)
     session.verify_run()
     samples = np.empty((ROUNDS, len(program.steps)))
     for n in range(ROUNDS):

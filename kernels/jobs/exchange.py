@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kernels.activity import EXCHANGING
 from kernels.collectives import executor, schedules
@@ -18,8 +18,9 @@ from kernels.collectives.emulated import Ranks
 from kernels.collectives.gpus import NCCL, Gpus
 from kernels.collectives.kernels import KERNELS
 from kernels.collectives.shape import ALL_REDUCE, ITEM
-from kernels.jobs.job import Rows, packed
+from kernels.jobs.job import Part, Rows, packed
 from kernels.model.program import RuleError
+from kernels.model.row import Json
 from kernels.records.row import commit
 
 EMULATED_THREADS = 64  # of the one block on each GPU
@@ -63,9 +64,7 @@ class Exchange:
         return packed(self)
 
 
-def exchange(
-    request: Exchange, progress: Callable[[float, str], None], part: Callable[[Any], None] = lambda part: None
-) -> Rows:
+def exchange(request: Exchange, progress: Callable[[float, str], None], part: Part = lambda part: None) -> Rows:
     """Returns a row for each algorithm, verified on every GPU and timed. A row of one that cannot run has the reason
     ("refused"). RuleError if the GPUs are not there; DevicesHung if they do not answer."""
     if request.emulated:
@@ -89,7 +88,7 @@ def exchange(
     return rows
 
 
-def _emulate(request: Exchange, progress: Callable[[float, str], None]) -> Iterator[dict[str, Any]]:
+def _emulate(request: Exchange, progress: Callable[[float, str], None]) -> Iterator[Json]:
     """Yields a row for each of our kernels: whether its result is that of the schedule bit for bit, and whether each link
     moved the same bytes. CollectiveError if a result is wrong."""
     for n, algorithm in enumerate(request.algorithms):

@@ -83,7 +83,7 @@ def is_gpu_error(error: BaseException) -> bool:
 def sentence(error: BaseException, activity: str) -> str:
     """Returns one sentence for the page: what happened, in which rung, what to try, and the error's own message."""
     message = str(error)
-    name = re.match(r"\w*", message)[0]
+    (name,) = re.findall(r"\A\w*", message)
     if not _PREFIX.match(name):  # OutOfMemoryError and CompileException begin with prose
         name = type(error).__name__
     meaning = _BY_NAME.get(_PREFIX.sub("", name).replace("_", "").lower(), UNKNOWN)

@@ -6,7 +6,7 @@ The mark distinguishes a message from output that a library printed in between.
 from __future__ import annotations
 
 import struct
-from typing import BinaryIO
+from typing import IO
 
 MARK = b"\x89KT\n"
 MAX_BYTES = 1 << 34
@@ -16,13 +16,13 @@ class ProtocolError(RuntimeError):
     """The bytes received are not a message."""
 
 
-def send(file: BinaryIO, message: bytes) -> None:
+def send(file: IO[bytes], message: bytes) -> None:
     file.write(MARK + struct.pack(">Q", len(message)))
     file.write(message)
     file.flush()
 
 
-def receive(file: BinaryIO) -> bytes:
+def receive(file: IO[bytes]) -> bytes:
     """Read the next message. EOFError at the end of the stream."""
     mark = _exactly(file, len(MARK))
     if mark != MARK:
@@ -33,7 +33,7 @@ def receive(file: BinaryIO) -> bytes:
     return _exactly(file, length)
 
 
-def _exactly(file: BinaryIO, n: int) -> bytes:
+def _exactly(file: IO[bytes], n: int) -> bytes:
     data = file.read(n)
     if len(data) < n:
         raise EOFError

@@ -12,14 +12,22 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
 from kernels.activity import DONE, WAITING
+from kernels.model.row import Json
+from kernels.model.shape import Shape
 
-Rows = list[dict[str, Any]]
+Rows = list[Json]
+Part = Callable[[object], None]  # called with what a run sends before its end
 SECONDS = "KERNEL_THEATRE_SECONDS"  # environment variable: the seconds in which a run takes its samples
+
+
+if TYPE_CHECKING:
+    from kernels.jobs.client import Queue
+    from kernels.jobs.worker import Worker
 
 
 class JobError(RuntimeError):
@@ -35,18 +43,28 @@ def seconds(environ: Mapping[str, str] = os.environ) -> float:
     return given if 0 < given < math.inf else 3.0
 
 
+class Work(Protocol):
+    """What a queue takes: a Request, or a run of another kind. `rungs` and `shape` name it in messages."""
+
+    @property
+    def CACHED(self) -> bool: ...
+    @property
+    def rungs(self) -> tuple[str, ...]: ...
+    @property
+    def shape(self) -> object: ...
+    def key(self) -> Hashable: ...
+    def packed(self) -> bytes: ...
+
+
 @dataclass(frozen=True)
 class Request:
-    """The arguments of kernels.runner.compare; `inputs` are NumPy arrays by buffer name.
-
-    A request of another kind has `rungs`, `shape`, `key` and `packed` as well: they name it in messages and in the queue.
-    """
+    """The arguments of kernels.runner.compare; `inputs` are NumPy arrays by buffer name."""
 
     CACHED: ClassVar[bool] = True  # whether the worker keeps the result for equal requests
 
     rungs: tuple[str, ...]
-    shape: Any
-    inputs: dict[str, Any] | None = None
+    shape: Shape
+    inputs: Json | None = None
     engine: str | None = None
     tiles: dict[str, int] = field(default_factory=dict)
     mode: str = "cold"
@@ -63,7 +81,7 @@ class Request:
         return packed(self)
 
 
-def packed(request: Any) -> bytes:
+def packed(request: object) -> bytes:
     """Returns a request of any kind, pickled. JobError if it cannot be pickled."""
     try:
         return pickle.dumps(request, protocol=5)
@@ -71,7 +89,7 @@ def packed(request: Any) -> bytes:
         raise JobError(f"this request cannot be sent to the process that runs kernels: {e}") from None
 
 
-def _digest(value: Any) -> str:
+def _digest(value: object) -> str:
     array = np.asarray(value)
     head = f"{array.dtype.str}{array.shape}".encode()
     if array.dtype.hasobject:  # their bytes are addresses; the runner rejects such inputs with a message
@@ -84,7 +102,7 @@ class Run:
 
     def __init__(self, key: Hashable, packed: bytes, cached: bool = True):
         self.key, self.packed, self.cached = key, packed, cached
-        self.parts: tuple[Any, ...] = ()  # what it has sent before its end
+        self.parts: tuple[object, ...] = ()  # what it has sent before its end
         self.share, self.text = 0.0, WAITING
         self.ahead = 0  # of a run in the job service: how many come before it
         self.jobs: list[Job] = []
@@ -99,11 +117,11 @@ class Run:
 class Job:
     """One submitted request, as its owner sees it. Safe to read from any thread."""
 
-    def __init__(self, request: Any, owner: str, run: Run):
+    def __init__(self, request: Work, owner: str, run: Run):
         self.request, self.owner = request, owner
         self.cached = False  # whether its rows came from the cache and were not measured for this job
         self.measured_at: float | None = None  # when its rows were measured, as time.time()
-        self.queue: Any = None  # of a pool's job that another queue runs
+        self.queue: Worker | Queue | None = None  # of a pool's job that another queue runs
         self._run = run
         self._done = threading.Event()
         self._rows: Rows | None = None
@@ -120,7 +138,7 @@ class Job:
         return DONE if self._rows is not None else self._run.text
 
     @property
-    def parts(self) -> tuple[Any, ...]:
+    def parts(self) -> tuple[object, ...]:
         """Returns what the run has sent so far, in order; nothing for a run that sends only its rows."""
         return self._run.parts
 

@@ -9,12 +9,13 @@ import datetime
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kernels.activity import COMPARING, STEPPING
 from kernels.engines.cuda import devices
-from kernels.jobs.job import Rows, packed
+from kernels.jobs.job import Part, Rows, packed
 from kernels.model.program import RuleError
+from kernels.model.row import Json
 from kernels.parallel import measured
 from kernels.parallel.devices import Team
 from kernels.parallel.plan import Plan
@@ -48,7 +49,7 @@ class ParallelStep:
 
 
 def parallel_step(
-    request: ParallelStep, progress: Callable[[float, str], None], part: Callable[[Any], None] = lambda part: None
+    request: ParallelStep, progress: Callable[[float, str], None], part: Part = lambda part: None
 ) -> Rows:
     """Returns the row of the step on one GPU, then that on several: the weights of these were compared with one GPU's before
     a step was timed. RuleError if GPUs are missing or weights are wrong; DevicesHung if they do not answer."""
@@ -88,7 +89,7 @@ def _teams(plan: Plan) -> Iterator[Callable[[int], Team]]:
             team.devices.free()
 
 
-def _row(plan: Plan, team: Team, found: dict[str, Any], error: float) -> dict[str, Any]:
+def _row(plan: Plan, team: Team, found: Json, error: float) -> Json:
     return {
         "network": plan.network,
         "way": plan.way,

@@ -21,13 +21,13 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernels.activity import STARTING
 from kernels.jobs.announcement import announcement, code_version
-from kernels.jobs.job import Job, JobError, Rows, Run
+from kernels.jobs.job import Job, JobError, Rows, Run, Work
 from kernels.jobs.service import Packed
 from kernels.jobs.worker import CANCELLED, DEADLINE_S, Worker
 from kernels.machine.elsewhere import Machine
@@ -45,6 +45,11 @@ THIS_MACHINE = "this machine"  # a card that a reader may choose
 EMPTY = "the pool has no worker"
 NO_GPU = "no machine of the pool has a GPU now"
 AGAIN = "begun again, because its machine ended: "
+
+if TYPE_CHECKING:
+    from distributed import Client, Future  # pyright: ignore[reportMissingImports]  # of pools only
+
+    from kernels.jobs.client import Queue
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +73,9 @@ class Slot:
 
     def fits(self, run: Run) -> bool:
         """Returns whether it has the card that a run wants, and a GPU if it needs one."""
-        wanted = self.machine and run.card in ("", self.card)
-        return bool(wanted and (self.machine.gpu or not run.needs_gpu))
+        if self.machine is None or run.card not in ("", self.card):
+            return False
+        return bool(self.machine.gpu or not run.needs_gpu)
 
 
 class Pool(Worker):
@@ -82,14 +88,14 @@ class Pool(Worker):
     def __init__(
         self,
         scheduler: str,
-        on_rows: Callable[[Rows], Any] | None = None,
+        on_rows: Callable[[Rows], str | None] | None = None,
         child: str = "kernels.jobs.child",
         deadline_s: float = DEADLINE_S,
-        here: Callable[[], Any] | None = None,
+        here: Callable[[], Worker | Queue] | None = None,
     ):
         self._here = here
         self._scheduler, self._child_module = scheduler, child
-        self._client: Any = None
+        self._client: Client | None = None
         self._connecting = threading.Lock()
         self._slots: dict[str, Slot] = {}
         self._looking = threading.Lock()
@@ -99,7 +105,7 @@ class Pool(Worker):
         self._cards: OrderedDict[str, str] = OrderedDict()  # by the owner of a series
         super().__init__(deadline_s, on_rows=on_rows)
 
-    def submit(self, request: Any, owner: str = "", fresh: bool = False, card: str = "") -> Job:
+    def submit(self, request: Work, owner: str = "", fresh: bool = False, card: str = "") -> Job:
         """As Worker.submit. card: the kind of card, "" for any. JobError also if the scheduler does not answer."""
         if card == THIS_MACHINE and self._here:
             job = self._here().submit(request, owner, fresh)
@@ -146,7 +152,7 @@ class Pool(Worker):
                 client.close(timeout=2)
 
     # -- the scheduler -------------------------------------------------------------------------
-    def _connect(self) -> Any:
+    def _connect(self) -> Client:
         with self._connecting:
             if self._closed:
                 raise JobError("the worker is closed")
@@ -331,7 +337,7 @@ class Pool(Worker):
         if wait:
             thread.join(ANSWER_S)
 
-    def _tell_to_stop(self, client: Any, address: str, name: str) -> None:
+    def _tell_to_stop(self, client: Client, address: str, name: str) -> None:
         with contextlib.suppress(Exception):  # a machine that is gone has stopped
             client.run(stop, name, workers=[address], on_error="ignore")
 
@@ -340,17 +346,29 @@ class Pool(Worker):
 class OnCard:
     """A request for one kind of card: its result on another kind is not its result."""
 
-    request: Any
+    request: Work
     card: str
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.request, name)
+    @property
+    def CACHED(self) -> bool:
+        return self.request.CACHED
 
-    def key(self) -> Any:
+    @property
+    def rungs(self) -> tuple[str, ...]:
+        return self.request.rungs
+
+    @property
+    def shape(self) -> object:
+        return self.request.shape
+
+    def key(self) -> Hashable:
         return self.card, self.request.key()
 
+    def packed(self) -> bytes:
+        return self.request.packed()
 
-def _addresses(client: Any) -> set[str]:
+
+def _addresses(client: Client) -> set[str]:
     """Returns the addresses of all workers. JobError if the scheduler is gone.
 
     The answer comes from the scheduler: the client's own `scheduler_info` may have been replaced by one without workers meanwhile.
@@ -361,17 +379,17 @@ def _addresses(client: Any) -> set[str]:
         raise JobError("the scheduler of the pool ended; run it again when there is one") from None
 
 
-def _wait(task: Any, seconds: float) -> None:
-    from distributed import wait
+def _wait(task: Future, seconds: float) -> None:
+    from distributed import wait  # pyright: ignore[reportMissingImports]  # of pools only
 
     with contextlib.suppress(Exception):  # a timeout; what else failed is in the task
         wait(task, timeout=seconds)
 
 
-def _client(scheduler: str) -> Any:
+def _client(scheduler: str) -> Client:
     """Connects to a scheduler. JobError says why it cannot."""
     try:
-        import distributed
+        import distributed  # pyright: ignore[reportMissingImports]  # of pools only
     except ImportError:
         raise JobError(MISSING) from None
     try:
@@ -388,7 +406,7 @@ def _client(scheduler: str) -> Any:
     return client
 
 
-def _slot(address: str, answer: Any) -> Slot:
+def _slot(address: str, answer: object) -> Slot:
     if not isinstance(answer, dict):
         return Slot(address, fault=f"the worker {address} has no Kernel Theatre: {answer}")
     if answer["version"] != code_version():
@@ -405,7 +423,7 @@ _jobs: dict[str, tuple[Worker, Job]] = {}  # that are executed here, by the name
 
 def perform(name: str, packed: bytes, rungs: tuple[str, ...], child: str, deadline_s: float) -> tuple[str, Any]:
     """Executes a run in a child process, and tells of its progress. Returns ("rows", rows) or ("error", a sentence)."""
-    import distributed
+    import distributed  # pyright: ignore[reportMissingImports]  # of pools only
 
     dask = distributed.get_worker()
     with _lock:

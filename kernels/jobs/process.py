@@ -31,6 +31,8 @@ class Process:
         self._process = subprocess.Popen(
             [sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
         )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._to, self._from = self._process.stdin, self._process.stdout
         threading.Thread(target=self._exchange, name=f"kernel process {self.pid}", daemon=True).start()
 
     @property
@@ -64,13 +66,13 @@ class Process:
         reason = ""
         try:
             while True:
-                message = pickle.loads(framing.receive(self._process.stdout))
+                message = pickle.loads(framing.receive(self._from))
                 self.was_ready = self.was_ready or message[0] == "ready"
                 self._messages.put(message)
                 if message[0] == "ready":
                     if (packed := self._requests.get()) is None:
                         break
-                    framing.send(self._process.stdin, packed)
+                    framing.send(self._to, packed)
                     del packed
         except (EOFError, OSError):
             pass
@@ -92,7 +94,7 @@ class Process:
         return name + (", perhaps for want of memory" if name == "SIGKILL" else "")
 
     def _close(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout):
+        for pipe in (self._to, self._from):
             with contextlib.suppress(OSError):  # buffered bytes can no longer be sent
                 pipe.close()
         self._process.wait()

@@ -26,7 +26,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernels.jobs.job import Job, JobError, Rows, Run
 from kernels.jobs.place import Address, Place, settings, version
@@ -90,7 +90,8 @@ class Service:
     def serve(self, idle_s: float) -> None:
         """Listens until no app was connected and nothing ran for `idle_s`, or until it is drained."""
         listener = self._listen()
-        self.address = Address(listener.address, os.getpid(), version(), settings())
+        socket = str(listener.address)
+        self.address = Address(socket, os.getpid(), version(), settings())
         self.place.publish(self.address)
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
         for name in self.queues:
@@ -99,7 +100,7 @@ class Service:
             self._wait_for_the_end(idle_s)
         finally:
             self.place.withdraw(self.address)
-            _remove_socket(listener.address)
+            _remove_socket(socket)
             for worker in self.queues.values():
                 worker.close()
 
@@ -135,7 +136,8 @@ class Service:
     def drain(self) -> None:
         """Takes no new requests, and ends when those it has are done. Its address is gone at once."""
         self.draining.set()
-        self.place.withdraw(self.address)
+        if self.address is not None:
+            self.place.withdraw(self.address)
         self.wake()
 
     def wake(self) -> None:
@@ -268,7 +270,7 @@ class Peer:
         cached_at = job.measured_at if job.cached else None
         self.send("done", number, job._rows, job._error, cached_at, job._run.note)
 
-    def send(self, *message: Any) -> None:
+    def send(self, *message: object) -> None:
         self._outbox.put(message)
 
     def leave(self) -> None:

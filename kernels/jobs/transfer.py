@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kernels import engines
 from kernels.activity import SIZES, TRANSFERS
 from kernels.engines.cuda.device import device_name
-from kernels.jobs.job import Rows, packed
+from kernels.jobs.job import Part, Rows, packed
 from kernels.machine import processor
 from kernels.offload import measure as offload
 from kernels.offload.works import live
@@ -19,7 +19,6 @@ from kernels.transfers.scenarios import Settings
 
 SIZES_S = 60.0  # no further size begins after it: the worker ends a job at its deadline, with all that was measured
 Progress = Callable[[float, str], None]
-Part = Callable[[Any], None]
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any
 
 from kernels.activity import STARTING
-from kernels.jobs.job import Job, JobError, Rows, Run
+from kernels.jobs.job import Job, JobError, Rows, Run, Work
 from kernels.jobs.process import GONE, Process
 
 DEADLINE_S = 120.0
@@ -49,7 +48,7 @@ class Worker:
         self,
         deadline_s: float = DEADLINE_S,
         module: str = "kernels.jobs.child",
-        on_rows: Callable[[Rows], Any] | None = None,
+        on_rows: Callable[[Rows], str | None] | None = None,
     ):
         self._deadline_s, self._module, self._on_rows = deadline_s, module, on_rows
         self._changed = threading.Condition()  # guards the fields below
@@ -63,7 +62,7 @@ class Worker:
         self._spare: Process | None = None
         threading.Thread(target=self._process_queue, name="kernel jobs", daemon=True).start()
 
-    def submit(self, request: Any, owner: str = "", fresh: bool = False) -> Job:
+    def submit(self, request: Work, owner: str = "", fresh: bool = False) -> Job:
         """Queue a request, join it to an equal one, or finish it at once from the cache. A request is a Request or one
         of another kind (kernels.jobs.child.HANDLERS).
 
@@ -184,7 +183,8 @@ class Worker:
             self._stop(run)
 
     def _stop(self, run: Run) -> None:
-        self._child.kill()
+        if self._child is not None:
+            self._child.kill()
 
     # -- the worker's thread -------------------------------------------------------------------
     def _process_queue(self) -> None:
@@ -306,7 +306,7 @@ class Worker:
             child = self._child
             if child is None or not child.alive:
                 child = self._replace_child()
-            message = ("ready",) if child.idle else child.next_message(START_S)
+            message: tuple | None = ("ready",) if child.idle else child.next_message(START_S)
             if message and message[0] == "ready" and child.alive:
                 child.idle = True
                 return child

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from kernels.i18n import tr
 from kernels.libraries import workspace as workspace_module
@@ -174,7 +175,7 @@ def _of_system() -> str | None:
 class Cudnn:
     """A loaded library with declared functions. RuleError if it is not cuDNN 9."""
 
-    def __init__(self, library: Any):
+    def __init__(self, library: ctypes.CDLL):
         self.library = library
         library.cudnnGetVersion.argtypes, library.cudnnGetVersion.restype = (), _size
         self.version = _version_text(library.cudnnGetVersion())
@@ -196,13 +197,13 @@ class Cudnn:
                     tr("cuDNN {version} has no function {name} of the older interface", version=self.version, name=name)
                 )
             function.argtypes, function.restype = arguments, _int
-        self._handle: _pointer | None = None
+        self._handle: ctypes.c_void_p | None = None
 
     def status_name(self, status: int) -> str:
         """Returns cuDNN's name of a status: CUDNN_STATUS_NOT_SUPPORTED."""
         return (self.library.cudnnGetErrorString(status) or b"no name").decode("utf-8", "replace")
 
-    def call(self, name: str, *args: Any) -> None:
+    def call(self, name: str, *args: object) -> None:
         if status := getattr(self.library, name)(*args):
             raise RuntimeError(
                 f"{name} of cuDNN {self.version} answered {self.status_name(status)} ({status}){self._last_error()}"
@@ -216,7 +217,7 @@ class Cudnn:
         return f": {message}" if message else ""
 
     @property
-    def handle(self) -> _pointer:
+    def handle(self) -> ctypes.c_void_p:
         """Returns the handle, created at the first call: then cuDNN loads its parts, hundreds of megabytes. RefusedError
         if it cannot."""
         if self._handle is None:
@@ -271,7 +272,7 @@ class Convolution:
     """cuDNN's descriptors of one convolution: `s` is the kernels' struct Conv, `maps` the channels of a filter
     (C/groups), `direction` what is computed."""
 
-    def __init__(self, cudnn: Cudnn, s: Any, maps: int, direction: Direction = FORWARD):
+    def __init__(self, cudnn: Cudnn, s: np.void, maps: int, direction: Direction = FORWARD):
         self.cudnn, self.direction = cudnn, direction
         N, C, H, W, K, R, S, P, Q = (int(s[name]) for name in "NCHWKRSPQ")
         u, v, pad_h, pad_w = (int(s[name]) for name in ("u", "v", "pad_h", "pad_w"))
@@ -287,7 +288,7 @@ class Convolution:
         self._operands = tuple(descriptors[name] for name in direction.operands)
         self._one, self._zero = ctypes.c_float(1), ctypes.c_float(0)
 
-    def _descriptor(self, kind: str, form: str, *fields: int) -> _pointer:
+    def _descriptor(self, kind: str, form: str, *fields: int) -> ctypes.c_void_p:
         descriptor = _pointer()
         self.cudnn.call(f"cudnnCreate{kind}Descriptor", ctypes.byref(descriptor))
         destroy = getattr(self.cudnn.library, f"cudnnDestroy{kind}Descriptor")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import warnings
@@ -9,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from kernels.i18n import tr
@@ -61,13 +63,16 @@ def version() -> str | None:
         return None
 
 
+Tensor = Any  # one of PyTorch's, or what holds some: PyTorch is optional, so a checker may not know them
+
+
 @cache
-def load() -> Any:
+def load() -> ModuleType:
     """Returns the module. RefusedError if it does not load or sees no GPU, RuleError if it is missing."""
     find()
     try:
-        import torch
-        import torch.nn.attention
+        torch: ModuleType = importlib.import_module("torch")  # optional, so a checker may not find it
+        importlib.import_module("torch.nn.attention")
     except (ImportError, OSError) as e:
         raise RefusedError(f"PyTorch was found but does not load: {e}") from None
     if not torch.cuda.is_available():
@@ -86,18 +91,18 @@ class Call(ABC):
 
     kept_bytes = 0
 
-    def __init__(self, *arrays: Any):
+    def __init__(self, *arrays: object):
         self.torch = load()
         self.tensors = [self.tensor(array) for array in arrays]
-        self.results: Any = None
+        self.results: Tensor = None
         self.workspace_bytes: int | None = None
 
-    def tensor(self, array: Any) -> Any:
+    def tensor(self, array: object) -> Tensor:
         """Returns a tensor on the memory of an array."""
         return as_tensor(self.torch, array)
 
     @abstractmethod
-    def run(self) -> Any:
+    def run(self) -> Tensor:
         """Run once on `tensors`. Returns what PyTorch allocated for its results; None if it wrote to our arrays."""
 
     def prepare(self) -> None:  # noqa: B027

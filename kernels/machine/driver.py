@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kernels.i18n import cached, mark, tr
 from kernels.model.rung import MIN_CAPABILITY
@@ -85,7 +84,7 @@ class GpuInfo:
     shared_bytes: int
 
 
-def library() -> Any:
+def library() -> ctypes.CDLL:
     """Returns the driver's library. OSError if there is none."""
     return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
@@ -104,7 +103,7 @@ def find() -> GpuInfo | GpuUnavailable:
         return e
 
 
-def _gpu_info(driver: Any) -> GpuInfo:
+def _gpu_info(driver: ctypes.CDLL) -> GpuInfo:
     if code := driver.cuInit(0):
         raise _refusal(code)
     count, version = ctypes.c_int(), ctypes.c_int()
@@ -194,7 +193,7 @@ def attribute(number: int) -> int | None:
     return _attribute(library(), number)
 
 
-def _attribute(driver: Any, number: int) -> int | None:
+def _attribute(driver: ctypes.CDLL, number: int) -> int | None:
     value = ctypes.c_int()
     failed = driver.cuDeviceGetAttribute(ctypes.byref(value), number, GPU)
     return None if failed else value.value

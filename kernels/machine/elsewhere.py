@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from kernels.i18n import tr
 from kernels.machine.driver import GpuInfo
 from kernels.machine.status import Status
+from kernels.model.row import Json, Row
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Machine:
             return Status(True, self.gpu.name)
         return Status(False, tr("{card}, of the pool: {why}", card=self.card, why=self.why))
 
-    def to_message(self) -> dict[str, Any]:
+    def to_message(self) -> Json:
         """Returns plain values: the reader of the message may have another version of this class."""
         return asdict(self)
 
     @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> Machine:
+    def from_message(cls, message: Row) -> Machine:
         gpu = message["gpu"]
         capability = {"capability": tuple(gpu["capability"])} if gpu else {}
         return cls(**{**message, "gpu": GpuInfo(**gpu | capability) if gpu else None})

@@ -48,6 +48,14 @@ class Level:
 
 
 @dataclass(frozen=True)
+class Cache(Level):
+    """A data cache of the processor: both sizes are known."""
+
+    bytes: int
+    line_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Levels:
     """All levels of one device. `copy_bytes_per_s`: bytes read and written by a copy larger than the caches, measured;
     None if it was not. `date` of a recording, "" for this machine now."""
@@ -221,6 +229,6 @@ def _read(path: Path) -> str:
 
 # -- data caches ----------------------------------------------------------------------------------------
 @cache
-def caches() -> tuple[Level, ...]:
+def caches() -> tuple[Cache, ...]:
     """Returns this processor's data caches, from the nearest; none if the system reports none."""
-    return tuple(level for level in cpu().levels if level.bytes and level.line_bytes)
+    return tuple(Cache(**vars(level)) for level in cpu().levels if level.bytes and level.line_bytes)

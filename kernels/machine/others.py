@@ -130,7 +130,7 @@ class Programs:
         """Returns how many other programs used the GPU's multiprocessors. Nothing without pynvml, or if this GPU does not
         count them."""
         try:
-            import pynvml
+            import pynvml  # pyright: ignore[reportMissingImports]  # optional
         except ImportError:
             return {}
         try:

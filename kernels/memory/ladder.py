@@ -48,7 +48,8 @@ def cost(s: MemoryShape, program: Program) -> Cost:
 
 # -- add -------------------------------------------------------------------------------------------
 def _add_buffers(s: AddShape) -> tuple[Buffer, Buffer, Buffer]:
-    return tuple(Buffer(b, OUTPUT if b == "C" else INPUT, (s.M, s.N)) for b in "ABC")
+    A, B, C = (Buffer(b, OUTPUT if b == "C" else INPUT, (s.M, s.N)) for b in "ABC")
+    return A, B, C
 
 
 def build_vector(s: AddShape, tiles: Tiles) -> Program:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypeVar
 
 MAX_THREADS = 16  # if each holds large arrays of its own
 HAS_THREADS = sys.platform != "emscripten"  # Python in a browser cannot start one
 
 
-def at_once(compute: Callable[[Any], None], parts: Iterable[Any], most: int | None = None) -> None:
+T = TypeVar("T")
+
+
+def at_once(compute: Callable[[T], None], parts: Iterable[T], most: int | None = None) -> None:
     """Calls compute(part) for every part, `most` at once in threads; one after another if Python has no threads.
 
     Without `most` there is a thread for each of the computer's processors.

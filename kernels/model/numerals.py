@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 import re
-from typing import Any
 
 from kernels.model.program import RuleError
 
@@ -37,7 +36,7 @@ def real(text: str) -> float | None:
     return None if math.isinf(number) and "inf" not in text else number
 
 
-def check_whole(name: str, value: Any) -> None:
+def check_whole(name: str, value: object) -> None:
     """Check that a value is a whole number of 0 or more. RuleError if not."""
     try:
         if isinstance(value, bool) or operator.index(value) < 0:
@@ -46,7 +45,7 @@ def check_whole(name: str, value: Any) -> None:
         raise RuleError(f"{name} must be a whole number, 0 or more, got {value!r}") from None
 
 
-def check_positive(name: str, value: Any) -> None:
+def check_positive(name: str, value: object) -> None:
     """Check that a value is a finite number above 0. RuleError if not."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise RuleError(f"{name} must be a number above 0, got {value!r}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Generic
 
 from kernels.i18n import tr
-from kernels.model.shape import Shape
+from kernels.model.shape import S
 
 
 @dataclass(frozen=True)
-class Preset:
+class Preset(Generic[S]):
     """A shape with a name for links (`key`), a label for a chip, and its source, in the reader's language.
 
     The texts are messages; `fields` fill the named fields of both.
@@ -18,7 +19,7 @@ class Preset:
 
     key: str
     label_text: str
-    shape: Shape
+    shape: S
     source_text: str
     fields: Mapping[str, object] = field(default_factory=dict, hash=False)
 

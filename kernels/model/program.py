@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,19 @@ INPUT, OUTPUT, WORKSPACE = "input", "output", "workspace"
 # structured for a struct).
 Arg = str | np.generic | TensorMap
 Tiles = Mapping[str, int]
+
+
+class AnyArray(Protocol):
+    """What NumPy's and CuPy's arrays have in common and a view needs."""
+
+    def reshape(self, shape: tuple[int, ...], /) -> Self: ...
+
+    def view(self, dtype: str, /) -> Self: ...
+
+    def __getitem__(self, part: slice, /) -> Self: ...
+
+
+Array = TypeVar("Array", bound=AnyArray)
 
 
 def buffer_of(arg: Arg) -> str | None:
@@ -72,9 +85,9 @@ class View:
         if self.offset < 0:
             raise ValueError(f"{self.name} begins before {self.of}")
 
-    def cut(self, array: Any) -> Any:
+    def cut(self, array: Array) -> Array:
         """Returns the view of the buffer's array, NumPy's or CuPy's."""
-        flat = array.reshape(-1)
+        flat = array.reshape((-1,))
         if self.dtype:
             flat = flat.view(self.dtype)
         return flat[self.offset : self.offset + math.prod(self.shape)].reshape(self.shape)
@@ -89,7 +102,7 @@ class Launch:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     args: tuple[Arg, ...]
-    cpu: Callable[..., None]
+    cpu: Callable[..., object]
     defines: tuple[tuple[str, int], ...] = ()
     shared: int = 0  # bytes of dynamic shared memory
     label: str = ""  # a name of its own if a program launches a kernel twice
@@ -112,7 +125,7 @@ class LibraryCall:
 
     routine: str
     args: tuple[Arg, ...]
-    cpu: Callable[..., None] | None
+    cpu: Callable[..., object] | None
     bind: Callable[..., Callable[[], None]]
     cpu_name: str = ""  # of `cpu`: NumPy is not the vendor's library
 
@@ -133,7 +146,7 @@ class HostLoop:
     name: str
     source: str  # the file that a page shows, under kernels
     args: tuple[Arg, ...]
-    cpu: Callable[..., None]
+    cpu: Callable[..., object]
     prepare: Callable[[], None]
 
     @property
@@ -150,6 +163,17 @@ class Program:
     steps: tuple[Step, ...]
     views: tuple[View, ...] = ()  # of buffers; a step takes one by its name
 
+    def launch(self, n: int = 0) -> Launch:
+        """Returns the n-th step, which must be a launch."""
+        step = self.steps[n]
+        if not isinstance(step, Launch):
+            raise TypeError(f"{step.name} is no launch")
+        return step
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        return tuple(step for step in self.steps if isinstance(step, Launch))
+
     def of_role(self, role: str) -> tuple[Buffer, ...]:
         return tuple(b for b in self.buffers if b.role == role)
 
@@ -165,6 +189,13 @@ class Program:
     def nbytes(self, *roles: str) -> int:
         """Returns the bytes of the buffers with these roles (of all if none is given)."""
         return sum(b.nbytes for b in self.buffers if not roles or b.role in roles)
+
+
+def cpu_of(step: Step) -> Callable[..., object]:
+    """Returns the NumPy implementation of a step. RuleError for a library call without one."""
+    if step.cpu is None:
+        raise RuleError(f"{step.name} is a library of the GPU")
+    return step.cpu
 
 
 def refuse_steps(program: Program, engine: str) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def on_gpu(compute: Callable[[Any], T]) -> T | None:
+def on_gpu(compute: Callable[[ModuleType], T]) -> T | None:
     """Returns compute(cupy) if this process runs kernels on a GPU, so that CuPy is loaded; None if it does not, or if the
     GPU's memory is too small. The memory is free again afterwards."""
     cupy = sys.modules.get("cupy")

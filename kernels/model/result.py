@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
+from kernels.model.row import Row
 from kernels.model.rung import Cost
+from kernels.model.shape import Shape
+
+
+class Stage(TypedDict):
+    """A moment of a program: its name, and the bytes of each role."""
+
+    at: str
+    input: int
+    output: int
+    workspace: int
 
 
 @dataclass(frozen=True)
@@ -20,7 +31,7 @@ class Memory:
     output: int
     workspace: int
     peak: int
-    timeline: tuple[Mapping[str, Any], ...] = ()
+    timeline: tuple[Stage, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,7 @@ class Measurement:
     memory: Memory
     device: str
     parts_ms: tuple[tuple[str, float], ...] = ()  # median of each step, timed in separate runs
-    conditions: Mapping[str, Any] = field(default_factory=dict)  # driver, clocks, versions, ceilings ...
+    conditions: Row = field(default_factory=dict)  # driver, clocks, versions, ceilings ...
     copies_ms: Mapping[str, float] | None = None  # inputs in (h2d), output back (d2h): medians; n
 
     def _quantile(self, q: float) -> float:
@@ -92,14 +103,28 @@ class Measurement:
 class Result:
     rung: str
     engine: str
-    shape: Any
+    shape: Shape
     tiles: Mapping[str, int]
     outputs: Mapping[str, np.ndarray]  # by buffer name
     error: float  # relative L2 error against the float64 reference: of several outputs the largest
     measurement: Measurement | None
     predicted: Cost
-    counters: Any = None
+    counters: Any = None  # the emulator's Counters and BlockTraces: an engine knows results, not the reverse
     trace: Any = None
+
+    @property
+    def counted(self) -> Any:
+        """Returns the counters. ValueError if there are none, as of an engine that counts nothing."""
+        if self.counters is None:
+            raise ValueError(f"{self.rung} was not counted")
+        return self.counters
+
+    @property
+    def timed(self) -> Measurement:
+        """Returns the measurement. ValueError if there is none, as of an engine that measures nothing."""
+        if self.measurement is None:
+            raise ValueError(f"{self.rung} was not timed")
+        return self.measurement
 
     @property
     def output(self) -> np.ndarray:

@@ -8,7 +8,7 @@ of its weight on a part of the terms, and the parts together are all terms.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -41,7 +41,17 @@ def concentrate_sums(t: np.ndarray) -> None:
         some *= np.where(number % count == of_channel, np.float32(1), np.float32(1 / (4 * count)))
 
 
-def of_rows(s: Any, random: Arrays) -> Arrays:
+class _Rows(Protocol):
+    """A shape of M rows of N elements."""
+
+    @property
+    def M(self) -> int: ...
+
+    @property
+    def N(self) -> int: ...
+
+
+def of_rows(s: _Rows, random: Arrays) -> Arrays:
     """Returns x [M, N]. The softmax of row r has most of its weight on the columns whose number is r modulo the parts, and
     on the first and the last column."""
     if "x" not in random or (count := parts(s.N, COLUMNS)) == 1:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from kernels.i18n import tr
 from kernels.model.launch import WARP
 from kernels.model.program import Tiles
-from kernels.model.shape import INT_MAX, Shape
+from kernels.model.shape import INT_MAX
 
 # Limits of CUDA.
 MAX_GRID_YZ = 65_535  # blocks along grid.y and grid.z
@@ -50,7 +51,14 @@ def index_rules(counts: Mapping[str, int], margin: int, name: str = "") -> Itera
             yield tr("{formula} must stay below {limit}, got {count}", formula=formula, limit=limit, count=count)
 
 
-def dtype_rules(s: Shape, *dtypes: str) -> Iterator[str]:
+class _Typed(Protocol):
+    """A shape with an element type."""
+
+    @property
+    def dtype(self) -> str: ...
+
+
+def dtype_rules(s: _Typed, *dtypes: str) -> Iterator[str]:
     if s.dtype not in dtypes:
         if len(dtypes) == 1:
             yield tr("dtype must be {dtype}, got {got}", dtype=dtypes[0], got=s.dtype)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
 from kernels.i18n import mark, tr
+from kernels.model.preset import Preset
 from kernels.model.program import Program, RuleError, Tiles
+from kernels.model.shape import S
 
 ENGINES = ("cuda", "cpu", "emulator")
 FP32, FP16, TENSOR_CORES, INT8 = ("FP32", mark("FP16 arithmetic"), mark("tensor cores"), mark("INT8 arithmetic"))
@@ -42,12 +44,12 @@ class Cost:
         return None if self.workspace_bytes is None else self.bytes
 
 
-def any_gpu(shape: Any) -> tuple[int, int]:
+def any_gpu(shape: object) -> tuple[int, int]:
     return MIN_CAPABILITY
 
 
 @dataclass(frozen=True)
-class Rung:
+class Rung(Generic[S]):
     """One algorithm variant.
 
     A tolerance t allows |out - ref| <= t * bound. The bound is the same computation on absolute values: the backward-error
@@ -58,19 +60,19 @@ class Rung:
     name: str  # "conv/im2col-gemm"
     title: str
     idea: str
-    build: Callable[[Any, Tiles], Program]
-    cost: Callable[[Any, Program], Cost]
-    rules: Callable[[Any, Tiles], Iterable[str]]  # yields each rule of this rung the shape breaks
+    build: Callable[[S, Tiles], Program]
+    cost: Callable[[S, Program], Cost]
+    rules: Callable[[S, Tiles], Iterable[str]]  # yields each rule of this rung the shape breaks
     tolerance: float
     tiles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # choices, the default first
     library: str = ""  # the vendor library that does part of the work
     # Finds the library of a rung that is one call of it; RuleError says why it cannot be called here. That is no rule:
     # rules depend on the shape and the tile sizes only (kernels.records.availability).
     find_library: Callable[[], object] | None = None
-    scale: Callable[[Any, Tiles, Mapping[str, np.ndarray]], np.ndarray] | None = None  # else the ladder's
+    scale: Callable[[S, Tiles, Mapping[str, np.ndarray]], np.ndarray] | None = None  # else the ladder's
     sets: tuple[Tiles, ...] | None = None  # see tile_sets; what one leaves out is the default
     # Returns the sizes, one of `sets`, that were measured to be faster than the default at a shape; {} if none were.
-    faster: Callable[[Any], Tiles] | None = None
+    faster: Callable[[S], Tiles] | None = None
     engines: tuple[str, ...] = ENGINES  # of its ladder's, those that run it; without "cpu" if `not_on_cpu` is given
     # What the NumPy steps compute, in the words of a processor. A rung of a GPU's ladder that the cpu engine runs has
     # one, so that nothing is timed under the name of hardware that a processor does not have.
@@ -79,7 +81,7 @@ class Rung:
     # Why the cpu engine does not run it, as a clause: a processor does not have its idea, or its NumPy steps are the
     # computation of another rung. They still check the kernels.
     not_on_cpu: str = ""
-    capability: Callable[[Any], tuple[int, int]] = any_gpu  # the lowest that runs the kernels of a shape
+    capability: Callable[[S], tuple[int, int]] = any_gpu  # the lowest that runs the kernels of a shape
     last_capability: tuple[int, int] | None = None  # the highest that runs its kernels, if later ones do not
     units: str = FP32  # of UNITS: those that compute a 32-bit shape
     rounds_to: str = ""  # the type that its factors are rounded to, if it is coarser than the shape's
@@ -136,7 +138,7 @@ class Rung:
     def default_tiles(self) -> dict[str, int]:
         return {name: choices[0] for name, choices in self.tiles.items()}
 
-    def tiles_at(self, shape) -> dict[str, int]:
+    def tiles_at(self, shape: S) -> dict[str, int]:
         """Returns the tile sizes to run a shape with, if a reader chooses none: the default if the faster ones break a rule."""
         default = self.default_tiles
         if not self.faster:
@@ -144,7 +146,7 @@ class Rung:
         tiles = default | dict(self.faster(shape))
         return default if any(self.rules(shape, tiles)) else tiles
 
-    def tile_sets(self, shape) -> Iterator[dict[str, int]]:
+    def tile_sets(self, shape: S) -> Iterator[dict[str, int]]:
         """Yields the tile sizes that are compiled ahead and recorded: the default, then `sets`. If that is None, each other
         choice once, with as few of the other sizes changed as the rules need at this shape (two at most). A choice that
         breaks a rule even then is left out."""
@@ -170,7 +172,7 @@ class Rung:
                 for values in itertools.product(*(self.tiles[name] for name in changed)):
                     yield tiles | dict(zip(changed, values, strict=True))
 
-    def check(self, shape, tiles: Tiles | None) -> dict[str, int]:
+    def check(self, shape: S, tiles: Tiles | None) -> dict[str, int]:
         """Returns all tile sizes, defaults filled in. RuleError names the first rule that is broken."""
         given = dict(tiles or {})
         for name, value in given.items():
@@ -187,7 +189,7 @@ class Rung:
 
 
 @dataclass(frozen=True)
-class Ladder:
+class Ladder(Generic[S]):
     """A family of rungs that compute the same thing.
 
     `reference(shape, **inputs)` gives (result, error scale) in float64; of a program with several outputs such a pair
@@ -195,25 +197,25 @@ class Ladder:
     """
 
     name: str
-    shape: Callable[..., Any]  # the shape's class, made from its params()
-    parse: Callable[[str], Any]
+    shape: type[S]  # the shape's class, made from its params()
+    parse: Callable[[str], S]
     reference: Callable[..., Any]
     rungs: tuple[Rung, ...]
-    presets: Mapping[str, Any]
+    presets: Mapping[str, Preset[S]]
     engines: tuple[str, ...] = ENGINES  # those that run its rungs
     # Returns, by name, the inputs that are results of an earlier kernel (the indices of maxima, a saved mean), from the
     # others: derive(shape, inputs). None: every input is free.
-    derive: Callable[[Any, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None = None
+    derive: Callable[[S, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None = None
     # Returns, by name, random inputs that are changed so that a small fault of a kernel shows: revealing(shape, random).
     # `random` has those that a caller did not give. None: any random numbers show it.
-    revealing: Callable[[Any, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None = None
+    revealing: Callable[[S, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None = None
     swept: tuple[str, ...] | None = None  # presets recorded hot and at other tile sizes too; None: all
     work: str = mark("the definition")  # what the FLOPs of a shape are those of
     inputs: str = mark("inputs")  # what its inputs are called in a chart of memory
     # Fields of a shape in which a recording must agree to say anything of another shape. None named: all that are no
     # whole numbers. The other whole numbers are extents.
     matching: tuple[str, ...] = ()
-    later_fields: Mapping[str, Any] = field(
+    later_fields: Mapping[str, object] = field(
         default_factory=dict
     )  # that older recordings lack, and what their lack means
 

@@ -6,28 +6,48 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self, SupportsFloat, SupportsIndex, TypeVar
 
 from kernels.i18n import tr
 from kernels.model import numerals
+from kernels.model.row import Json
 
 INT_MAX = 2**31 - 1
 FLOAT_MAX = math.ldexp(2 - 2**-23, 127)  # the largest float32
+
+
+Pair = int | tuple[int, int]  # (vertical, horizontal), or one number for both axes
 
 
 class ShapeError(ValueError):
     """A shape that breaks a rule; the message names the rule and the values that break it."""
 
 
+@dataclass(frozen=True)
 class Shape:
     """Base class of the frozen dataclasses of shapes."""
 
-    def _check(self, names: Iterable[str], check: Callable[..., Any], *args: Any) -> None:
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of the definition, or another measure of the work."""
+        raise NotImplementedError
+
+    @property
+    def flops(self) -> int:
+        """FLOPs of the definition."""
+        raise NotImplementedError
+
+    @property
+    def bytes(self) -> int:
+        """Minimum traffic in bytes: each tensor once."""
+        raise NotImplementedError
+
+    def _check(self, names: Iterable[str], check: Callable[..., int | float | str], *args: object) -> None:
         """Set each of these fields to the result of `check(name, value, *args)`."""
         for name in names:
             object.__setattr__(self, name, check(name, getattr(self, name), *args))
 
-    def params(self) -> dict[str, int | float | str]:
+    def params(self) -> Json:
         """Returns every field by name, as in a link, a recording row or JSON."""
         return dict(vars(self))
 
@@ -35,10 +55,13 @@ class Shape:
         return replace(self, **changes)
 
 
+S = TypeVar("S", bound=Shape)
+
+
 # -- fields: each returns the value to store, or raises ShapeError ---------------------------------------
 def integer(name: str, value: object, minimum: int, maximum: int = INT_MAX) -> int:
     try:
-        if isinstance(value, bool):
+        if isinstance(value, bool) or not isinstance(value, SupportsIndex):
             raise TypeError
         number = operator.index(value)
     except TypeError:
@@ -59,7 +82,7 @@ def integer(name: str, value: object, minimum: int, maximum: int = INT_MAX) -> i
 def factor(name: str, value: object, whole: bool = False) -> float:
     """Returns a finite float32. With `whole` it must be a whole number, because it multiplies whole numbers."""
     try:
-        if isinstance(value, (bool, str)):
+        if isinstance(value, (bool, str)) or not isinstance(value, (SupportsFloat, SupportsIndex)):
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -78,7 +101,7 @@ def flag(name: str, value: object) -> int:
         known = False
     if not known:
         raise ShapeError(tr("{name} must be 0 or 1, got {value}", name=name, value=repr(value)))
-    return int(value)
+    return int(value == 1)
 
 
 def one_of(name: str, value: object, choices: Collection[str]) -> str:
@@ -114,7 +137,7 @@ def parse(
     needed: Iterable[str],
     text_fields: tuple[str, ...] = (),
     float_fields: tuple[str, ...] = (),
-) -> dict[str, Any]:
+) -> Json:
     """Returns values by name from "NAME=VALUE,NAME=VALUE": those in `text_fields` as text, those in
     `float_fields` as floats, all
     others as whole numbers. ShapeError if the text is malformed or lacks one of `needed`."""
@@ -141,7 +164,7 @@ def parse(
 class Bound:
     """The range of one control while all others stay; `why_low` and `why_high` name the rules that limit it."""
 
-    low: int
-    high: int
+    low: float
+    high: float
     why_low: str = ""
     why_high: str = ""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
+
+from kernels.model.row import Json
 
 Reference = tuple[np.ndarray, np.ndarray]  # (result, error scale), float64
 # Below 2^-126 float32 has steps of 2^-149. Each product there is off by up to half a step, so that a sum of 8,192 products
@@ -13,7 +14,7 @@ Reference = tuple[np.ndarray, np.ndarray]  # (result, error scale), float64
 UNDERFLOW = 2.0**-137
 
 
-def by_output(expected: Any, names: tuple[str, ...]) -> dict[str, Any]:
+def by_output(expected: object, names: tuple[str, ...]) -> Json:
     """Returns what is expected of each output by its name: of a program with one output it stands alone."""
     return dict(expected) if isinstance(expected, Mapping) else dict(zip(names, (expected,), strict=True))
 
@@ -26,7 +27,7 @@ def relative_error(out: np.ndarray, ref: np.ndarray, scale: np.ndarray | None = 
     If ref and that are 0 too, the norm of (out - ref) itself is returned.
     """
     difference = norm = most = 0.0
-    for o, r, s in blocks(out, ref, 0.0 if scale is None else scale):
+    for o, r, s in blocks(out, ref, np.zeros(()) if scale is None else scale):
         if not np.isfinite(o).all():
             return float("inf")
         delta = np.subtract(o, r, dtype=np.float64)

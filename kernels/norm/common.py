@@ -34,7 +34,7 @@ def width(extent: int) -> int:
 def divider(divisor: int) -> np.generic:
     """Returns the argument of a kernel that divides by a number."""
     m = magic(divisor)
-    return np.array((m.multiplier, m.shift), MAGIC)[()]
+    return np.array([(m.multiplier, m.shift)], MAGIC)[0]
 
 
 def ints(*values: int) -> tuple[np.int32, ...]:
@@ -49,13 +49,13 @@ def parts_of(total: int, wanted: int, least: int) -> tuple[int, int]:
 
 
 # -- cost ----------------------------------------------------------------------------------------------
-def cost_of(reads: int, writes: int, operations: int) -> Callable[[Shape, Program], Cost]:
+def cost_of(reads: int, writes: int, operations: int) -> Callable[[MapsShape | RowsShape, Program], Cost]:
     """Returns a cost: so many reads and writes of tensors of the size of x, so many operations an element.
 
     Every pass over x counts, because beyond the caches each comes from HBM. The vectors of means, factors and partial
     sums are left out of the bytes: they are small and stay in caches."""
 
-    def cost(s: Shape, program: Program) -> Cost:
+    def cost(s: MapsShape | RowsShape, program: Program) -> Cost:
         workspace = program.nbytes("workspace")
         return Cost(operations * s.elements, FLOAT * (reads + writes) * s.elements, workspace)
 

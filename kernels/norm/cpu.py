@@ -17,7 +17,7 @@ from kernels.norm.shape import NHWC
 class Moments(NamedTuple):
     """Of some numbers: how many, their mean, and the sum of their squared distances from it. Numbers or arrays."""
 
-    n: float | np.ndarray
+    n: float | np.floating | np.ndarray
     mean: np.ndarray
     M2: np.ndarray
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kernels.i18n import mark
 from kernels.model.preset import Preset
 from kernels.norm.shape import NHWC, MapsShape, RowsShape
@@ -12,7 +14,7 @@ RAGGED_ROWS = mark("rows that are not aligned to sectors (32 bytes)")
 RES2 = mark(
     "ResNet-50 (arXiv 1512.03385): the last norm of a conv2_x block, batch 64. 205 MB, larger than the L2 cache"
 )
-_MAPS = (  # key, label, extents, source
+_MAPS: tuple[tuple[str, str, tuple[Any, ...], str], ...] = (  # key, label, fields of the shape, source
     ("toy", mark("Toy 2×2×2×4"), (2, 2, 2, 4), TOY),
     ("toy-nhwc", mark("Toy 2×2×2×4, NHWC"), (2, 2, 2, 4, NHWC), TOY),
     ("ragged", "3×5×7×9", (3, 5, 7, 9), RAGGED_MAPS),

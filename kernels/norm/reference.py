@@ -68,7 +68,9 @@ def invstd_scale(s: Statistics, limits: Limits) -> np.ndarray:
     return inverse(low) + np.maximum(inverse(low) - s.invstd, s.invstd - inverse(high)) / TOLERANCE
 
 
-def normalized(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, limits: Limits) -> Iterator[Reference]:
+def normalized(
+    x: np.ndarray, gamma: np.ndarray | float, beta: np.ndarray | float, limits: Limits
+) -> Iterator[Reference]:
     """Yields (result, scale) of y, mean and 1 / std along the last axis of x, float64."""
     s = statistics(x)
     scale, distance = invstd_scale(s, limits), x - s.mean

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, TypeVar
 
 from kernels.model.shape import Shape, integer, one_of, parse
 
@@ -39,7 +39,10 @@ class MapsShape(Shape):
     def elements(self) -> int:
         return self.N * self.C * self.HW
 
-    macs = elements  # measure of the work
+    @property
+    def macs(self) -> int:
+        """Measure of the work."""
+        return self.elements
 
     @property
     def HW(self) -> int:
@@ -110,7 +113,10 @@ class RowsShape(Shape):
     def elements(self) -> int:
         return self.M * self.N
 
-    macs = elements
+    @property
+    def macs(self) -> int:
+        """Measure of the work."""
+        return self.elements
 
     @property
     def flops(self) -> int:
@@ -150,11 +156,15 @@ class RmsNormBackwardShape(RowsShape):
     FLOPS, TENSORS = 9, 3
 
 
-def maps_parser(shape: type[MapsShape]) -> Callable[[str], Any]:
+Maps = TypeVar("Maps", bound=MapsShape)
+Rows = TypeVar("Rows", bound=RowsShape)
+
+
+def maps_parser(shape: type[Maps]) -> Callable[[str], Maps]:
     """Returns a function that parses "N=32,C=64,H=56,W=56,layout=nhwc". It raises ShapeError if the text is malformed."""
     return lambda text: shape(**parse(text, MAPS_FIELDS, MAPS_FIELDS[:-1], text_fields=("layout",)))
 
 
-def rows_parser(shape: type[RowsShape]) -> Callable[[str], Any]:
+def rows_parser(shape: type[Rows]) -> Callable[[str], Rows]:
     """Returns a function that parses "M=8192,N=768". It raises ShapeError if the text is malformed."""
     return lambda text: shape(**parse(text, ROWS_FIELDS, ROWS_FIELDS))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from kernels import engines
+from kernels.engines import cpu
 from kernels.machine.timing import Budget, interleave, warm_up
 from kernels.offload.works import Case
 
 
 def samples(case: Case, flush: Callable[[], object], budget: Budget) -> tuple[float, ...]:
     """Returns the ms of each run of a case. `flush` overwrites the caches before each. RuntimeError if its result is wrong."""
-    session = engines.load("cpu").open(case.work.program(case.point.shape), dict(case.inputs))
+    session = cpu.open(case.work.program(case.point.shape), dict(case.inputs))
 
     def once() -> float:
         flush()

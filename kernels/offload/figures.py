@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from kernels.model.row import Row
 from kernels.offload import crossover
 from kernels.offload.works import NONE, PAGEABLE
 
 MIN_PAGEABLE_MS = 0.35  # of the copies: of_gpu says why
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,10 +73,11 @@ def crossing(cpu: Mapping[int, Figures], gpu: Mapping[int, Figures]) -> Range | 
         crossover.crossing(sizes, [cpu[size].in_pass(n) for size in sizes], [gpu[size].in_pass(n) for size in sizes])
         for n in range(passes)
     ]
-    if not found or None in found:
+    known = [one for one in found if one is not None]
+    if not known or len(known) < len(found):
         return None
-    where = [one.size for one in found]
-    return Range(min(where), max(where), all(one.first for one in found))
+    where = [one.size for one in known]
+    return Range(min(where), max(where), all(one.first for one in known))
 
 
 def repeats_to_win(cpu: Figures, alone: Figures, copied: Figures) -> int | None:

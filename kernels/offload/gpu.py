@@ -3,6 +3,7 @@ parts of a run add up to its total. The host's clock times them.
 
 A round is a run without copies, one with pinned and one with pageable memory, in this order, each on host arrays of its own.
 The GPU's caches are overwritten before each run, the processor's once before the round. So the first call reads its code
+from kernels.model.row import Json
 from memory, as the processor's work does; the later runs find it in the caches. kernels.offload.figures says how that counts.
 """
 
@@ -19,6 +20,7 @@ from kernels.engines.cuda.device import free_bytes, refused_when_full
 from kernels.engines.cuda.timing import MIN_FLUSH
 from kernels.machine.timing import Budget, interleave
 from kernels.model.program import INPUT, RuleError
+from kernels.model.row import Json
 from kernels.offload.works import COPIES, NONE, PINNED, Case
 from kernels.transfers.cuda import CudaBackend
 
@@ -54,7 +56,7 @@ def _then(flush: Callable[[], object], sampler: Callable[[], float]) -> float:
 class _Host:
     """The arrays of the host, in memory of one kind."""
 
-    inputs: dict[str, Any]
+    inputs: Json
     out: Any
 
 
@@ -67,7 +69,7 @@ class _Program:
         self.stream = self.backend.stream("offload")
         self.device = {b.name: self.backend.allocate(b.shape, "pool") for b in self.program.buffers}
         self.hosts = {copies: self._host(copies == PINNED) for copies in COPIES if copies != NONE}
-        self.launches = [(step, tuple(self._argument(a) for a in step.args)) for step in self.program.steps]
+        self.launches = [(step, tuple(self._argument(a) for a in step.args)) for step in self.program.launches]
         self._copy_in(PINNED)
         self.trash = self.backend.allocate((MIN_FLUSH // 4,), "pool")
 

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median_low
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from kernels.engines.cpu import flusher
 from kernels.machine import processor
 from kernels.machine.timing import Budget
 from kernels.model.program import RuleError
+from kernels.model.row import Json, Row
 from kernels.offload import cpu, gpu
 from kernels.offload.gpu import PARTS, Run
 from kernels.offload.works import COPIES, MAX_MACS, Case, Point, case, live
@@ -22,7 +22,7 @@ PASSES = 3
 MAX_BYTES = 1 << 24  # of a size that each pass measures: larger ones vary little, and their reference takes seconds
 BUDGET = Budget(samples=15, seconds=0.2, min_samples=3, warm_up_s=0.02)
 CPU, GPU = "cpu", "gpu"
-Rows = dict[str, list[dict[str, Any]]]
+Rows = dict[str, list[Json]]
 
 
 def times(
@@ -73,7 +73,7 @@ def _on_gpu(given: Case, flush: Callable[[], object], budget: Budget) -> Mapping
         return None  # it does not fit
 
 
-def spread(passes: Sequence[Sequence[float]]) -> dict[str, Any]:
+def spread(passes: Sequence[Sequence[float]]) -> Json:
     """Returns the figures of the ms of some passes. The median is a time that was measured: the lower of two in the middle."""
     samples = [ms for found in passes for ms in found]
     p20, p80 = np.percentile(samples, (20, 80), method="nearest")
@@ -82,9 +82,9 @@ def spread(passes: Sequence[Sequence[float]]) -> dict[str, Any]:
     return {name: round(ms, 6) for name, ms in figures.items()} | {"n": len(samples), "passes": medians}
 
 
-def gpu_row(size: int, passes: Sequence[Mapping[str, tuple[Run, ...]]]) -> dict[str, Any]:
+def gpu_row(size: int, passes: Sequence[Mapping[str, tuple[Run, ...]]]) -> Json:
     """Returns the row of a size on the GPU."""
-    row: dict[str, Any] = {"size": size}
+    row: Row = {"size": size}
     for copies in COPIES:
         runs = [run for found in passes for run in found[copies]]
         figures = spread([[sum(run) for run in found[copies]] for found in passes])

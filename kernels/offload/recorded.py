@@ -7,15 +7,14 @@ returns them. Sizes that it lacks were not measured. `python -m benchmarks.offlo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import kernels
+from kernels.model.row import Row as Record
 
 FILE = Path(kernels.__file__).parent / "records" / "offload.json"
-Record = Mapping[str, Any]
 
 
 @cache

@@ -11,10 +11,14 @@ import numpy as np
 
 from kernels import records
 from kernels.conv.presets import CONV_PADDING
+from kernels.conv.shape import ConvShape
+from kernels.gemm.shape import GemmShape
 from kernels.i18n import mark
 from kernels.ladders import find, ladder_of
 from kernels.model.program import Program, RuleError
+from kernels.model.row import Row
 from kernels.model.rung import Rung
+from kernels.model.shape import Shape
 from kernels.model.verify import agrees, by_output
 from kernels.runner import inputs_of
 
@@ -44,15 +48,15 @@ class Work:
     def rung(self) -> Rung:
         return find(self.gpu)
 
-    def program(self, shape: Any) -> Program:
+    def program(self, shape: Shape) -> Program:
         """Returns what the processor runs."""
         rung = find(self.cpu)
         return rung.build(shape, rung.default_tiles)
 
-    def gpu_program(self, shape: Any) -> Program:
+    def gpu_program(self, shape: Shape) -> Program:
         return self.rung.build(shape, self.rung.default_tiles)
 
-    def shape(self, params: Mapping[str, Any]) -> Any:
+    def shape(self, params: Row) -> Shape:
         return ladder_of(self.gpu).shape(**params)
 
 
@@ -60,7 +64,7 @@ class Work:
 class Point:
     """A size of a work."""
 
-    shape: Any
+    shape: Shape
     size: int
 
     @property
@@ -68,11 +72,11 @@ class Point:
         return self.shape.macs
 
 
-def _square(s: Any) -> bool:
+def _square(s: GemmShape) -> bool:
     return s.M == s.N == s.K and s.dtype == "fp32" and not s.beta
 
 
-def _layer(s: Any) -> bool:
+def _layer(s: ConvShape) -> bool:
     return s.groups == 1 and s.mode == "cross-correlation" and s.macs > 500
 
 
@@ -96,14 +100,14 @@ def points(key: str) -> tuple[Point, ...]:
     if key not in WORKS:
         raise RuleError(f"no work {key}; there are: {', '.join(WORKS)}")
     work = WORKS[key]
-    found: dict[int, Any] = {}
+    found: dict[int, Shape] = {}
     for shape in _shapes(work):
         if shape.macs <= MAX_RECORDED_MACS:
             found.setdefault(work.size(shape), shape)
     return tuple(Point(found[size], size) for size in sorted(found))
 
 
-def _shapes(work: Work) -> Iterator[Any]:
+def _shapes(work: Work) -> Iterator[Shape]:
     yield from map(work.shape, work.more)
     tiles = dict(work.rung.default_tiles)
     for row in records.everything():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -67,20 +66,20 @@ def buffers(s: OptimizerShape, *names: str) -> tuple[Buffer, ...]:
     return *arrays, Buffer("chunks", INPUT, (len(s.chunks), 2), "int32")
 
 
-def chunk_table(s: OptimizerShape, inputs: Any) -> dict[str, np.ndarray]:
+def chunk_table(s: OptimizerShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns the table of chunks, int32 [chunks, 2]."""
     return {"chunks": np.array(s.chunks, np.int32)}
 
 
 def sgd_factors(s: SgdShape) -> np.generic:
-    return np.array((s.lr, s.momentum, s.weight_decay), SGD_FACTORS)[()]
+    return np.array([(s.lr, s.momentum, s.weight_decay)], SGD_FACTORS)[0]
 
 
 def adam_factors(s: AdamShape) -> np.generic:
     """Returns the kernels' factors: the corrections of step t are applied to the rate and to the root."""
     correct_m, correct_v = s.corrections
     values = (s.lr / correct_m, s.beta1, 1 - s.beta1, s.beta2, 1 - s.beta2, correct_v**-0.5, s.eps, s.weight_decay)
-    return np.array(values, ADAM_FACTORS)[()]
+    return np.array([values], ADAM_FACTORS)[0]
 
 
 def _unpacked(update: Callable[..., None]) -> Callable[..., None]:

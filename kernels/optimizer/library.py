@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic
 
 from kernels.libraries.torch import Call
-from kernels.optimizer.shape import AdamShape, SgdShape, parser
+from kernels.optimizer.shape import AdamShape, Parsed, SgdShape, parser
 
 
-class _Optimizer(Call):
+class _Optimizer(Call, Generic[Parsed]):
     """A call that updates every tensor of the arrays. The last argument is the shape of the tensors, as text."""
 
-    SHAPE: type
+    SHAPE: type[Parsed]
     ARRAYS: int
 
     def __init__(self, *args: Any):
@@ -25,7 +25,7 @@ class _Optimizer(Call):
         self.lists = [[array[first : first + count] for first, count in self.shape.tensors] for array in self.tensors]
 
 
-class SgdForeach(_Optimizer):
+class SgdForeach(_Optimizer[SgdShape]):
     """The operations of torch.optim.SGD(foreach=True), each over all tensors."""
 
     SHAPE, ARRAYS = SgdShape, 3
@@ -65,12 +65,12 @@ def functional_adam() -> Callable[..., None]:
     return importlib.import_module("torch.optim.adam").adam
 
 
-class AdamForeach(_Optimizer):
+class AdamForeach(_Optimizer[AdamShape]):
     """torch.optim.Adam(foreach=True): the function that its step() calls, at the same step each time."""
 
     SHAPE, ARRAYS = AdamShape, 4
 
-    def __init__(self, *args: Any):
+    def __init__(self, *args: object):
         super().__init__(*args)
         self.steps = [self.torch.tensor(0.0) for _ in self.shape.counts]  # on the host, as step() keeps them
 
@@ -96,12 +96,12 @@ class AdamForeach(_Optimizer):
         )
 
 
-class AdamFused(_Optimizer):
+class AdamFused(_Optimizer[AdamShape]):
     """torch.optim.Adam(fused=True): the function that its step() calls, at the same step each time."""
 
     SHAPE, ARRAYS = AdamShape, 4
 
-    def __init__(self, *args: Any):
+    def __init__(self, *args: object):
         super().__init__(*args)
         count = float(self.shape.step)
         self.steps = [self.torch.full((), count, device="cuda") for _ in self.shape.counts]

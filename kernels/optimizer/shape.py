@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import lru_cache
 from itertools import groupby
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from kernels.i18n import tr
 from kernels.model.launch import ceil
@@ -82,7 +82,10 @@ class OptimizerShape(Shape):
     def elements(self) -> int:
         return sum(self.counts)
 
-    macs = elements  # measure of the work
+    @property
+    def macs(self) -> int:
+        """Measure of the work."""
+        return self.elements
 
     @property
     def tensors(self) -> tuple[Range, ...]:
@@ -197,7 +200,10 @@ class AdamShape(OptimizerShape):
         return 1 - self.beta1**self.step, 1 - self.beta2**self.step
 
 
-def parser(cls: type[OptimizerShape]) -> Callable[[str], OptimizerShape]:
+Parsed = TypeVar("Parsed", bound=OptimizerShape)
+
+
+def parser(cls: type[Parsed]) -> Callable[[str], Parsed]:
     """Returns a function that parses "sizes=150 6 768*2,lr=0.1" into the shape. It raises ShapeError if the text is
     malformed."""
     names = [f.name for f in fields(cls)]

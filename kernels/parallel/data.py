@@ -63,6 +63,7 @@ def buckets(graph: Graph, bucket_bytes: int) -> tuple[Bucket, ...]:
     gradients = {view.name for view in graph.views if view.of == GRADIENTS}
     found: list[Bucket] = []
     names: list[str] = []
+    last = graph.nodes[0]  # that computed a gradient
     for node in graph.nodes:
         new = [t for t in written(node) if t in gradients]
         if node.phase != BACKWARD or not new:

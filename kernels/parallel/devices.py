@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from kernels.engines.cuda import devices as cuda_devices
 from kernels.engines.cuda.devices import DEADLINE_S, Devices, Nccl
 from kernels.i18n import tr
 from kernels.ladders import ladder_of
-from kernels.model.program import INPUT, Launch, Program, RuleError
+from kernels.model.program import INPUT, Arg, Launch, Program, RuleError
 from kernels.model.rules import MAX_STATIC_SHARED
 from kernels.parallel.data import Bucket, buckets, replica
 from kernels.parallel.plan import DATA, Plan
@@ -29,6 +29,9 @@ from kernels.training.graph import UPDATE, Graph, node_program
 from kernels.training.memory import packed
 from kernels.training.networks import IMAGE
 from kernels.training.step import FACTOR, GRADIENTS, LABELS, WEIGHTS
+
+if TYPE_CHECKING:
+    import cupy
 
 LIMIT = 1e-5  # of the largest weight: how far several GPUs may be from one
 NAN = 0xFF  # the byte of which a float32 NaN can consist
@@ -40,7 +43,7 @@ class DifferentError(RuleError):
 
 def segments(graph: Graph, found: Sequence[Bucket]) -> tuple[tuple[int, int], ...]:
     """Returns ranges of a step's launches: up to the end of each bucket, the rest of the way back, the update."""
-    ends, at = {}, 0
+    ends, at, before_update = {}, 0, 0
     for node in graph.nodes:
         if node.phase == UPDATE:
             before_update = at
@@ -58,28 +61,29 @@ class Team:
         self.gpus = gpus
         self.devices, self.links = Devices(gpus), Devices(gpus)
         self.nccl = Nccl(self.links) if gpus > 1 else None
-        self._loaded: dict[Any, Any] = {}
+        self._loaded: dict[tuple, cupy.RawKernel] = {}
 
-    def event(self, rank: int) -> Any:
+    def event(self, rank: int) -> cupy.cuda.Event:
         """Returns an event of a GPU, without a time."""
         with self.devices.on(rank):
             return cuda_devices.load().cuda.Event(disable_timing=True)
 
-    def call(self, rank: int, launch: Launch, arrays: Mapping[str, Any]) -> Callable[[], None]:
+    def call(self, rank: int, launch: Launch, arrays: Mapping[str, cupy.ndarray]) -> Callable[[], None]:
         """Returns what queues a launch on a GPU's current stream."""
         kernel = self._kernel(rank, launch)
-        args = tuple(arrays[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a) for a in launch.args)
+        args = tuple(arrays[a] if isinstance(a, str) else _value(a) for a in launch.args)
         return lambda: kernel(launch.grid, launch.block, args, shared_mem=launch.shared)
 
-    def sums(self, arrays: Sequence[Any]) -> tuple[Callable[[], None], Callable[[int], None]]:
+    def sums(self, arrays: Sequence[cupy.ndarray]) -> tuple[Callable[[], None], Callable[[int], None]]:
         """Returns two functions that queue an all-reduce of one array of each GPU, in place: on all GPUs at once; and the part
         of one GPU on its computing stream, to be captured there."""
         flat = [array.reshape(-1) for array in arrays]
-        call = self.nccl.call(ALL_REDUCE, flat, flat)
+        assert self.nccl is not None  # one GPU has no sums
+        nccl, call = self.nccl, self.nccl.call(ALL_REDUCE, flat, flat)
         streams = self.devices.streams
-        return self.nccl.runner(ALL_REDUCE, flat, flat), lambda rank: self.nccl.one(call, rank, streams[rank])
+        return nccl.runner(ALL_REDUCE, flat, flat), lambda rank: nccl.one(call, rank, streams[rank])
 
-    def _kernel(self, rank: int, launch: Launch) -> Any:
+    def _kernel(self, rank: int, launch: Launch) -> cupy.RawKernel:
         key = rank, launch.source, launch.entry, launch.defines
         if key not in self._loaded:
             self._loaded[key] = self.devices.kernel(*key)
@@ -89,13 +93,13 @@ class Team:
                 kernel.max_dynamic_shared_size_bytes = launch.shared
         return kernel
 
-    def set(self, rank: int, array: Any, values: np.ndarray) -> None:
+    def set(self, rank: int, array: cupy.ndarray, values: np.ndarray) -> None:
         """Copies values to an array of a GPU."""
         with self.devices.on(rank) as stream:
             array.set(np.ascontiguousarray(values, array.dtype).reshape(array.shape), stream=stream)
             stream.synchronize()
 
-    def get(self, rank: int, array: Any) -> np.ndarray:
+    def get(self, rank: int, array: cupy.ndarray) -> np.ndarray:
         """Returns a copy of an array of a GPU."""
         with self.devices.on(rank) as stream:
             found = array.get(stream=stream)
@@ -118,12 +122,19 @@ class Team:
 class _Memory:
     """The arrays of one GPU's replica by name, and its launches ready to be queued."""
 
-    arrays: dict[str, Any]
+    arrays: dict[str, cupy.ndarray]
     calls: list[Callable[[], None]]
+
+
+def _value(a: Arg) -> object:
+    """Returns a value as CuPy takes it: a struct as an array."""
+    return np.asarray(a) if isinstance(a, np.void) else a
 
 
 class Ranks(ABC):
     """The GPUs of a team with the arrays of their parts of a step, and their launches as CUDA graphs."""
+
+    graph: Graph  # of the step on one GPU
 
     def __init__(self, team: Team):
         self.team = team
@@ -139,7 +150,7 @@ class Ranks(ABC):
         arrays |= {view.name: view.cut(arrays[view.of]) for view in program.views}
         for b in program.of_role(INPUT):
             self.team.set(rank, arrays[b.name], inputs[b.name])
-        calls = [self.team.call(rank, each, arrays) for each in program.steps]
+        calls = [self.team.call(rank, each, arrays) for each in program.launches]
         self._memories.append(_Memory(arrays, calls))
         self._first.append({b.name: inputs[b.name] for b in program.in_place})
 
@@ -151,7 +162,7 @@ class Ranks(ABC):
                     call()
         self.team.wait()
 
-    def _captured(self, rank: int, calls: Sequence[Callable[[], None]]) -> Any:
+    def _captured(self, rank: int, calls: Sequence[Callable[[], None]]) -> cupy.cuda.Graph:
         """Returns a CUDA graph of these calls on a GPU, None without any."""
         if not calls:
             return None
@@ -164,7 +175,7 @@ class Ranks(ABC):
                 captured = stream.end_capture()
         return captured
 
-    def _launch(self, rank: int, graph: Any) -> None:
+    def _launch(self, rank: int, graph: cupy.cuda.Graph) -> None:
         if graph is not None:
             with self.team.devices.on(rank) as stream:
                 graph.launch(stream)
@@ -219,7 +230,7 @@ class Replicas(Ranks):
             raise RuleError(rule)
         super().__init__(team)
         self.plan, self.overlap = plan, overlap and plan.gpus > 1
-        self.graph = replica(plan, **factors)
+        self.graph = replica(plan, step.ON_GPU, **factors)
         self.buckets = buckets(self.graph, plan.bucket_bytes)
         program = packed(graphs.program(self.graph, ladder_of), step.statistics(self.graph))
         for rank in range(plan.gpus):
@@ -241,8 +252,9 @@ class Replicas(Ranks):
         mean = np.full(each, 1 / self.plan.batch, np.float32)  # of all images
         return first | {IMAGE: images[part], LABELS: labels[part], FACTOR: mean}
 
-    def _runners(self, bucket: Bucket) -> list[Any]:
+    def _runners(self, bucket: Bucket) -> list[Callable[[], None]]:
         """Returns what queues the all-reduce of a bucket on all GPUs, one for each of its ranges."""
+        assert self.team.nccl is not None  # one GPU has no sums
         found = []
         for first, stop in bucket.ranges:
             parts = [each.arrays[GRADIENTS].reshape(-1)[first:stop] for each in self._memories]

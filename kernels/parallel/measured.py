@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from kernels.model.row import Json
 from kernels.parallel.devices import Ranks, Replicas, Team, check_equal, check_exact, check_near
 from kernels.parallel.plan import DATA, PIPELINES, Plan
 from kernels.parallel.split_devices import open_step
 from kernels.training import digits
+from kernels.training.graph import Graph
 
 CHECKED, CHECKED_BATCH = 3, 96  # steps and images of a comparison
 FACTORS = {"sgd": {"lr": 0.05}, "adam": {"lr": 1e-3, "step": 1}}
@@ -31,7 +32,7 @@ def opened(plan: Plan, team: Team, overlap: bool) -> Ranks:
     return open_step(plan, team, *data(plan), overlap, **FACTORS[plan.optimizer])
 
 
-def after(plan: Plan, team: Team, overlap: bool) -> tuple[Any, list[np.ndarray]]:
+def after(plan: Plan, team: Team, overlap: bool) -> tuple[Graph, list[np.ndarray]]:
     """Returns the graph and the weights after a few steps: those of each GPU, or those joined from all."""
     ranks = opened(plan, team, overlap)
     for _ in range(CHECKED):
@@ -55,7 +56,7 @@ def verified(plan: Plan, teams: Teams, overlap: bool = True) -> float:
     return check_near(graph, weights[0], right)
 
 
-def timed(plan: Plan, teams: Teams, overlap: bool = True) -> dict[str, Any]:
+def timed(plan: Plan, teams: Teams, overlap: bool = True) -> Json:
     """Returns the microseconds of a step: the median, and all samples."""
     ranks = opened(plan, teams(plan.gpus), overlap)
     ranks.seconds(WARM_UP)

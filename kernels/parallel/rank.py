@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from kernels.ladders import ladder_of
 from kernels.model import values
-from kernels.model.program import Program
+from kernels.model.program import Program, cpu_of
+from kernels.model.shape import Shape
 from kernels.training import graph as graphs
 from kernels.training.graph import Graph, Node, node_program
 from kernels.training.step import GRADIENTS, WEIGHTS
@@ -30,7 +30,7 @@ def part_of(graph: Graph, nodes: Sequence[Node]) -> Graph:
 
 
 @lru_cache(maxsize=2048)
-def _signature(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...]) -> tuple[int, tuple[str, ...]]:
+def _signature(rung: str, shape: Shape, tiles: tuple[tuple[str, int], ...]) -> tuple[int, tuple[str, ...]]:
     built = node_program(Node("", "", "", rung, shape, {}, dict(tiles)), ladder_of)
     return len(built.steps), tuple(b.name for b in built.outputs)
 
@@ -92,7 +92,7 @@ class Rank:
         """Runs the launches of a node."""
         at = self._first[node.name]
         for step in self.program.steps[at[0] : at[1]]:
-            step.cpu(*(self.arrays[a] if isinstance(a, str) else a for a in step.args))
+            cpu_of(step)(*(self.arrays[a] if isinstance(a, str) else a for a in step.args))
 
     def flat(self, name: str, ranges: Sequence[Range]) -> np.ndarray:
         """Returns a copy of these ranges of an array, one behind the other."""

@@ -7,7 +7,7 @@ a CUDA graph. Tensors go to the next stage by a copy from one GPU's memory to th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from kernels.training import step
 from kernels.training.graph import STATE, UPDATE, Graph, node_program
 from kernels.training.memory import packed
 from kernels.training.step import GRADIENTS, WEIGHTS
+
+if TYPE_CHECKING:
+    import cupy
 
 Call = Callable[[], None]
 RUNNABLE = (DATA, TENSOR, *PIPELINES)  # the ways that run on GPUs
@@ -78,7 +81,7 @@ class TensorRanks(Ranks):
         _check_team(plan, team)
         self.plan = plan
         self.graph = step.build(plan.layers, plan.batch, step.ON_GPU, plan.optimizer, **factors)
-        self._part = tensor.rank_graph(plan, **factors)
+        self._part = tensor.rank_graph(plan, step.ON_GPU, **factors)
         program = packed(graphs.program(self._part, ladder_of), step.statistics(self._part))
         first = step.inputs(self._part, images, labels, seed)
         for rank in range(plan.gpus):
@@ -228,7 +231,7 @@ class PipelineRanks(Ranks):
         for n, graph in enumerate(self._updates):
             self._launch(n, graph)
 
-    def _send(self, source: int, target: int, name: str, done: Any) -> None:
+    def _send(self, source: int, target: int, name: str, done: cupy.cuda.Event) -> None:
         """Queues the copy of a tensor behind the turn that computes it."""
         with self.team.links.on(source) as stream:
             stream.wait_event(done)

@@ -14,6 +14,7 @@ from kernels.collectives.shape import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from kernels.parallel import data, links, pipeline, tensor, times
 from kernels.parallel.pipeline import Stages, Turn
 from kernels.parallel.plan import PAIRS, PIPELINES, TENSOR, Plan
+from kernels.training import step
 from kernels.training.graph import UPDATE, Graph, Node
 
 COMPUTE, LINK = "compute", "link"
@@ -250,7 +251,7 @@ def layer_costs(plan: Plan) -> tuple[tuple[str, float], ...]:
 
 def stages_of(plan: Plan, **factors: float) -> Stages:
     """Returns the stages of a pipeline, balanced by the predicted times. `factors` are those of the optimiser."""
-    return pipeline.split(plan, dict(layer_costs(plan)), **factors)
+    return pipeline.split(plan, dict(layer_costs(plan)), step.ON_GPU, **factors)
 
 
 def _pipeline_tasks(plan: Plan) -> list[Task]:

@@ -7,13 +7,12 @@ kernels/records/training.json, each node's launches timed inside one CUDA graph.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import kernels
+from kernels.model.row import Row
 from kernels.optimizer.shape import AdamShape, SgdShape
 from kernels.training.graph import UPDATE, Node
 
@@ -28,10 +27,10 @@ WHOLE = (
 
 
 @cache
-def rows(network: str) -> tuple[Mapping[str, Any], ...]:
+def rows(network: str) -> tuple[Row, ...]:
     """Returns the recorded rows of a network with the time of each node, by their batch; the newest of each batch. All are
     of SGD: `node_us` derives another optimiser's update from its."""
-    found: dict[int, Mapping[str, Any]] = {}
+    found: dict[int, Row] = {}
     everything = json.loads(FILE.read_text("utf-8")) if FILE.exists() else []
     for row in sorted(everything, key=lambda row: row.get("date", "")):
         setting = row["network"], row["optimizer"], row["memory"]

@@ -79,7 +79,7 @@ def window_defines(s: PoolShape, tiles: Tiles) -> dict[str, int]:
 def magic_of(divisor: int) -> np.void:
     """Returns a divisor as the kernels' `struct Magic`."""
     found = magic(divisor)
-    return np.array((found.multiplier, found.shift), MAGIC_STRUCT)[()]
+    return np.array([(found.multiplier, found.shift)], MAGIC_STRUCT)[0]
 
 
 def struct(s: PoolShape, patches: tuple[int, int] = (1, 1)) -> np.void:
@@ -88,21 +88,21 @@ def struct(s: PoolShape, patches: tuple[int, int] = (1, 1)) -> np.void:
     known = {"include_pad": getattr(s, "include_pad", 0), "down": down, "across": across}
     whole = (known.get(name, getattr(s, name, 0)) for name in WHOLE)
     divisors = (s.Q, s.P * s.Q, s.W, s.H * s.W, across, down)
-    return np.array((*whole, *(magic_of(d).item() for d in divisors)), POOL_STRUCT)[()]
+    return np.array([(*whole, *(magic_of(d).item() for d in divisors))], POOL_STRUCT)[0]
 
 
-def one_each(source: str, buffers: tuple[str, ...], cpu: Callable[..., None], of: str, **names: str):
+def one_each(source: str, buffers: tuple[str, ...], cpu: Callable[..., None], of: str, cpu_name: str = ""):
     """Returns a function that launches one thread for each output or pixel (`of`: a property of the shape)."""
 
     def step(s: PoolShape, tiles: Tiles) -> Launch:
         count, block = getattr(s, of), tiles["BLOCK"]
         args = *buffers, struct(s), np.int32(count)
-        return launch(f"pooling/{source}.cu", (ceil(count, block),), block, args, cpu, tiles, **names)
+        return launch(f"pooling/{source}.cu", (ceil(count, block),), block, args, cpu, tiles, cpu_name=cpu_name)
 
     return step
 
 
-def one_a_patch(source: str, buffers: tuple[str, ...], cpu: Callable[..., None], of_pixels: bool, **names: str):
+def one_a_patch(source: str, buffers: tuple[str, ...], cpu: Callable[..., None], of_pixels: bool, cpu_name: str = ""):
     """Returns a function that launches one thread for each patch, of pixels or of outputs."""
 
     def step(s: PoolShape, tiles: Tiles) -> Launch:
@@ -110,7 +110,7 @@ def one_a_patch(source: str, buffers: tuple[str, ...], cpu: Callable[..., None],
         count, block = s.planes * patches[0] * patches[1], tiles["BLOCK"]
         args = *buffers, struct(s, patches), np.int32(count)
         defines = window_defines(s, tiles)
-        return launch(f"pooling/{source}.cu", (ceil(count, block),), block, args, cpu, defines, **names)
+        return launch(f"pooling/{source}.cu", (ceil(count, block),), block, args, cpu, defines, cpu_name=cpu_name)
 
     return step
 

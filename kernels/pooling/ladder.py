@@ -7,7 +7,6 @@ without: one thread per pixel, or one per patch of pixels. The links between x a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from kernels.model.program import INPUT, OUTPUT, Buffer, LibraryCall, Program, T
 from kernels.model.revealing import concentrate_sums
 from kernels.model.rules import MAX_SHARED, index_rules, shared_rules
 from kernels.model.rung import HOPPER, Cost, Ladder, Rung
+from kernels.model.shape import Shape
 from kernels.model.zero import zero
 from kernels.pooling import cpu, library, reference
 from kernels.pooling.common import (
@@ -70,7 +70,7 @@ def _zero(s: PoolShape, tiles: Tiles):
     return zero("dx", s.pixels)
 
 
-def no_rules(s: Any, tiles: Tiles) -> tuple[str, ...]:
+def no_rules(s: Shape, tiles: Tiles) -> tuple[str, ...]:
     """Returns no rule: PyTorch says itself what it supports."""
     return ()
 
@@ -78,7 +78,7 @@ def no_rules(s: Any, tiles: Tiles) -> tuple[str, ...]:
 def _library(ladder: str, title: str, idea: str, buffers: Callable, args: Sequence[str], bind, cost, tolerance: float):
     """Returns the rung of a PyTorch call: it takes these buffers, the struct, and ceil mode."""
 
-    def build(s: Any, tiles: Tiles) -> Program:
+    def build(s: Shape, tiles: Tiles) -> Program:
         extra = (struct(s), np.int32(s.ceil)) if isinstance(s, PoolShape) else ()
         return Program(buffers(s), (LibraryCall(f"torch_{ladder.replace('-', '_')}", (*args, *extra), None, bind),))
 

@@ -19,7 +19,7 @@ NO_PIXEL = -1
 IN_CACHE = 2**16  # pixels of a few planes
 
 
-def padded(s: PoolShape, planes: np.ndarray, fill: float) -> np.ndarray:
+def padded(s: PoolShape, planes: np.ndarray, fill: float | np.floating) -> np.ndarray:
     """Returns planes [..., H, W] with `fill` around them, as far as the windows reach."""
     reach_h = (s.P - 1) * s.u + (s.R - 1) * s.dilation_h + 1
     reach_w = (s.Q - 1) * s.v + (s.S - 1) * s.dilation_w + 1
@@ -53,7 +53,7 @@ def places(s: PoolShape) -> np.ndarray:
 def max_pool(s: MaxPoolShape, x: np.ndarray) -> dict[str, Reference]:
     """Returns y, float64 [N, C, P, Q], and index, int64 [N, C, P, Q], each with its scale."""
     y, index = maxima(s, x.astype(np.float64))
-    return {"y": (y, np.abs(y)), "index": (index, 0.0)}
+    return {"y": (y, np.abs(y)), "index": (index, np.zeros(()))}
 
 
 def maxima(s: MaxPoolShape, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +81,7 @@ def random_indices(s: MaxPoolShape, inputs: Mapping[str, np.ndarray]) -> dict[st
     """Returns the kept indices that the backward pass gets: those of the maxima of random numbers.
 
     The seed is a checksum of dy: the same dy has the same indices."""
-    rng = np.random.default_rng(crc32(np.ascontiguousarray(inputs["dy"])))
+    rng = np.random.default_rng(crc32(np.ascontiguousarray(inputs["dy"]).data))
     _, index = maxima(s, rng.standard_normal(s.x_shape, dtype=np.float32))
     return {"index": index.astype(np.int32)}
 

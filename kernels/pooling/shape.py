@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernels.i18n import tr
-from kernels.model.shape import INT_MAX, Shape, ShapeError, flag, integer, pair, parse
+from kernels.model.shape import INT_MAX, Pair, Shape, ShapeError, flag, integer, pair, parse
 
 AXES = (("R", "u", "pad_h", "dilation_h", "H"), ("S", "v", "pad_w", "dilation_w", "W"))
 
@@ -136,7 +136,9 @@ class PoolShape(Shape):
         """A measure of the work: one comparison or addition for each pixel of each window, padding included."""
         return self.outputs * self.R * self.S
 
-    flops = macs
+    @property
+    def flops(self) -> int:
+        return self.macs
 
     def __str__(self) -> str:
         text = f"N{self.N} C{self.C} {self.H}x{self.W} window {self.R}x{self.S}"
@@ -172,9 +174,9 @@ class MaxPoolShape(PoolShape):
         R,
         S,
         *,
-        stride=None,
-        pad=0,
-        dilation=1,
+        stride: Pair | None = None,
+        pad: Pair = 0,
+        dilation: Pair = 1,
         u=None,
         v=None,
         pad_h=None,
@@ -211,7 +213,22 @@ class AvgPoolShape(PoolShape):
     FLAGS: ClassVar[tuple[str, ...]] = ("ceil", "include_pad")
 
     def __init__(
-        self, N, C, H, W, R, S, *, stride=None, pad=0, u=None, v=None, pad_h=None, pad_w=None, ceil=0, include_pad=1
+        self,
+        N,
+        C,
+        H,
+        W,
+        R,
+        S,
+        *,
+        stride: Pair | None = None,
+        pad: Pair = 0,
+        u=None,
+        v=None,
+        pad_h=None,
+        pad_w=None,
+        ceil=0,
+        include_pad=1,
     ):
         singles = {"u": u, "v": v, "pad_h": pad_h, "pad_w": pad_w}
         self._set((N, C, H, W, R, S), stride, pad, singles, {"ceil": ceil, "include_pad": include_pad})
@@ -251,7 +268,14 @@ class GlobalShape(Shape):
     def pixels(self) -> int:
         return self.planes * self.area
 
-    macs = flops = pixels
+    @property
+    def macs(self) -> int:
+        """Measure of the work."""
+        return self.pixels
+
+    @property
+    def flops(self) -> int:
+        return self.pixels
 
     @property
     def bytes(self) -> int:

@@ -68,7 +68,7 @@ E5M2 = Format("FP8 E5M2", 5, 2)
 FORMATS = {f.name: f for f in (FP32, TF32, BF16, FP16, E4M3, E5M2)}
 
 
-def rounded(x: np.ndarray, f: Format, saturate: bool = False) -> np.ndarray:
+def rounded(x: np.ndarray | float, f: Format, saturate: bool = False) -> np.ndarray:
     """Returns x, float64, rounded to the nearest number of a format, ties to the even one.
 
     Beyond the largest number: infinity, NaN in a format without infinities, or with `saturate` the largest number.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from kernels.model.row import Json
 from kernels.precision.quantize import CALIBRATIONS, Quantizer, by_channel, by_extremes, product
 from kernels.training import step
 from kernels.training.digits import Digits, load
@@ -30,7 +30,7 @@ def weights_of(flat: np.ndarray) -> dict[str, np.ndarray]:
 
 def matrix(weights: Mapping[str, np.ndarray], layer: str) -> np.ndarray:
     """Returns the weights of a layer as a matrix [inputs of a sum, outputs]."""
-    found = weights.get(f"{layer}.w", weights.get(f"{layer}.W"))
+    found = weights[f"{layer}.w" if f"{layer}.w" in weights else f"{layer}.W"]
     return found.reshape(len(found), -1).T
 
 
@@ -106,14 +106,14 @@ def ranges(flat: np.ndarray) -> dict[str, dict[str, list[float]]]:
     }
 
 
-def accuracies(flat: np.ndarray, test: Digits | None = None) -> list[dict[str, Any]]:
+def accuracies(flat: np.ndarray, test: Digits | None = None) -> list[Json]:
     """Returns a row for FP32, then one for each choice of scales and calibration: its accuracy on the test images, and the
     relative error of the outputs."""
     training, own = load(LENET5.size)
     return list(_rows(flat, training.images[:CALIBRATION_IMAGES], test or own))
 
 
-def _rows(flat: np.ndarray, examples: np.ndarray, test: Digits) -> Iterator[dict[str, Any]]:
+def _rows(flat: np.ndarray, examples: np.ndarray, test: Digits) -> Iterator[Json]:
     reference = forward(flat, test.images, exact)
     yield _row("", "", reference, reference, test)
     for calibration in CALIBRATIONS:
@@ -123,7 +123,7 @@ def _rows(flat: np.ndarray, examples: np.ndarray, test: Digits) -> Iterator[dict
             yield _row(per, calibration, outputs, reference, test)
 
 
-def _row(per: str, calibration: str, outputs: np.ndarray, reference: np.ndarray, test: Digits) -> dict[str, Any]:
+def _row(per: str, calibration: str, outputs: np.ndarray, reference: np.ndarray, test: Digits) -> Json:
     right = int((outputs.argmax(axis=1) == test.labels).sum())
     error = float(np.linalg.norm(outputs - reference) / np.linalg.norm(reference))
     return {"per": per, "calibration": calibration, "right": right, "of": len(test), "error": error}

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from kernels.model.row import Row
 from kernels.precision.formats import BF16, FP16, FP32
 from kernels.precision.integer import accuracies, ranges
 from kernels.precision.mixed import MixedTraining, Run, Scaling
@@ -62,7 +62,7 @@ def _arrays() -> Mapping[str, np.ndarray]:
 
 
 @cache
-def facts() -> Mapping[str, Any]:
+def facts() -> Row:
     return json.loads(FACTS.read_text(encoding="utf-8"))
 
 
@@ -163,7 +163,7 @@ def write() -> None:
         arrays |= found
         print(name, accuracy[name], flush=True)
     arrays["net"] = trained()
-    np.savez_compressed(ARRAYS, **arrays)
+    np.savez_compressed(ARRAYS, allow_pickle=False, **arrays)
     found = {"accuracy": accuracy, "int8": accuracies(arrays["net"]), "ranges": ranges(arrays["net"])}
     FACTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import Any
 
 from kernels.ladders import ladder_of
+from kernels.model.row import Json, Row
+from kernels.model.shape import Shape
 from kernels.records import cards, files
 from kernels.records import nearest as nearest_module
 from kernels.records.cards import Card
@@ -36,21 +37,22 @@ __all__ = [
 
 # -- rows ------------------------------------------------------------------------------------------
 @cache
-def everything() -> tuple[dict[str, Any], ...]:
+def everything() -> tuple[Json, ...]:
     """Returns every row of every card. Never compare rows of two cards as if they were of one."""
     return tuple(row_ for _, row_ in files.read())
 
 
-def recordings(ladder: str = "", card: Card | None = None) -> tuple[dict[str, Any], ...]:
+def recordings(ladder: str = "", card: Card | None = None) -> tuple[Json, ...]:
     """Returns the rows of a ladder on a card, else on the card that the ladder is shown from. Without a ladder: the rows of
     every ladder."""
     if not ladder:
         return tuple(row_ for name in _by_ladder() for row_ in recordings(name, card))
-    return rows_by_card(ladder).get(card or shown(ladder), ())
+    card = card or shown(ladder)
+    return rows_by_card(ladder).get(card, ()) if card else ()
 
 
 @cache
-def rows_by_card(ladder: str) -> Mapping[Card, tuple[dict[str, Any], ...]]:
+def rows_by_card(ladder: str) -> Mapping[Card, tuple[Json, ...]]:
     """Returns the rows of a ladder by card. If it has those of several cards or own ones, only rows that the kernels in the
     tree made: a card whose rows are of older kernels has none."""
     found = _by_ladder().get(ladder, {})
@@ -61,8 +63,8 @@ def rows_by_card(ladder: str) -> Mapping[Card, tuple[dict[str, Any], ...]]:
 
 
 @cache
-def _by_ladder() -> dict[str, dict[Card, list[dict[str, Any]]]]:
-    found: dict[str, dict[Card, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+def _by_ladder() -> dict[str, dict[Card, list[Json]]]:
+    found: dict[str, dict[Card, list[Json]]] = defaultdict(lambda: defaultdict(list))
     in_order = sorted(files.read(), key=lambda pair: is_disturbed(pair[1]))  # of equal settings the first is taken
     for card, row_ in in_order:
         found[row_["rung"].partition("/")[0]][card].append(row_)
@@ -87,8 +89,7 @@ def cards_of(*ladders: str) -> tuple[Card, ...]:
         return tuple(known)
     coverage = {card: sum(covered(name, card) for name in ladders) for card in known}
     first = cards.default(coverage)
-    others = sorted(known - {first}, key=lambda card: (-coverage[card], card.key))
-    return first, *others
+    return tuple(sorted(known, key=lambda card: (card != first, -coverage[card], card.key)))
 
 
 def covered(ladder: str, card: Card) -> int:
@@ -113,8 +114,8 @@ def known_cards() -> Mapping[str, Card]:
 
 # -- one row ---------------------------------------------------------------------------------------
 def recorded(
-    rung: str, shape: Any, tiles: Mapping[str, int], mode: str = "cold", card: Card | None = None
-) -> dict[str, Any] | None:
+    rung: str, shape: Shape, tiles: Mapping[str, int], mode: str = "cold", card: Card | None = None
+) -> Json | None:
     """Returns the recording of this rung at exactly this shape, tile sizes and mode, on the card that its ladder is shown
     from, or on the card given; None if there is none."""
     ladder = rung.partition("/")[0]
@@ -122,30 +123,30 @@ def recorded(
 
 
 @cache
-def _by_setting(ladder: str, card: Card | None) -> dict[tuple, dict[str, Any]]:
+def _by_setting(ladder: str, card: Card | None) -> dict[tuple, Json]:
     """Returns the first recording of each setting, as a table: pages look up many at every change of a control."""
-    rows_by_key: dict[tuple, dict[str, Any]] = {}
+    rows_by_key: dict[tuple, Json] = {}
     for row_ in recordings(ladder, card):
         rows_by_key.setdefault(_setting(row_["rung"], row_["shape"], row_["tiles"], row_["mode"]), row_)
     return rows_by_key
 
 
-def comparable(row_: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+def comparable(row_: Row) -> tuple[Json, ...]:
     """Returns every recording of the row's ladder on its device, at its shape and in its cache mode, with any tile sizes."""
     ladder = row_["rung"].partition("/")[0]
     return _by_shape(ladder).get(_of_shape(row_), ())
 
 
 @cache
-def _by_shape(ladder: str) -> dict[tuple, tuple[dict[str, Any], ...]]:
-    rows_by_key: dict[tuple, list[dict[str, Any]]] = defaultdict(list)
+def _by_shape(ladder: str) -> dict[tuple, tuple[Json, ...]]:
+    rows_by_key: dict[tuple, list[Json]] = defaultdict(list)
     for rows in rows_by_card(ladder).values():
         for row_ in rows:
             rows_by_key[_of_shape(row_)].append(row_)
     return {key: tuple(rows) for key, rows in rows_by_key.items()}
 
 
-def _of_shape(row_: Mapping[str, Any]) -> tuple:
+def _of_shape(row_: Row) -> tuple:
     params = ladder_of(row_["rung"]).later_fields | row_["shape"]
     return row_["device"], row_["mode"], frozenset(params.items())
 
@@ -154,13 +155,13 @@ def _setting(rung: str, params: Mapping, tiles: Mapping, mode: str) -> tuple:
     return rung, frozenset(params.items()), frozenset(tiles.items()), mode
 
 
-def nearest(rung: str, shape: Any, tiles: Mapping[str, int], mode: str = "cold") -> Match | None:
+def nearest(rung: str, shape: Shape, tiles: Mapping[str, int], mode: str = "cold") -> Match | None:
     """Returns the recording at this shape or at the nearest one, with a caption; see kernels.records.nearest."""
     return _nearest(rung, shape, tuple(tiles.items()), mode, shown(rung.partition("/")[0]))
 
 
 @lru_cache(maxsize=512)
-def _nearest(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...], mode: str, card: Card | None) -> Match | None:
+def _nearest(rung: str, shape: Shape, tiles: tuple[tuple[str, int], ...], mode: str, card: Card | None) -> Match | None:
     ladder = ladder_of(rung)
     fields = nearest_module.matching_fields(ladder, vars(shape))
     rows = _by_kernel(ladder.name, card).get((rung, mode, fields), ())
@@ -168,9 +169,9 @@ def _nearest(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...], mode: st
 
 
 @cache
-def _by_kernel(ladder: str, card: Card | None) -> dict[tuple, list[dict[str, Any]]]:
+def _by_kernel(ladder: str, card: Card | None) -> dict[tuple, list[Json]]:
     """Returns the recordings grouped by rung, mode and matching fields: a search reads a few of the hundreds."""
-    rows_by_key: dict[tuple, list[dict[str, Any]]] = {}
+    rows_by_key: dict[tuple, list[Json]] = {}
     for row_ in recordings(ladder, card):
         fields = nearest_module.matching_fields(ladder_of(row_["rung"]), row_["shape"])
         rows_by_key.setdefault((row_["rung"], row_["mode"], fields), []).append(row_)

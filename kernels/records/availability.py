@@ -7,17 +7,17 @@ recorded answer stands in. No rule is taken from a manual.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from kernels import engines
 from kernels.i18n import tr
 from kernels.machine import elsewhere
 from kernels.model.program import RuleError, Tiles
 from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import Shape
 from kernels.records import unsupported
 
 
-def reasons(rung: Rung, shape: Any, tiles: Tiles, engine: str = "") -> Iterator[str]:
+def reasons(rung: Rung, shape: Shape, tiles: Tiles, engine: str = "") -> Iterator[str]:
     """Yields each reason why a rung cannot run a shape at these tile sizes on this machine, with an engine if one is
     given. The engine's reason comes first."""
     if engine and (why := rung.not_on(engine)):
@@ -27,18 +27,18 @@ def reasons(rung: Rung, shape: Any, tiles: Tiles, engine: str = "") -> Iterator[
         yield reason
 
 
-def runs(rung: Rung, shape: Any, tiles: Tiles, engine: str = "") -> bool:
+def runs(rung: Rung, shape: Shape, tiles: Tiles, engine: str = "") -> bool:
     """Returns whether nothing keeps a rung from a shape at these tile sizes on this machine, with an engine if one is
     given."""
     return not any(reasons(rung, shape, tiles, engine))
 
 
-def supported_rungs(ladder: Ladder, engine: str, shape: Any) -> list[Rung]:
+def supported_rungs(ladder: Ladder, engine: str, shape: Shape) -> list[Rung]:
     """Returns the rungs of a ladder that an engine can run at a shape, at their tile sizes for it."""
     return [r for r in ladder.rungs if runs(r, shape, r.tiles_at(shape), engine)]
 
 
-def missing_library(rung: Rung, shape: Any) -> str:
+def missing_library(rung: Rung, shape: Shape) -> str:
     """Returns why the library of a rung cannot be called here; "" if it can, or the rung needs none. A library that can
     be called reports itself whether it supports the shape (UnsupportedError)."""
     if not rung.find_library:

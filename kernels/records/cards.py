@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, wraps
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 from kernels.i18n import language, tr
 
@@ -87,20 +87,24 @@ def chosen() -> str:
     return _current() if key is None else key
 
 
-def cached(maxsize: int | None) -> Callable[[Callable], Callable]:
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def cached(maxsize: int | None) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Returns a decorator like kernels.i18n.cached for results that hold recorded figures as well as texts: the reader's
     card and language are part of the key."""
 
-    def decorate(function: Callable) -> Callable:
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @lru_cache(maxsize=maxsize)
-        def of_card(_: tuple[str, str], *args: Any, **kwargs: Any) -> Any:
+        def of_card(_: tuple[str, str], *args: P.args, **kwargs: P.kwargs) -> R:
             return function(*args, **kwargs)
 
         @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
             return of_card((chosen(), language()), *args, **kwargs)
 
-        call.cache_clear, call.cache_info = of_card.cache_clear, of_card.cache_info
+        vars(call).update(cache_clear=of_card.cache_clear, cache_info=of_card.cache_info)
         return call
 
     return decorate

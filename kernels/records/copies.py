@@ -7,18 +7,19 @@ copies are cold and timed as the kernels are. So the bytes that a copy leaves in
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+
+from kernels.model.row import Row
 
 FILE = Path(__file__).parent / "copies.json"
 
 
 @cache
-def rows(device: str) -> tuple[Mapping[str, Any], ...]:
+def rows(device: str) -> tuple[Row, ...]:
     """Returns the rows of a device by their bytes; none if nothing was recorded there."""
     found = json.loads(FILE.read_text("utf-8")) if FILE.exists() else []
     return tuple(sorted((row for row in found if row["device"] == device), key=lambda row: row["bytes"]))
@@ -29,7 +30,7 @@ def copy_ms(nbytes: float, device: str) -> float | None:
     return interpolated(nbytes, rows(device))
 
 
-def interpolated(nbytes: float, found: Sequence[Mapping[str, Any]]) -> float | None:
+def interpolated(nbytes: float, found: Sequence[Row]) -> float | None:
     """Returns the ms of a copy between those of the two nearest rows, which are sorted by bytes. None if no smaller or no
     larger copy was timed."""
     if not found or not found[0]["bytes"] <= nbytes <= found[-1]["bytes"]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from kernels.model.row import Row
 from kernels.records import rows
 from kernels.records.jsontext import canonical
 
@@ -18,7 +18,7 @@ class Entry:
     """A row with its id, its origin and when it was inserted."""
 
     id: str
-    row: Mapping[str, Any]
+    row: Row
     origin: str
     inserted: str = ""
 
@@ -36,7 +36,7 @@ class Filter:
     ladder: str = ""  # the part of the rung's name before "/"
     exact_shape: str = ""  # canonical JSON
 
-    def matches(self, row: Mapping[str, Any], origin: str) -> bool:
+    def matches(self, row: Row, origin: str) -> bool:
         exact = (self.rung, row["rung"]), (self.engine, row["engine"]), (self.device, row["device"])
         return (
             all(not wanted or wanted == value for wanted, value in (*exact, (self.mode, row["mode"])))

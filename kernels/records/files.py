@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from kernels.i18n import tr
+from kernels.model.row import Json
 from kernels.records import rows
 from kernels.records.cards import Card, slug
 from kernels.records.folder import SHIPPED, own_recordings
@@ -22,7 +22,7 @@ GPU = "cuda"  # the engine of recordings that pages show
 _reading = Lock()
 
 
-def read() -> tuple[tuple[Card, dict[str, Any]], ...]:
+def read() -> tuple[tuple[Card, Json], ...]:
     """Returns the card and the row of every recording, shipped ones first, in the order of the files.
 
     One thread reads them: a process whose first readers came together held them once for each.
@@ -32,7 +32,7 @@ def read() -> tuple[tuple[Card, dict[str, Any]], ...]:
 
 
 @cache
-def _read() -> tuple[tuple[Card, dict[str, Any]], ...]:
+def _read() -> tuple[tuple[Card, Json], ...]:
     return (*_shipped(), *((Card(row["device"], own=True), row) for row in _own()[0]))
 
 
@@ -63,7 +63,7 @@ def default_path(device: str) -> Path:
     return own_recordings() / f"{slug(device)}{ENDING}"
 
 
-def _shipped() -> Iterator[tuple[Card, dict[str, Any]]]:
+def _shipped() -> Iterator[tuple[Card, Json]]:
     """Yields the rows of the shipped files. Equal names, texts and numbers of a file are one object: half the memory."""
     for path, own in paths(ENDING):
         if not own:
@@ -86,13 +86,13 @@ class _Shared:
             found = self._numbers[text] = float(text)
         return found
 
-    def object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def object(self, pairs: list[tuple[str, object]]) -> Json:
         texts = self._texts
         return {name: texts.setdefault(value, value) if isinstance(value, str) else value for name, value in pairs}
 
 
 @cache
-def _own() -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
+def _own() -> tuple[tuple[Json, ...], tuple[str, ...]]:
     """Returns the rows of own files that pages can show, and what is wrong with the others. A recording may be going on: a
     last line that is cut short is no problem."""
     found, wrong = [], []
@@ -104,7 +104,7 @@ def _own() -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
     return tuple(found), tuple(wrong)
 
 
-def _rows_of(path: Path) -> tuple[list[dict[str, Any]], str]:
+def _rows_of(path: Path) -> tuple[list[Json], str]:
     """Returns the rows of a GPU in a file, and a sentence on its first line that is no row, "" if all are."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

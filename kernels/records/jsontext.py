@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+from kernels.model.row import Json, Row
 
 
 class RowError(ValueError):
     """Why a row or a file of rows is rejected, as a sentence for the page."""
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def id_of(row: Mapping[str, Any]) -> str:
+def id_of(row: Row) -> str:
     """Returns 20 hex digits of the row's content: the same row has the same id wherever it came from."""
     import hashlib  # loads OpenSSL: `import kernels` does without
 
@@ -28,7 +30,7 @@ def load(text: str) -> Any:
     def constant(name: str):
         raise RowError(f"{name} is not a number of JSON")
 
-    def pairs(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    def pairs(items: Sequence[tuple[str, object]]) -> Json:
         if len(found := dict(items)) < len(items):
             raise RowError("a name is given twice in one object")
         return found

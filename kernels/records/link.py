@@ -6,9 +6,8 @@ import base64
 import binascii
 import re
 import zlib
-from collections.abc import Mapping
-from typing import Any
 
+from kernels.model.row import Json, Row
 from kernels.records import rows
 from kernels.records.jsontext import RowError, canonical, load
 
@@ -21,7 +20,7 @@ NEEDED = frozenset(
 )
 
 
-def pack(row: Mapping[str, Any]) -> str:
+def pack(row: Row) -> str:
     """Returns the row as a parameter of a link; "" if even the needed fields are too long."""
     shortened = dict(row) | {"samples_ms": [float(f"{ms:.5g}") for ms in row["samples_ms"]]}
     others = sorted((name for name in shortened if name not in NEEDED), key=lambda n: len(canonical(shortened[n])))
@@ -35,7 +34,7 @@ def pack(row: Mapping[str, Any]) -> str:
         shortened.pop(others.pop())
 
 
-def unpack(text: str) -> dict[str, Any]:
+def unpack(text: str) -> Json:
     """Returns the row of a link, checked like an import. RowError says why it is rejected."""
     if len(text) > MAX_PACKED:
         raise RowError(f"the result in the link is longer than {MAX_PACKED:,} characters")

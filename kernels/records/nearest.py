@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from kernels.conv.shape import CONV_SINCE
 from kernels.ladders import LADDERS, ladder_of
+from kernels.model.row import Row
 from kernels.model.rung import Ladder
-from kernels.model.shape import ShapeError
+from kernels.model.shape import Shape, ShapeError
 
 SAME_WORK = 0.1  # log2 step of multiply-adds; within one step the extents decide
 
@@ -20,14 +20,12 @@ SAME_WORK = 0.1  # log2 step of multiply-adds; within one step the extents decid
 class Match:
     """A recording and its relation to the requested shape."""
 
-    row: Mapping[str, Any]
+    row: Row
     exact: bool
     caption: str  # the shape it was recorded at, and the ratio of multiply-adds
 
 
-def nearest(
-    rung: str, shape: Any, tiles: Mapping[str, int], mode: str, rows: Iterable[Mapping[str, Any]]
-) -> Match | None:
+def nearest(rung: str, shape: Shape, tiles: Mapping[str, int], mode: str, rows: Iterable[Row]) -> Match | None:
     """Returns the row of this rung and mode at the requested shape, else at the nearest. None if no row is comparable.
 
     Distance is |log2| of a ratio: first of the multiply-adds, in steps of SAME_WORK, then the sum over the
@@ -35,11 +33,12 @@ def nearest(
     """
     query, tiles = vars(shape), dict(tiles)
     ladder = ladder_of(rung)
-    fixed, best, best_key = matching_fields(ladder, query), None, None
+    fixed, best = matching_fields(ladder, query), None
+    best_key: tuple | None = None
     for row in rows:
         if (row["rung"], row["mode"]) != (rung, mode):
             continue
-        recorded, other_tiles = ladder.later_fields | row["shape"], row["tiles"] != tiles
+        recorded, other_tiles = {**ladder.later_fields, **row["shape"]}, row["tiles"] != tiles
         if recorded.keys() != query.keys() or any(recorded[name] != value for name, value in fixed):
             continue
         other_shape = recorded != query
@@ -55,20 +54,20 @@ def nearest(
         key = (*distance, extents, work)
         if best_key is None or key < best_key:
             best, best_key = row, key
-    if best is None:
+    if best is None or best_key is None:
         return None
     return Match(best, not any(best_key[:2]), _caption(shape, ladder.shape(**best["shape"]), best, tiles))
 
 
-def matching_fields(ladder: Ladder, params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+def matching_fields(ladder: Ladder, params: Row) -> tuple[tuple[str, object], ...]:
     """Returns (field, value) of the fields in which a comparable recording must equal a shape."""
-    full = ladder.later_fields | params
+    full = {**ladder.later_fields, **params}
     names = ladder.matching or sorted(name for name, value in full.items() if not isinstance(value, int))
     return tuple((name, full[name]) for name in names if name in full)
 
 
 @cache
-def _macs(ladder: str, params: tuple[tuple[str, Any], ...]) -> int | None:
+def _macs(ladder: str, params: tuple[tuple[str, object], ...]) -> int | None:
     """Returns the multiply-adds at a recorded shape; None if the ladder has no such shape."""
     try:
         return LADDERS[ladder].shape(**dict(params)).macs
@@ -81,7 +80,7 @@ def _doublings(a: int, b: int) -> float:
     return math.log2(a / b) if a and b else math.log2((a + 1) / (b + 1))
 
 
-def _caption(shape: Any, recorded: Any, row: Mapping[str, Any], tiles: Mapping[str, int]) -> str:
+def _caption(shape: Shape, recorded: Shape, row: Row, tiles: Mapping[str, int]) -> str:
     notes = []
     if row["tiles"] != dict(tiles):
         notes.append("with " + ", ".join(f"{name} {value}" for name, value in row["tiles"].items()))

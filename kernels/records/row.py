@@ -8,12 +8,12 @@ import json
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
 from kernels import sources
 from kernels.ladders import ladder_of
 from kernels.model.program import HostLoop, Launch, Program, RuleError
 from kernels.model.result import Result
+from kernels.model.row import Json, Row
 from kernels.model.shape import ShapeError
 from kernels.model.tensor_map import TensorMap
 from kernels.records.folder import SHIPPED
@@ -52,11 +52,11 @@ def _python_code(source: str) -> str:
     return ast.dump(tree)
 
 
-def digest_of(row_: Mapping[str, Any]) -> str | None:
+def digest_of(row_: Row) -> str | None:
     """Returns the digest of the kernels that a row was measured with, as `kernel_digest` computes it today; None if the
     row has none. Older rows hold a digest that included comments. It stays in them, because it is part of their id."""
     digest = row_.get("kernels")
-    return _digests_before().get(digest, digest)
+    return None if digest is None else _digests_before().get(digest, digest)
 
 
 @cache
@@ -65,7 +65,7 @@ def _digests_before() -> dict[str, str]:
     return json.loads(SHIPPED.joinpath("digests.json").read_text(encoding="utf-8"))
 
 
-def is_current(row_: Mapping[str, Any]) -> bool:
+def is_current(row_: Row) -> bool:
     """Returns whether the kernels in the tree are those that a row was measured with, and its engine runs them."""
     try:
         ladder = ladder_of(row_["rung"])
@@ -76,7 +76,7 @@ def is_current(row_: Mapping[str, Any]) -> bool:
     return row_["engine"] in rung.engines and kernel_digest(program) == digest_of(row_)
 
 
-def is_disturbed(row_: Mapping[str, Any]) -> bool:
+def is_disturbed(row_: Row) -> bool:
     """Returns whether other programs may have changed the times of a row (kernels.machine.others). False for older rows,
     which do not say."""
     return bool(row_.get("disturbed"))
@@ -95,9 +95,9 @@ def commit() -> str:
     return result.stdout.strip() if result.returncode == 0 else "unknown"
 
 
-def row(result: Result, program: Program, commit_hash: str) -> dict[str, Any]:
+def row(result: Result, program: Program, commit_hash: str) -> Json:
     """Returns one measurement as a row: the figures and every field of their provenance."""
-    m, now = result.measurement, datetime.datetime.now(datetime.UTC)
+    m, now = result.timed, datetime.datetime.now(datetime.UTC)
     fields = {
         "rung": result.rung,
         "shape": result.shape.params(),
@@ -130,13 +130,13 @@ def row(result: Result, program: Program, commit_hash: str) -> dict[str, Any]:
     return {name: value if name == "shape" else _to_five_digits(value) for name, value in fields.items()}
 
 
-def brief(row_: dict[str, Any]) -> dict[str, Any]:
+def brief(row_: Row) -> Json:
     """Returns a row without the fields that only charts of memory and copies need: a sweep over many shapes has many
     rows."""
     return {name: value for name, value in row_.items() if name not in CHART_FIELDS}
 
 
-def _to_five_digits(value: Any) -> Any:
+def _to_five_digits(value: object) -> object:
     """Round every float in a value, at any depth: five digits exceed the resolution of the clocks, and files stay
     small."""
     if isinstance(value, float):

@@ -9,13 +9,15 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from kernels.engines.protocol import ALLOCATED, COPIED, total_bytes
 from kernels.ladders import LADDERS
 from kernels.machine.timing import MODES
+from kernels.model.row import Json, Row
 from kernels.model.shape import ShapeError
 from kernels.records.jsontext import RowError, _load, canonical
 
@@ -37,7 +39,7 @@ _MAX_ERRORS = 5  # rows with errors that a message names
 
 
 # -- texts ---------------------------------------------------------------------------------------
-def measured_at(row: Mapping[str, Any]) -> str:
+def measured_at(row: Row) -> str:
     """Returns when it was measured: a UTC time, or a day if only that is known."""
     return str(row.get("time") or row.get("date") or "")
 
@@ -46,13 +48,13 @@ def measured_at(row: Mapping[str, Any]) -> str:
 def _shape_text(rung: str, shape: str) -> str:
     params = json.loads(shape)
     ladder = LADDERS.get(rung.partition("/")[0])
-    try:
-        return str(ladder.shape(**params))
-    except (ShapeError, TypeError, ValueError, AttributeError):  # a ladder or field of another version
-        return " ".join(f"{name}={value}" for name, value in params.items())
+    if ladder is not None:
+        with suppress(ShapeError, TypeError, ValueError, AttributeError):  # a field of another version
+            return str(ladder.shape(**params))
+    return " ".join(f"{name}={value}" for name, value in params.items())
 
 
-def shape_text(row: Mapping[str, Any]) -> str:
+def shape_text(row: Row) -> str:
     """Returns the shape as text: "N1 C64 56x56 K64 3x3 pad 1"."""
     return _shape_text(row["rung"], canonical(row["shape"]))
 
@@ -71,7 +73,7 @@ def matches(text: str, rung: str, shape: str) -> bool:
 
 
 # -- a row from elsewhere ------------------------------------------------------------------------
-def parse(text: str) -> list[dict[str, Any]]:
+def parse(text: str) -> list[Json]:
     """Returns the rows of an export: {"format", "rows"}, a list of rows, or one row per line. RowError says what is
     wrong and where; then no row is imported."""
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
@@ -99,7 +101,7 @@ def parse(text: str) -> list[dict[str, Any]]:
     return data
 
 
-def check(row: Any) -> None:
+def check(row: object) -> None:
     """Check a row. RowError if no measurement can have made it."""
     if not isinstance(row, dict):
         raise RowError("is not an object")
@@ -129,7 +131,7 @@ def check(row: Any) -> None:
             check_field(row)
 
 
-def _check_shape(row: Mapping[str, Any]) -> None:
+def _check_shape(row: Row) -> None:
     shape = _required(row, "shape")
     if not (isinstance(shape, dict) and 0 < len(shape) <= 32):
         raise RowError("shape must be an object of fields")
@@ -146,7 +148,7 @@ def _check_shape(row: Mapping[str, Any]) -> None:
             raise RowError(f"shape must name every field: {', '.join(params)}")
 
 
-def _check_times(row: Mapping[str, Any]) -> None:
+def _check_times(row: Row) -> None:
     samples = _required(row, "samples_ms")
     if not (isinstance(samples, list) and 0 < len(samples) <= MAX_SAMPLES):
         raise RowError(f"samples_ms must be a list of 1 to {MAX_SAMPLES:,} times")
@@ -167,7 +169,7 @@ def _check_times(row: Mapping[str, Any]) -> None:
         raise RowError("p20_ms, median_ms and p80_ms must rise in this order")
 
 
-def _check_timeline(row: Mapping[str, Any]) -> None:
+def _check_timeline(row: Row) -> None:
     stages = row["timeline"]
     if not (isinstance(stages, list) and len(stages) <= MAX_STAGES and all(isinstance(s, dict) for s in stages)):
         raise RowError(f"timeline must be a list of at most {MAX_STAGES} stages")
@@ -179,7 +181,7 @@ def _check_timeline(row: Mapping[str, Any]) -> None:
         raise RowError("peak_bytes is not the most of timeline")
 
 
-def _check_copies(row: Mapping[str, Any]) -> None:
+def _check_copies(row: Row) -> None:
     copies = row["copies_ms"]
     if not (
         isinstance(copies, dict)
@@ -190,7 +192,7 @@ def _check_copies(row: Mapping[str, Any]) -> None:
         raise RowError("copies_ms must tell n, a whole number above 0")
 
 
-def _check_ceilings(row: Mapping[str, Any]) -> None:
+def _check_ceilings(row: Row) -> None:
     ceilings = row["ceilings"]
     rates = ("copy_bytes_per_s", "fp32_flops_per_s", "launch_us")
     if not (
@@ -201,12 +203,12 @@ def _check_ceilings(row: Mapping[str, Any]) -> None:
         _check_text(ceilings, name)
 
 
-def _check_disturbed(row: Mapping[str, Any]) -> None:
+def _check_disturbed(row: Row) -> None:
     if row["disturbed"] != "":
         _check_text(row, "disturbed", _NAME)
 
 
-def _check_others(row: Mapping[str, Any]) -> None:
+def _check_others(row: Row) -> None:
     readings = row["others"]
     if not (isinstance(readings, dict) and all(_is_finite(v) and v >= 0 for v in readings.values())):
         raise RowError("others must tell numbers, 0 or more, by name")
@@ -222,7 +224,7 @@ _OPTIONAL = {
 }
 
 
-def _check_value(value: Any, depth: int = 0) -> None:
+def _check_value(value: object, depth: int = 0) -> None:
     """Check a value at any depth. RowError for unbounded numbers, broken text and odd names."""
     if depth > MAX_DEPTH:
         raise RowError(f"is nested deeper than {MAX_DEPTH}")
@@ -249,13 +251,13 @@ def _check_value(value: Any, depth: int = 0) -> None:
         raise RowError(f"holds a {type(value).__name__}, which JSON has not")
 
 
-def _required(row: Mapping[str, Any], name: str) -> Any:
+def _required(row: Row, name: str) -> Any:
     if name not in row:
         raise RowError(f"{name} is missing")
     return row[name]
 
 
-def _check_text(row: Mapping[str, Any], name: str, form: re.Pattern | None = None) -> None:
+def _check_text(row: Row, name: str, form: re.Pattern | None = None) -> None:
     value = _required(row, name)
     if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT or not value.isprintable():
         raise RowError(f"{name} must be a line of at most {MAX_TEXT} characters")
@@ -263,22 +265,22 @@ def _check_text(row: Mapping[str, Any], name: str, form: re.Pattern | None = Non
         raise RowError(f"{name} is not a name as this app gives it: {value[:40]!r}")
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_INT
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 # -- export --------------------------------------------------------------------------------------
-def to_json(rows: Iterable[Mapping[str, Any]]) -> str:
+def to_json(rows: Iterable[Row]) -> str:
     """Returns the text of a file that `parse` reads, one row per line."""
     lines = ",\n".join(json.dumps(row, separators=(",", ":"), allow_nan=False) for row in rows)
     return f'{{"format": {json.dumps(FORMAT)}, "rows": [\n{lines}\n]}}\n'
 
 
-def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+def to_csv(rows: Sequence[Row]) -> str:
     """Returns CSV, one line per row. Shape, tiles, samples and other objects are JSON in their cell."""
     import csv
 
@@ -290,7 +292,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if isinstance(value, (dict, list)):
         return json.dumps(value)
     # A text from elsewhere must not run as a formula in a spreadsheet.

@@ -3,12 +3,12 @@ interval, and a sentence about it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from kernels.model.row import Row
 from kernels.records.row import digest_of
 
 LEVEL = 0.95
@@ -18,7 +18,6 @@ MAX_RESAMPLED = 2_000  # samples that are resampled; of a longer run, this many 
 SAME = 1.05  # a ratio of two medians up to which two times count as the same
 CLEAR = 2  # a ratio of two medians from which two times differ, whatever their spreads
 MIN_RUNS = 5  # with fewer, p20 and p80 are little more than the extremes
-Row = Mapping[str, Any]
 
 # Fields that make two times incomparable, and fields that the comparison names if they differ.
 INCOMPARABLE = {"shape": "shapes", "mode": "cache modes"}
@@ -75,7 +74,7 @@ class Difference:
     @property
     def certain(self) -> bool:
         """Returns whether the interval excludes 1."""
-        return self.low is not None and not self.low <= 1 <= self.high
+        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
 
 def interval(

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kernels.model.row import Row
 from kernels.records import folder, rows
 from kernels.records.database import MISSING, StoreError
 from kernels.records.entry import EVERYTHING, HERE, RECORDED, Entry, Filter, import_name, newest_first
@@ -45,11 +46,11 @@ class Store:
             return self._database
 
     # -- writing ---------------------------------------------------------------------------------
-    def add(self, new: Iterable[Mapping[str, Any]], origin: str = HERE) -> int:
+    def add(self, new: Iterable[Row], origin: str = HERE) -> int:
         """Add rows and return how many are new. Either all are written or, with a StoreError, none."""
         return self.database.insert([_entry(row, origin) for row in new])
 
-    def save(self, new: Iterable[Mapping[str, Any]]) -> str:
+    def save(self, new: Iterable[Row]) -> str:
         """Add rows just measured and return "" or why they could not be written. Such rows wait in memory, are listed
         with the others, and are written by the next call that can write."""
         try:
@@ -142,6 +143,6 @@ def user_store() -> Store:
         raise StoreError(f"There is no place to keep measurements: {e}. Set {folder.VARIABLE} to a folder.") from None
 
 
-def _entry(row: Mapping[str, Any], origin: str) -> Entry:
+def _entry(row: Row, origin: str) -> Entry:
     rows.check(row)
     return Entry(id_of(row), row, origin, datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))

@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from kernels.i18n import mark, tr
+from kernels.model.row import Json, Row
+from kernels.model.shape import Shape
 from kernels.records import files, shown
 from kernels.records.cards import Card
 from kernels.records.jsontext import RowError, canonical, load
@@ -43,7 +44,7 @@ class UnsupportedFile:
     """The file of entries beside the recording `out`, for one device and its libraries. `conditions`: returns those of
     the engine; called only when a library's version is needed."""
 
-    def __init__(self, out: Path, device: str, conditions: Callable[[], Mapping[str, Any]]):
+    def __init__(self, out: Path, device: str, conditions: Callable[[], Row]):
         self.file, self.device = path_beside(out), device
         self._conditions, self._library = conditions, None
         self._entries = read(self.file)
@@ -55,20 +56,23 @@ class UnsupportedFile:
             self._library = " ".join(f"{name} {conditions.get(name)}" for name in LIBRARIES)
         return self._library
 
-    def _find(self, rung: str, shape: Any) -> dict[str, Any] | None:
+    def _find(self, rung: str, shape: Shape) -> Json | None:
         for entry in self._entries:
             if (entry["rung"], entry["device"], entry["shape"]) == (rung, self.device, shape.params()):
                 return entry if entry["library"] == self.library else None
         return None
 
-    def __contains__(self, key: tuple[str, Any]) -> bool:
+    def __contains__(self, key: tuple[str, Shape]) -> bool:
         return self._find(*key) is not None
 
-    def __getitem__(self, key: tuple[str, Any]) -> str:
+    def __getitem__(self, key: tuple[str, Shape]) -> str:
         """Returns the library's message."""
-        return self._find(*key)["said"]
+        entry = self._find(*key)
+        if entry is None:
+            raise KeyError(key)
+        return entry["said"]
 
-    def add(self, rung: str, shape: Any, message: str) -> None:
+    def add(self, rung: str, shape: Shape, message: str) -> None:
         entry = {
             "rung": rung,
             "shape": shape.params(),
@@ -89,7 +93,7 @@ def path_beside(out: Path) -> Path:
     return out.with_suffix(ENDING)
 
 
-def read(file: Path) -> list[dict[str, Any]]:
+def read(file: Path) -> list[Json]:
     """Returns the entries of a file, none if it does not exist. RowError if Sidecar did not write it."""
     if not file.exists():
         return []
@@ -100,9 +104,9 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 @cache
-def _recorded() -> dict[Card, dict[tuple[str, str], dict[str, Any]]]:
+def _recorded() -> dict[Card, dict[tuple[str, str], Json]]:
     """Returns the entries of all files by card, then by rung and shape."""
-    found: dict[Card, dict[tuple[str, str], dict[str, Any]]] = defaultdict(dict)
+    found: dict[Card, dict[tuple[str, str], Json]] = defaultdict(dict)
     for file, own in files.paths(ENDING):
         try:
             entries = read(file)
@@ -115,12 +119,12 @@ def _recorded() -> dict[Card, dict[tuple[str, str], dict[str, Any]]]:
     return found
 
 
-def recorded(rung: str, shape: Any, card: Card | None = None) -> dict[str, Any] | None:
+def recorded(rung: str, shape: Shape, card: Card | None = None) -> Json | None:
     """Returns the entry of this rung at exactly this shape, on the card that its ladder is shown from, or on the card given;
     None if it ran or was not tried there. A ladder without recordings has the entries of the first card."""
     by_card = _recorded()
     card = card or shown(rung.partition("/")[0]) or next(iter(by_card), None)
-    return by_card.get(card, {}).get((rung, canonical(shape.params())))
+    return None if card is None else by_card.get(card, {}).get((rung, canonical(shape.params())))
 
 
 def forget() -> None:
@@ -136,7 +140,7 @@ def plain(said: str) -> str:
     return said
 
 
-def sentence(rung: str, shape: Any) -> str:
+def sentence(rung: str, shape: Shape) -> str:
     """Returns what `recorded` holds as a clause with its device and date; "" without such a recording."""
     if not (entry := recorded(rung, shape)):
         return ""

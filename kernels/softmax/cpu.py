@@ -12,19 +12,23 @@ import numpy as np
 TILE = 1024  # numbers of a row at a time for a running maximum and sum
 IN_CACHE = 2**16  # numbers of whole rows at a time that stay in a cache: 256 KB
 SCRATCH = 2**13  # exponentials of whole rows at a time that are not kept: 32 KB
-QUIET = {"invalid": "ignore", "over": "ignore", "divide": "ignore"}  # infinities give NaN, which is correct
+
+
+def quiet() -> np.errstate:
+    """Returns a context without warnings: infinities give NaN, which is correct."""
+    return np.errstate(invalid="ignore", over="ignore", divide="ignore")
 
 
 def unsafe(x: np.ndarray, y: np.ndarray, N) -> None:
     """Compute exponentials without a maximum, their sum, the division."""
-    with np.errstate(**QUIET):
+    with quiet():
         np.exp(x, out=y)
         y /= y.sum(axis=1, keepdims=True)
 
 
 def three_pass(x: np.ndarray, y: np.ndarray, N) -> None:
     """Make each pass over all rows before the next begins."""
-    with np.errstate(**QUIET):
+    with quiet():
         np.subtract(x, x.max(axis=1, keepdims=True), out=y)
         np.exp(y, out=y)
         y /= y.sum(axis=1, keepdims=True)
@@ -56,7 +60,7 @@ def split_parts(x: np.ndarray, part_m: np.ndarray, part_l: np.ndarray, N, splits
 
 def split_finish(x: np.ndarray, part_m: np.ndarray, part_l: np.ndarray, y: np.ndarray, N, splits) -> None:
     """Merge the parts of each row, then compute its results part by part."""
-    with np.errstate(**QUIET):
+    with quiet():
         m = np.fmax.reduce(part_m, axis=1, keepdims=True)
         base = np.where(m == -np.inf, np.float32(0), m)
         l = (part_l * np.exp(part_m - base)).sum(axis=1, keepdims=True)  # noqa: E741
@@ -92,7 +96,7 @@ def running(x: np.ndarray, scratch: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     """
     m = np.full((len(x), 1), -np.inf, np.float32)
     l = np.zeros_like(m)  # noqa: E741  # the name of the paper
-    with np.errstate(**QUIET):
+    with quiet():
         for j in range(0, x.shape[1], TILE):
             part, scratch_part = x[:, j : j + TILE], scratch[:, j : j + TILE]
             new_m = np.fmax(m, np.fmax.reduce(part, axis=1, keepdims=True))  # like fmaxf: ignores NaN
@@ -104,7 +108,7 @@ def running(x: np.ndarray, scratch: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _finish(x: np.ndarray, y: np.ndarray, m: np.ndarray, l: np.ndarray) -> None:  # noqa: E741
-    with np.errstate(**QUIET):
+    with quiet():
         np.subtract(x, m, out=y)
         np.exp(y, out=y)
         y /= l

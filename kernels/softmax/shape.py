@@ -28,7 +28,10 @@ class SoftmaxShape(Shape):
     def elements(self) -> int:
         return self.M * self.N
 
-    macs = elements  # measure of the work
+    @property
+    def macs(self) -> int:
+        """Measure of the work."""
+        return self.elements
 
     @property
     def flops(self) -> int:

@@ -8,19 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
 from kernels.model.program import View
+from kernels.model.shape import Shape
 from kernels.training.graph import ACTIVATION, BACKWARD, DATA, GRADIENT, RESULT, UPDATE, Graph, Node, Tensor
 
 GRADIENTS, CHUNKS = "gradients", "chunks"
 PART = " part "
 
 
-def accumulated(graph: Graph, parts: int, rung: str, sum_shape: Callable[[int], Any]) -> Graph:
+def accumulated(graph: Graph, parts: int, rung: str, sum_shape: Callable[[int], Shape]) -> Graph:
     """Returns the step for `parts` times the images of a graph, 2 or more. `rung` adds two tensors of sum_shape(elements)."""
     images = [t for t in graph.tensors.values() if t.kind in (DATA, RESULT) and t.name != CHUNKS]
-    tensors = graph.tensors | {t.name: replace(t, shape=(parts * t.shape[0], *t.shape[1:])) for t in images}
+    tensors = dict(graph.tensors) | {t.name: replace(t, shape=(parts * t.shape[0], *t.shape[1:])) for t in images}
     views, nodes, total = list(graph.views), [], ""
     for n in range(1, parts + 1):
         names = _names(graph, images, n)
@@ -30,12 +30,14 @@ def accumulated(graph: Graph, parts: int, rung: str, sum_shape: Callable[[int], 
         views += _views(graph, images, names, n)
         nodes += [_renamed(node, names, n) for node in graph.nodes if node.phase != UPDATE]
         part = names[GRADIENTS]
-        if total:
+        if not total:
+            total = part
+        else:
             summed = GRADIENTS if n == parts else f"{GRADIENTS} of parts 1 to {n}"
             tensors[summed] = replace(graph.tensors[GRADIENTS], name=summed)
             shape, given = sum_shape(tensors[summed].shape[0]), {"A": total, "B": part, "C": summed}
             nodes.append(Node(f"sum of parts 1 to {n}", "update", BACKWARD, rung, shape, given))
-        total = summed if total else part
+            total = summed
     nodes += [node for node in graph.nodes if node.phase == UPDATE]
     return replace(graph, tensors=tensors, nodes=tuple(nodes), views=tuple(views))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from kernels.model.program import View
+from kernels.model.shape import Shape
 from kernels.optimizer.shape import OptimizerShape
 from kernels.training.graph import (
     ACTIVATION,
@@ -43,7 +43,7 @@ class Builder:
     that several layers read: its gradients are added.
     """
 
-    def __init__(self, rungs: Mapping[str, str], sum_shape: Callable[[int], Any]):
+    def __init__(self, rungs: Mapping[str, str], sum_shape: Callable[[int], Shape]):
         self.rungs, self._sum_shape = rungs, sum_shape
         self.tensors: dict[str, Tensor] = {}
         self.weights: dict[str, tuple[int, ...]] = {}
@@ -93,7 +93,7 @@ class Builder:
 
     # -- nodes -------------------------------------------------------------------------------------
     def node(
-        self, name: str, operation: str, shape: Any, tiles: Mapping[str, int] | None = None, **tensors: str
+        self, name: str, operation: str, shape: Shape, tiles: Mapping[str, int] | None = None, **tensors: str
     ) -> None:
         """Adds a node that runs the rung of an operation on these tensors, at its default tile sizes or at others."""
         full = " ".join(filter(None, (self.layer, name)))
@@ -145,7 +145,7 @@ class Builder:
         arrays = {name: self._tensor(f"state {name}", STATE, extent) for name in state}
         table = np.array(shape.chunks, np.int32)
         chunks = self._tensor("chunks", DATA, table.shape, "int32")
-        self.node("", optimizer, shape, w="weights", g="gradients", chunks=chunks, **arrays)
+        self.node("", optimizer, shape, None, w="weights", g="gradients", chunks=chunks, **arrays)
         views = [
             View(prefix + name, of, first, extents)
             for prefix, of in (("", "weights"), ("d ", "gradients"))

@@ -51,10 +51,10 @@ class Part:
 class Viewed:
     """A function whose arrays are seen in the shapes of its own program: [N, C, H, W] as [N, C*H*W], say."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     shapes: tuple[tuple[int, ...] | None, ...]  # None: the argument is no array
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any) -> object:
         return self.function(
             *(a if shape is None else a.reshape(shape) for a, shape in zip(args, self.shapes, strict=True))
         )

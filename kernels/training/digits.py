@@ -52,7 +52,7 @@ def load(size: int = SIZE) -> tuple[Digits, Digits]:
 
 def write() -> None:
     """Write digits.npz from scikit-learn's copy of the data set."""
-    from sklearn.datasets import load_digits
+    from sklearn.datasets import load_digits  # pyright: ignore[reportMissingImports]  # not needed to run
 
     found = load_digits()
     images = found.data.reshape(COUNT, SIZE, SIZE).astype(np.uint8)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Program, View
 from kernels.model.rung import Ladder
+from kernels.model.shape import Shape
 from kernels.model.verify import by_output
 from kernels.training.compose import Part, compose
 
@@ -48,7 +48,7 @@ class Node:
     layer: str
     phase: str  # of PHASES
     rung: str
-    shape: Any
+    shape: Shape
     tensors: Mapping[str, str]
     tiles: Mapping[str, int] = field(default_factory=dict)
 

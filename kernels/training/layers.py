@@ -36,7 +36,8 @@ def sum_shape(count: int) -> AddShape:
 
 def as_maps(extents: tuple[int, ...]) -> tuple[int, int, int, int]:
     """Returns the extents of any tensor as those of maps: rows [M, K] are M images of K channels of one pixel."""
-    return extents if len(extents) == 4 else (extents[0], math.prod(extents[1:]), 1, 1)
+    N, C, P, Q = extents if len(extents) == 4 else (extents[0], math.prod(extents[1:]), 1, 1)
+    return N, C, P, Q
 
 
 def conv(b: Builder, x: str, K: int, R: int, stride: int = 1, pad: int = 0, bias: int = 1) -> str:
@@ -45,7 +46,7 @@ def conv(b: Builder, x: str, K: int, R: int, stride: int = 1, pad: int = 0, bias
     plain = ConvShape(N, C, H, W, K, R, R, stride=stride, pad=pad)
     w, y = b.weight("w", *plain.w_shape), b.activation("y", *plain.y_shape)
     biases = {"b": b.weight("b", K)} if bias else {}
-    b.node("", "conv", plain.with_(bias=bias), x=x, w=w, y=y, **biases)
+    b.node("", "conv", plain.with_(bias=bias), None, x=x, w=w, y=y, **biases)
 
     def backward(dy: str) -> None:
         dw = b.weight_gradient(w)
@@ -77,7 +78,8 @@ def relu(b: Builder, x: str) -> str:
 
 def maxpool(b: Builder, x: str, R: int) -> str:
     """Adds max pooling by windows R x R that do not overlap. The index of each maximum is kept."""
-    s = MaxPoolShape(*b.shape_of(x), R, R)
+    N, C, H, W = b.shape_of(x)
+    s = MaxPoolShape(N, C, H, W, R, R)
     y, index = b.activation("y", *s.y_shape), b.activation("index", *s.y_shape, dtype="int32")
     b.node("", "max-pool", s, x=x, y=y, index=index)
 
@@ -105,18 +107,17 @@ def average(b: Builder, x: str) -> str:
 
 def batchnorm(b: Builder, x: str) -> str:
     """Adds batch norm in training. Mean and 1/std of each channel are kept."""
-    extents = b.shape_of(x)
-    C = extents[1]
+    N, C, H, W = extents = b.shape_of(x)
     gamma, beta = b.weight("gamma", C), b.weight("beta", C)
     y, mean, invstd = b.activation("y", *extents), b.activation("mean", C), b.activation("invstd", C)
-    b.node("", "batch-norm", BatchNormShape(*extents), x=x, gamma=gamma, beta=beta, y=y, mean=mean, invstd=invstd)
+    b.node("", "batch-norm", BatchNormShape(N, C, H, W), x=x, gamma=gamma, beta=beta, y=y, mean=mean, invstd=invstd)
 
     def backward(dy: str) -> None:
         dx, dgamma, dbeta = b.gradient(x), b.weight_gradient(gamma), b.weight_gradient(beta)
         b.node(
             "dx",
             "batch-norm-backward",
-            BatchNormBackwardShape(*extents),
+            BatchNormBackwardShape(N, C, H, W),
             dy=dy,
             x=x,
             gamma=gamma,

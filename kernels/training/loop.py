@@ -198,7 +198,7 @@ class Training:
         """Returns a sentence about the first tensor, in the order of the nodes, that is not finite. The step runs again from
         the weights before it, up to the update, with memory of its own for each tensor."""
         whole = replace(graph, nodes=tuple(n for n in graph.nodes if n.phase != graphs.UPDATE))
-        given = self._first | self._before | {IMAGE: images, step.LABELS: labels}
+        given = self._first | {**self._before} | {IMAGE: images, step.LABELS: labels}
         session = engines.load(self.engine).open(graphs.program(whole, ladder_of), given)
         session.verify_run()
         for node in whole.nodes:

@@ -35,7 +35,7 @@ def timeline(graph: Graph) -> tuple[Moment, ...]:
     """Returns each launch of a step with its memory, in order. Weights, the optimiser's state, images and labels are there
     from the beginning; a tensor between nodes is there from its first use to its last."""
     program = graphs.program(graph, ladder_of)
-    fixed = dict.fromkeys(ROLES, 0)
+    fixed: dict[str, int] = dict.fromkeys(ROLES, 0)
     for tensor in graph.tensors.values():
         if tensor.kind in (WEIGHT, STATE, DATA, RESULT):
             fixed[DATA if tensor.kind == RESULT else tensor.kind] += tensor.buffer(False).nbytes

@@ -24,7 +24,7 @@ def recomputed(graph: Graph, every: int) -> Graph:
                 nodes += again.nodes_for(tensor)
             node = replace(node, tensors=again.renamed(node))
         nodes.append(node)
-    return replace(graph, tensors=graph.tensors | again.tensors, nodes=tuple(nodes))
+    return replace(graph, tensors={**graph.tensors, **again.tensors}, nodes=tuple(nodes))
 
 
 class _Again:

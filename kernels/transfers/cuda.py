@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,12 @@ from kernels.model.program import Launch, RefusedError
 from kernels.transfers.gpu import HostArray
 from kernels.transfers.operations import CUDA_MALLOC, HOST, MANAGED, Op, Span, Timeline
 
+if TYPE_CHECKING:
+    import cupy
+
+
+R = TypeVar("R")
+
 
 class CudaBackend:
     """Executes operations through CuPy. `timed`: also records an event before and after each, for the timeline; a total is
@@ -27,11 +34,11 @@ class CudaBackend:
     def __init__(self, timed: bool = False):
         self.cupy, self.timed = load(), timed
         self._pool = self.cupy.cuda.MemoryPool()
-        self._streams: list[Any] = []
+        self._streams: list[cupy.cuda.Stream] = []
         self._capturing = False
-        self._pending: list[tuple[int, Any, Any]] = []  # (operation, event before, event after)
+        self._pending: list[tuple[int, cupy.cuda.Event, cupy.cuda.Event]] = []  # (operation, event before, event after)
         self._host: list[tuple[int, float, float]] = []
-        self._start = self._base = None
+        self._start, self._base = 0.0, None
 
     # -- time --------------------------------------------------------------------------------------------
     def restart(self) -> None:
@@ -46,12 +53,12 @@ class CudaBackend:
         self._base.synchronize()
         self._start = (before + time.perf_counter()) / 2
 
-    def _clock_stream(self) -> Any:
+    def _clock_stream(self) -> cupy.cuda.Stream:
         if not self._streams:
             self.stream("clock")
         return self._streams[0]
 
-    def host(self, at: int, call) -> Any:
+    def host(self, at: int, call: Callable[[], R]) -> R:
         if not self.timed or self._capturing:
             return call()
         begin = time.perf_counter()
@@ -59,7 +66,7 @@ class CudaBackend:
         self._host.append((at, begin, time.perf_counter()))
         return result
 
-    def run(self, at: int, stream: Any, call) -> None:
+    def run(self, at: int, stream: cupy.cuda.Stream, call: Callable[[], object]) -> None:
         if not self.timed:
             call()
             return
@@ -87,24 +94,24 @@ class CudaBackend:
         return Timeline(tuple(sorted(spans, key=lambda s: (s.op, s.queue))), total_ms)
 
     # -- streams -------------------------------------------------------------------------------------------
-    def stream(self, name: str) -> Any:
+    def stream(self, name: str) -> cupy.cuda.Stream:
         self._streams.append(self.cupy.cuda.Stream(non_blocking=True))
         return self._streams[-1]
 
-    def record(self, stream: Any) -> Any:
+    def record(self, stream: cupy.cuda.Stream) -> cupy.cuda.Event:
         event = self.cupy.cuda.Event(disable_timing=True)
         event.record(stream)
         return event
 
-    def wait(self, stream: Any, event: Any) -> None:
+    def wait(self, stream: cupy.cuda.Stream, event: cupy.cuda.Event) -> None:
         stream.wait_event(event)
 
-    def synchronize(self, streams: list[Any]) -> None:
+    def synchronize(self, streams: list[cupy.cuda.Stream]) -> None:
         for stream in streams:
             stream.synchronize()
 
     # -- memory ------------------------------------------------------------------------------------------
-    def allocate(self, shape: tuple[int, ...], memory: str) -> Any:
+    def allocate(self, shape: tuple[int, ...], memory: str) -> cupy.ndarray:
         cuda, nbytes = self.cupy.cuda, 4 * int(np.prod(shape))
         if memory == CUDA_MALLOC:
             pointer = cuda.MemoryPointer(cuda.Memory(nbytes), 0)
@@ -112,7 +119,7 @@ class CudaBackend:
             pointer = cuda.malloc_managed(nbytes) if memory == MANAGED else self._pool.malloc(nbytes)
         return self.cupy.ndarray(shape, np.float32, memptr=pointer)
 
-    def resident(self, array: np.ndarray) -> Any:
+    def resident(self, array: np.ndarray) -> cupy.ndarray:
         found = self.allocate(array.shape, "")
         found.set(np.ascontiguousarray(array, np.float32))
         self.cupy.cuda.Device().synchronize()
@@ -135,13 +142,13 @@ class CudaBackend:
         self._pool.free_all_blocks()
 
     # -- operations --------------------------------------------------------------------------------------
-    def copy_in(self, buffer: Any, host: HostArray, stream: Any) -> None:
+    def copy_in(self, buffer: cupy.ndarray, host: HostArray, stream: cupy.cuda.Stream) -> None:
         buffer.data.copy_from_host_async(host.array.ctypes.data, host.nbytes, stream)
 
-    def copy_out(self, buffer: Any, host: HostArray, stream: Any) -> None:
+    def copy_out(self, buffer: cupy.ndarray, host: HostArray, stream: cupy.cuda.Stream) -> None:
         buffer.data.copy_to_host_async(host.array.ctypes.data, host.nbytes, stream)
 
-    def touch(self, buffer: Any, host: HostArray, into: bool) -> None:
+    def touch(self, buffer: cupy.ndarray, host: HostArray, into: bool) -> None:
         address, count = buffer.data.ptr, int(np.prod(buffer.shape))
         managed = np.ctypeslib.as_array((ctypes.c_float * count).from_address(address)).reshape(buffer.shape)
         if into:
@@ -149,25 +156,25 @@ class CudaBackend:
         else:
             host.array[...] = managed
 
-    def zero(self, buffer: Any) -> None:
+    def zero(self, buffer: cupy.ndarray) -> None:
         buffer.data.memset(0, buffer.nbytes)
 
-    def launch(self, step: Launch, args: tuple, stream: Any) -> None:
+    def launch(self, step: Launch, args: tuple, stream: cupy.cuda.Stream) -> None:
         compiled = compile_kernel(step.source, step.entry, step.defines)
         with stream:
             compiled(step.grid, step.block, args, shared_mem=step.shared)
 
-    def begin_capture(self, stream: Any) -> None:
+    def begin_capture(self, stream: cupy.cuda.Stream) -> None:
         self._capturing = True
         with stream:
             stream.begin_capture()
 
-    def end_capture(self, stream: Any) -> Any:
+    def end_capture(self, stream: cupy.cuda.Stream) -> cupy.cuda.Graph:
         self._capturing = False
         with stream:
             return stream.end_capture()
 
-    def launch_graph(self, graph: Any, stream: Any) -> None:
+    def launch_graph(self, graph: cupy.cuda.Graph, stream: cupy.cuda.Stream) -> None:
         graph.launch(stream)
 
 

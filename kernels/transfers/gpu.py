@@ -7,12 +7,12 @@ backend is kernels.transfers.cuda.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -37,15 +37,21 @@ from kernels.transfers.operations import (
     Op,
 )
 
+if TYPE_CHECKING:
+    import cupy
+
 FLOAT = 4  # bytes
 GEMM, ADD = "gemm/bank-free", "add/vector"  # the kernels of the programs
 FILE = Path(programs.__file__)
+
+R = TypeVar("R")
+Captured = Any  # of a backend: a CUDA graph, or a list of launches
 
 
 class HostArray:
     """A float32 array in the host's memory. `pinned`: its pages cannot be moved, so the GPU reads them directly."""
 
-    def __init__(self, array: np.ndarray, pinned: bool = False, owner: Any = None):
+    def __init__(self, array: np.ndarray, pinned: bool = False, owner: object = None):
         self.array, self.pinned, self._owner = array, pinned, owner
 
     @property
@@ -68,7 +74,7 @@ class HostArray:
 class _Memory:
     """The memory of an array. It is released when the last array that uses it is."""
 
-    def __init__(self, gpu: Gpu, buffer: Any, number: int, nbytes: int, memory: str):
+    def __init__(self, gpu: Gpu, buffer: cupy.ndarray | np.ndarray, number: int, nbytes: int, memory: str):
         self.gpu, self.buffer, self.number, self.nbytes, self.memory = gpu, buffer, number, nbytes, memory
 
     def drop(self) -> None:
@@ -87,9 +93,10 @@ class DeviceArray:
         self.gpu, self.shape, self.memory, self.rows = gpu, tuple(shape), memory, rows
 
     @property
-    def buffer(self) -> Any:
+    def buffer(self) -> cupy.ndarray | np.ndarray:
         """Returns the backend's array."""
-        return self.memory.buffer if self.rows is None else self.memory.buffer[self.rows]
+        whole: cupy.ndarray | np.ndarray = self.memory.buffer
+        return whole if self.rows is None else whole[self.rows]
 
     @property
     def label(self) -> str:
@@ -120,7 +127,7 @@ class DeviceArray:
 
 
 class Event:
-    def __init__(self, op: int, handle: Any):
+    def __init__(self, op: int, handle: cupy.cuda.Stream | None):
         self.op, self.handle = op, handle
 
 
@@ -302,51 +309,51 @@ def kernel(rung: str, shape: tuple[tuple[str, int], ...]) -> Launch:
     """Returns the launch of a rung at a shape. RuleError names a rule that the shape breaks."""
     found = find(rung)
     s = ladder_of(rung).shape(**dict(shape))
-    (step,) = found.build(s, found.check(s, {})).steps
+    (step,) = found.build(s, found.check(s, {})).launches
     return step
 
 
 class Dry:
     """Executes nothing. Arrays are views of one zero, of any shape."""
 
-    def host(self, at: int, call) -> Any:
+    def host(self, at: int, call: Callable[[], R]) -> R:
         return call()
 
-    def run(self, at: int, stream: Any, call) -> None:
+    def run(self, at: int, stream: cupy.cuda.Stream | None, call: Callable[[], object]) -> None:
         call()
 
     def restart(self) -> None: ...
 
-    def stream(self, name: str) -> Any:
+    def stream(self, name: str) -> cupy.cuda.Stream | None:
         return name
 
-    def record(self, stream: Any) -> Any: ...
+    def record(self, stream: cupy.cuda.Stream | None) -> cupy.cuda.Event | None: ...
 
-    def wait(self, stream: Any, event: Any) -> None: ...
+    def wait(self, stream: cupy.cuda.Stream | None, event: cupy.cuda.Event | None) -> None: ...
 
-    def synchronize(self, streams: list[Any]) -> None: ...
+    def synchronize(self, streams: list[cupy.cuda.Stream]) -> None: ...
 
-    def allocate(self, shape: tuple[int, ...], memory: str) -> Any:
+    def allocate(self, shape: tuple[int, ...], memory: str) -> cupy.ndarray | np.ndarray:
         return np.broadcast_to(np.float32(0), shape)
 
-    def resident(self, array: np.ndarray) -> Any:
+    def resident(self, array: np.ndarray) -> cupy.ndarray | np.ndarray:
         return array
 
-    def copy_in(self, buffer: Any, host: HostArray, stream: Any) -> None: ...
+    def copy_in(self, buffer: cupy.ndarray | np.ndarray, host: HostArray, stream: cupy.cuda.Stream | None) -> None: ...
 
-    def copy_out(self, buffer: Any, host: HostArray, stream: Any) -> None: ...
+    def copy_out(self, buffer: cupy.ndarray | np.ndarray, host: HostArray, stream: cupy.cuda.Stream | None) -> None: ...
 
-    def touch(self, buffer: Any, host: HostArray, into: bool) -> None: ...
+    def touch(self, buffer: cupy.ndarray | np.ndarray, host: HostArray, into: bool) -> None: ...
 
-    def zero(self, buffer: Any) -> None: ...
+    def zero(self, buffer: cupy.ndarray | np.ndarray) -> None: ...
 
-    def launch(self, step: Launch, args: tuple, stream: Any) -> None: ...
+    def launch(self, step: Launch, args: tuple, stream: cupy.cuda.Stream | None) -> None: ...
 
-    def begin_capture(self, stream: Any) -> None: ...
+    def begin_capture(self, stream: cupy.cuda.Stream | None) -> None: ...
 
-    def end_capture(self, stream: Any) -> Any: ...
+    def end_capture(self, stream: cupy.cuda.Stream | None) -> Captured: ...
 
-    def launch_graph(self, graph: Any, stream: Any) -> None: ...
+    def launch_graph(self, graph: Captured, stream: cupy.cuda.Stream | None) -> None: ...
 
 
 class Host(Dry):
@@ -355,37 +362,37 @@ class Host(Dry):
     def __init__(self):
         self._captured: list | None = None
 
-    def allocate(self, shape: tuple[int, ...], memory: str) -> Any:
+    def allocate(self, shape: tuple[int, ...], memory: str) -> cupy.ndarray | np.ndarray:
         return np.full(shape, np.nan, np.float32)
 
-    def resident(self, array: np.ndarray) -> Any:
+    def resident(self, array: np.ndarray) -> cupy.ndarray | np.ndarray:
         return np.array(array, np.float32)
 
-    def copy_in(self, buffer: Any, host: HostArray, stream: Any) -> None:
+    def copy_in(self, buffer: cupy.ndarray | np.ndarray, host: HostArray, stream: cupy.cuda.Stream | None) -> None:
         buffer[...] = host.array
 
-    def copy_out(self, buffer: Any, host: HostArray, stream: Any) -> None:
+    def copy_out(self, buffer: cupy.ndarray | np.ndarray, host: HostArray, stream: cupy.cuda.Stream | None) -> None:
         host.array[...] = buffer
 
-    def touch(self, buffer: Any, host: HostArray, into: bool) -> None:
+    def touch(self, buffer: cupy.ndarray | np.ndarray, host: HostArray, into: bool) -> None:
         (self.copy_in if into else self.copy_out)(buffer, host, None)
 
-    def zero(self, buffer: Any) -> None:
+    def zero(self, buffer: cupy.ndarray | np.ndarray) -> None:
         buffer[...] = 0
 
-    def launch(self, step: Launch, args: tuple, stream: Any) -> None:
+    def launch(self, step: Launch, args: tuple, stream: cupy.cuda.Stream | None) -> None:
         if self._captured is not None:
             self._captured.append((step, args))
         else:
             step.cpu(*args)
 
-    def begin_capture(self, stream: Any) -> None:
+    def begin_capture(self, stream: cupy.cuda.Stream | None) -> None:
         self._captured = []
 
-    def end_capture(self, stream: Any) -> Any:
+    def end_capture(self, stream: cupy.cuda.Stream | None) -> Captured:
         found, self._captured = self._captured, None
         return found
 
-    def launch_graph(self, graph: Any, stream: Any) -> None:
+    def launch_graph(self, graph: Captured, stream: cupy.cuda.Stream | None) -> None:
         for step, args in graph:
             step.cpu(*args)

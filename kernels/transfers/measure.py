@@ -11,6 +11,7 @@ import numpy as np
 from kernels.engines.cuda.device import free_bytes, load, refused_when_full
 from kernels.machine import processor
 from kernels.model.program import RuleError
+from kernels.model.row import Json
 from kernels.transfers import scenarios
 from kernels.transfers.cuda import CudaBackend, managed_refusal
 from kernels.transfers.gpu import Gpu
@@ -20,9 +21,7 @@ from kernels.transfers.scenarios import FILE, Settings
 REPEATS, WARM_UP = 9, 2
 
 
-def measure(
-    s: Settings, repeats: int = REPEATS, progress: Callable[[float], None] = lambda share: None
-) -> dict[str, Any]:
+def measure(s: Settings, repeats: int = REPEATS, progress: Callable[[float], None] = lambda share: None) -> Json:
     """Returns the total (median, p20, p80, n), the timeline of one run, the error of the result and the bytes.
 
     Runs with and without events take turns, and each result is verified. The timeline is that of the timed run whose total
@@ -35,11 +34,12 @@ def measure(
         return _measured(s, repeats, progress)
 
 
-def _measured(s: Settings, repeats: int, progress: Callable[[float], None]) -> dict[str, Any]:
+def _measured(s: Settings, repeats: int, progress: Callable[[float], None]) -> Json:
     plain, timed = Gpu(CudaBackend(), notes=False), Gpu(CudaBackend(timed=True))
     given = scenarios.arrays(plain, s, plain.backend.pinned)
     again = given.on(timed)
     totals, timelines, errors = [], [], []
+    found: tuple = ()  # the operations of the last run
     for n in range(WARM_UP + repeats):
         total, error, _ = _once(plain, s, given)
         of_timed, _, found = _once(timed, s, again)
@@ -108,7 +108,7 @@ def line_hook() -> Any:
     return LineHook
 
 
-def leak_log(s: Settings) -> dict[str, Any]:
+def leak_log(s: Settings) -> Json:
     """Returns what the allocator's log shows of a leaking program: bytes after each call, and at the end by line."""
     with refused_when_full():
         gpu = Gpu(CudaBackend())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+
+from kernels.model.row import Json, Row
 
 # Kinds of operations.
 ALLOCATE, FREE, COPY_IN, COPY_OUT, LAUNCH, GRAPH = ("allocate", "free", "copy in", "copy out", "launch", "graph")
@@ -34,7 +35,7 @@ class Op:
     array: int = -1  # of an allocation or a release: which array, by its number
     memory: str = ""  # of an allocation or a release: CUDA_MALLOC, POOL or MANAGED
     rung: str = ""  # of a launch
-    shape: Any = None
+    shape: tuple[tuple[str, int], ...] = ()  # of a launch
     launches: int = 0  # of a graph: the launches in it; of a launch 1
 
     @property
@@ -76,14 +77,14 @@ class Timeline:
     def of(self, op: int) -> tuple[Span, ...]:
         return tuple(s for s in self.spans if s.op == op)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {
             "total_ms": round(self.total_ms, 6),
             "spans": [[s.op, s.queue, round(s.start, 6), round(s.end, 6)] for s in self.spans],
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Timeline:
+    def from_json(cls, data: Row) -> Timeline:
         return cls(tuple(Span(*span) for span in data["spans"]), data["total_ms"])
 
 

@@ -10,14 +10,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from kernels import records
+from kernels.gemm.shape import GemmShape
 from kernels.i18n import mark, tr
 from kernels.ladders import find, ladder_of
+from kernels.model.row import Row
 from kernels.model.rung import Rung
+from kernels.model.shape import Shape
 from kernels.records import Card, files
 from kernels.transfers import recorded
 from kernels.transfers.gpu import GEMM
@@ -58,7 +60,7 @@ class Rates:
     malloc_ms: float | None = None  # cudaMalloc
     free_ms: float | None = None  # cudaFree
     pool_ms: float | None = None  # an array from the pool that has it
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Row = field(default_factory=dict)
 
     def copy(self, way: str, pinned: bool) -> Rate:
         return self.copies[f"{way}_{'pinned' if pinned else 'pageable'}"]
@@ -84,7 +86,8 @@ def rate_of(points: Sequence[tuple[float, float]]) -> Rate:
 @cache
 def rates() -> Rates:
     """Returns the rates of the recorded GPU: of transfers.json if it exists, else of the recordings of kernels."""
-    return from_record(recorded.newest()) if recorded.newest() else from_rows(rows_of_card())
+    record = recorded.newest()
+    return from_record(record) if record else from_rows(rows_of_card())
 
 
 @cache
@@ -95,12 +98,12 @@ def card() -> Card | None:
     return next((card for card in found if card.device == device), found[0] if found else None)
 
 
-def rows_of_card() -> list[Mapping[str, Any]]:
+def rows_of_card() -> list[Row]:
     """Returns the recordings of the card."""
     return [row for of, row in files.read() if of == card()]
 
 
-def from_rows(rows: Sequence[Mapping[str, Any]]) -> Rates:
+def from_rows(rows: Sequence[Row]) -> Rates:
     """Returns the rates that recordings of kernels show: their copies and the ceilings of their GPU."""
     timed = [row for row in rows if row.get("copies_ms")]
     copies = {}
@@ -112,7 +115,7 @@ def from_rows(rows: Sequence[Mapping[str, Any]]) -> Rates:
     return Rates(timed[0]["device"], tr(COPIES_OF_ROWS, n=len(timed)), copies, call, gap, kernel_ms_of_recordings)
 
 
-def from_record(record: Mapping[str, Any]) -> Rates:
+def from_record(record: Row) -> Rates:
     """Returns the rates that benchmarks.transfers recorded, with those of kernels.records where one failed."""
     base = from_rows(rows_of_card())
     copies, counts = dict(base.copies), []
@@ -136,7 +139,7 @@ def from_record(record: Mapping[str, Any]) -> Rates:
 
 
 # -- kernels -----------------------------------------------------------------------------------------
-def kernel_ms_of_pieces(record: Mapping[str, Any]) -> Callable[[str, Mapping[str, int]], float]:
+def kernel_ms_of_pieces(record: Row) -> Callable[[str, Mapping[str, int]], float]:
     """Returns the ms of a launch by rung and shape: a product with the weights from the recorded pieces of a batch, between the
     recorded rows next to its own, other launches from the recordings of kernels. Beside copies a product takes longer."""
     rows = record.get("scenarios", {}).get("pieces", {}).get("settings", {}).get("rows", 0)
@@ -145,7 +148,8 @@ def kernel_ms_of_pieces(record: Mapping[str, Any]) -> Callable[[str, Mapping[str
     def kernel_ms(rung: str, shape: Mapping[str, int]) -> float:
         same = rung == GEMM and (shape["N"], shape["K"]) == (WIDTH, WIDTH)
         if same and points and points[0][0] <= shape["M"] <= points[-1][0]:
-            return float(np.interp(shape["M"], *zip(*points, strict=True)))
+            pieces, ms = zip(*points, strict=True)
+            return float(np.interp(shape["M"], pieces, ms))
         return kernel_ms_of_recordings(rung, shape)
 
     return kernel_ms
@@ -157,7 +161,7 @@ def kernel_ms_of_recordings(rung: str, shape: Mapping[str, int]) -> float:
     return product_ms(s) if rung == GEMM else sum_ms(rung, s)
 
 
-def product_ms(s: Any) -> float:
+def product_ms(s: GemmShape) -> float:
     """Returns the ms of the tiled product: as long as the SM with most blocks computes.
 
     It follows from one recording. A block multiplies K steps, so its time grows with K. Blocks beyond a multiple of the SMs
@@ -171,13 +175,13 @@ def product_ms(s: Any) -> float:
     return ms * s.K * rounds(found, s) / (other.K * rounds(found, other))
 
 
-def rounds(rung: Rung, shape: Any) -> int:
+def rounds(rung: Rung, shape: Shape) -> int:
     """Returns how many blocks the SM with most of them computes."""
-    (step,) = rung.build(shape, rung.default_tiles).steps
+    (step,) = rung.build(shape, rung.default_tiles).launches
     return math.ceil(math.prod(step.grid) / SMS)
 
 
-def sum_ms(rung: str, s: Any) -> float:
+def sum_ms(rung: str, s: Shape) -> float:
     """Returns the ms of a short kernel with warm caches, between the recorded sizes next to this one."""
     tiles = dict(find(rung).default_tiles)
     points = sorted(
@@ -187,4 +191,5 @@ def sum_ms(rung: str, s: Any) -> float:
     )
     if not points:
         raise ValueError(f"no recording of {rung}")
-    return float(np.interp(s.bytes, *zip(*points, strict=True)))
+    nbytes, ms = zip(*points, strict=True)
+    return float(np.interp(s.bytes, nbytes, ms))

@@ -8,16 +8,14 @@ scenarios and large {key: {"settings", "total_ms", "p20_ms", "p80_ms", "n", "tim
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import kernels
+from kernels.model.row import Row as Record
 from kernels.transfers.operations import Timeline
 
 FILE = Path(kernels.__file__).parent / "records" / "transfers.json"
-Record = Mapping[str, Any]
 
 
 @cache
@@ -45,7 +43,7 @@ def timeline(found: Record) -> Timeline:
     return Timeline.from_json(found["timeline"])
 
 
-def curve() -> list[Mapping[str, Any]]:
+def curve() -> list[Record]:
     """Returns the recorded totals over the number of pieces, [] if there are none."""
     return list((newest() or {}).get("pieces", ()))
 

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ class Scenario:
 
     key: str
     title: str
-    program: Callable[..., Any]
+    program: Callable[..., object]
     kind: str
     pinned: bool = True
     n: str = ""
@@ -138,7 +137,7 @@ class Arrays:
     """The arguments of a program, and what its result must be."""
 
     settings: Settings
-    args: tuple[Any, ...]
+    args: tuple[object, ...]
     out: HostArray
     batches: tuple[HostArray, ...] = ()
     weights: np.ndarray | None = None
@@ -155,6 +154,7 @@ class Arrays:
         if self.total is not None:
             error = float(np.abs(out - self.total).max() / np.abs(self.total).max())
         else:
+            assert self.weights is not None  # of every scenario with products
             rows = self._rows()
             x, w = self.batches[-1].array[rows].astype(np.float64), self.weights.astype(np.float64)
             error = float((np.abs(out[rows] - x @ w) / (np.abs(x) @ np.abs(w))).max())
@@ -170,7 +170,7 @@ class Arrays:
     def on(self, gpu: Gpu) -> Arrays:
         """Returns the same arrays, whose copies another Gpu notes."""
 
-        def moved(arg: Any) -> Any:
+        def moved(arg: object) -> object:
             return DeviceArray(gpu, arg.shape, arg.memory) if isinstance(arg, DeviceArray) else arg
 
         return replace(self, args=tuple(map(moved, self.args)))
@@ -213,7 +213,7 @@ def _short(gpu: Gpu, s: Settings, empty: Callable, rng: np.random.Generator) -> 
     return Arrays(s, (*on_gpu, out, s.n), out, total=total)
 
 
-def run(gpu: Gpu, s: Settings, args: tuple[Any, ...]) -> tuple[Op, ...]:
+def run(gpu: Gpu, s: Settings, args: tuple[object, ...]) -> tuple[Op, ...]:
     """Runs the program of a scenario and returns its operations."""
     gpu.ops.clear()
     kept = s.row.program(gpu, *args)  # a leak's tensors exist until the program's end
@@ -229,7 +229,7 @@ def operations(s: Settings) -> tuple[Op, ...]:
     return run(gpu, s, _without_numbers(gpu, s))
 
 
-def _without_numbers(gpu: Gpu, s: Settings) -> tuple[Any, ...]:
+def _without_numbers(gpu: Gpu, s: Settings) -> tuple[object, ...]:
     """Returns the arguments of a scenario as views of one zero."""
 
     def zero(shape: tuple[int, ...], pinned: bool = True) -> HostArray:

@@ -13,7 +13,7 @@ from kernels.i18n import cached, decimal, mark, tr
 from kernels.ladders import LADDERS
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
-from kernels.model.shape import Bound
+from kernels.model.shape import Bound, Shape
 from pages.parts import rung_address
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Choice, Field, Fix, Number, Values, fewest_resets
@@ -25,7 +25,7 @@ from visuals.attention.ring_plan import RINGS
 from visuals.attention.scene import attention_scene, why_not
 from visuals.gpu_map.scene import map_scene
 from visuals.gpu_map.texts import DESCRIPTION, MAP, NO_MAP
-from visuals.scene.scene import MAX_CACHED_SCENES, Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 
 LADDER = LADDERS["attention"]
 DEFAULT = ATTENTION_PRESETS["attention-16"].shape
@@ -79,7 +79,7 @@ def _fits(values: Values) -> bool:
     return _elements(values) <= MAX_ELEMENTS
 
 
-def _fix_of(default: AttentionShape) -> Fix:
+def _fix_of(default: SelfAttentionShape) -> Fix:
     def fix(values: Values) -> Iterator[tuple[str, Values]]:
         if not _fits(values):
             rule = tr(
@@ -111,7 +111,7 @@ def address_of(
     ladder: Ladder,
     default: SelfAttentionShape,
     rung: str,
-    fit: Callable[[Rung, SelfAttentionShape], dict[str, int]] = tile_sizes.default_tiles_for,
+    fit: Callable[[Rung, Shape], dict[str, int]] = tile_sizes.default_tiles_for,
 ) -> rung_address.Address:
     """Returns how a URL selects a shape, a rung of the ladder (`rung` if it names none) and tile sizes."""
     return rung_address.Address(ladder, shape_fields(default), rung, _fix_of(default), first=default, fit=fit)
@@ -183,8 +183,8 @@ def scene(
 def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
     query, _ = ADDRESS.read(params)
-    return scene(query.shape, query.rung.name, tuple(query.tiles.items()), valid_values(params.get(VALUES)))[0]
+    return required(scene(query.shape, query.rung.name, tuple(query.tiles.items()), valid_values(params.get(VALUES))))
 
 
 def valid_values(name: str | None) -> str:
-    return name if name in KINDS else next(iter(KINDS))
+    return name if name is not None and name in KINDS else next(iter(KINDS))

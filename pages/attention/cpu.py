@@ -14,6 +14,7 @@ from kernels.i18n import mark, tr, trn
 from kernels.jobs.job import Request
 from kernels.machine import memory_levels, processor
 from kernels.machine.timing import MODES
+from kernels.model.row import Row
 from kernels.records.cards import cached
 from kernels.records.jsontext import id_of
 from pages.parts import cards, cpu_card
@@ -103,7 +104,7 @@ def _controls(shape: AttentionShape) -> CpuSettings:
             for name, choices in (("BLOCK", cpu_ladder.BLOCKS), ("Br", cpu_ladder.SIDES), ("Bc", cpu_ladder.SIDES))
         }
     timing = chosen("caches", MODES)
-    return CpuSettings(SHAPES.get(size, shape), int(threads), **{k: int(v) for k, v in tiles.items()}, timing=timing)
+    return CpuSettings(SHAPES.get(size, shape), int(threads), timing=timing, **{k: int(v) for k, v in tiles.items()})
 
 
 def _select(name: str, label: str, choices: Sequence, width: int) -> str:
@@ -146,15 +147,15 @@ def _name(request: Request) -> str:
 
 
 # -- results ---------------------------------------------------------------------------------------
-def compared(series: Series) -> list[dict]:
+def compared(series: Series) -> list[Row]:
     """Returns the rows of the first request, whose rungs were sampled in turn."""
-    first = {rung.name: None for rung in LADDER.rungs}
+    first: dict[str, Row | None] = {rung.name: None for rung in LADDER.rungs}
     for row in series.rows:
         first[row["rung"]] = first[row["rung"]] or row
     return [row for row in first.values() if row]
 
 
-def varied(series: Series, side: str) -> list[dict]:
+def varied(series: Series, side: str) -> list[Row]:
     """Returns flash attention's rows over this tile side, the other side as set by the user."""
     (other,) = set(SIDES) - {side}
     value = series.settings.tiles[other]
@@ -181,7 +182,7 @@ def _draw(series: Series) -> None:
     _curves(series, rows)
 
 
-def _curves(series: Series, rows: list[dict]) -> None:
+def _curves(series: Series, rows: list[Row]) -> None:
     others = [
         (cpu_figures.short_title(title), row)
         for title, row in cpu_figures.rows_with_titles(rows)

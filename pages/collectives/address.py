@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, ITEM, RING, CollectiveShape
 from kernels.i18n import tr
 from kernels.model.shape import Bound
-from pages.parts.address import Choice, Fields, Number
+from pages.parts.address import Choice, Fields, Number, Values
 from visuals.collectives.evidence import SIZES
 from visuals.collectives.scene import collective_scene
 from visuals.scene.scene import Scene
 
 MAX_RANKS, MAX_ELEMENTS = 8, 64
 REAL = "64 MiB"
-Values = Mapping[str, Any]
 _ALGORITHMS = tuple(dict.fromkeys([RING, *(name for names in ALGORITHMS.values() for name in names)]))
 
 
-def _of_kind(values: Values) -> Iterator[tuple[str, dict[str, Any]]]:
+def _of_kind(values: Values) -> Iterator[tuple[str, Values]]:
     """Yields the rule that the collective lacks the algorithm, and one that it has. Without a choice the ring is taken, or
     the first algorithm of a collective that has no ring (`algorithm`)."""
     kind, name = values["kind"], values["algorithm"]

@@ -79,7 +79,9 @@ def _fits(s: CollectiveShape, known: list) -> str:
     """Returns a table of the fitted latency and bandwidth of each algorithm."""
     rows = []
     for name, n, worst in known:
-        link = recorded.fitted(s.kind, name, s.ranks).link
+        fit = recorded.fitted(s.kind, name, s.ranks)
+        assert fit is not None  # of a known algorithm
+        link = fit.link
         held_out = recorded.between(s.kind, name, s.ranks)
         rows.append(
             (

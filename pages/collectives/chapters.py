@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kernels.collectives import cost, schedules
 from kernels.collectives.recorded import NCCL, Row, predicted_ms, rows
 from kernels.collectives.shape import ALL_GATHER, ALL_REDUCE, NAIVE, ONE_SHOT, RING, TREE, TWO_SHOT
 from kernels.i18n import mark
 from pages.parts.chapters import Chapter, Question, Story, no_facts
 from visuals import units
+from visuals.collectives.evidence import CollectiveEvidence
 from visuals.collectives.evidence import facts as facts_of
-from visuals.strip.facts import Evidences, Facts
+from visuals.strip.facts import Facts
 
+Evidences = Mapping[str, CollectiveEvidence]  # by size
 MORE = 8  # GPUs, where a chapter asks what changes with more of them
 GROWTH = (1.1, 2, 5)  # between the answers to how many times as long MORE GPUs take
 CHOICES = (

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from kernels.collectives.shape import ALL_REDUCE
+from kernels.collectives.shape import ALL_REDUCE, CollectiveShape
 from kernels.i18n import tr
 from kernels.jobs.exchange import Exchange
 from pages.collectives import address, live
+from pages.parts.address import Values
 from pages.parts.chapters import OpenChapter
 from pages.parts.one_run import OneRun
 from pages.parts.run_stage import RunStage, Shown
@@ -21,7 +20,7 @@ KEY = "collectives"
 STAGE, REAL = "stage", "real"
 
 
-def draw(values: Mapping[str, Any], chapter: OpenChapter | None) -> None:
+def draw(values: Values, chapter: OpenChapter | None) -> None:
     """Draws the stage for the URL's values, with the open chapter."""
 
     def show(run: OneRun) -> Shown:
@@ -36,18 +35,18 @@ def draw(values: Mapping[str, Any], chapter: OpenChapter | None) -> None:
     RunStage(KEY, live.KEY, show, start, chapter).draw()
 
 
-def evidences(values: Mapping[str, Any]) -> dict[str, CollectiveEvidence]:
+def evidences(values: Values) -> dict[str, CollectiveEvidence]:
     """Returns what is known of the collective on the stage, and at the length of the strip."""
     shapes = {STAGE: address.shape(values), REAL: address.real(values)}
     return {key: CollectiveEvidence(shape, live.measured(request(shape))) for key, shape in shapes.items()}
 
 
-def request(shape: Any) -> Exchange:
+def request(shape: CollectiveShape) -> Exchange:
     """Returns the run that measures a collective."""
     return Exchange(shape.kind, shape.ranks, shape.elements)
 
 
-def pressed_request(values: Mapping[str, Any]) -> Exchange | None:
+def pressed_request(values: Values) -> Exchange | None:
     """Returns what the button runs: the collective at the length of the strip. Where the GPUs are missing, our kernels on
     emulated GPUs with the arrays of the stage; None if there is no kernel for it."""
     if not live.refusal(int(values["ranks"])):
@@ -56,15 +55,15 @@ def pressed_request(values: Mapping[str, Any]) -> Exchange | None:
     return replace(request(shape), emulated=True) if shape.kind == ALL_REDUCE else None
 
 
-def _label(values: Mapping[str, Any]) -> str:
+def _label(values: Values) -> str:
     """Returns the text of the button: without enough GPUs nothing is timed."""
     return tr("Emulate") if live.refusal(int(values["ranks"])) else tr("Run here")
 
 
-def _run(values: Mapping[str, Any], run: OneRun) -> Run:
+def _run(values: Values, run: OneRun) -> Run:
     """Returns the state of the button."""
     if run.running:
-        return Run(True, True, run.job.share, run.text())
+        return Run(True, True, run.share, run.text())
     wanted, why = pressed_request(values), live.refusal(int(values["ranks"]))
     text = (wanted and live.emulated(wanted)) or (why and tr("Not measured here: {why}.", why=why))
     return Run(can=wanted is not None, text=text or "", error=live.error(wanted) if wanted else "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from typing import Any
 
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import EXTRA_SINCE, MODES, ConvShape
@@ -141,7 +142,7 @@ def _keeps_rules(axis: tuple[str, ...], values: Values) -> bool:
     return not _broken_rule(axis, values)
 
 
-def _field(name: str, default: int | str) -> Number | Choice | Text:
+def _field(name: str, default: Any) -> Number | Choice | Text:
     if name in MAX:
         return Number(default, MIN[name], MAX[name])
     return Choice(default, CHOICES[name]) if name in CHOICES else Text(default)

@@ -56,7 +56,7 @@ def draw_with_orders(
             link,
             {} if chapter else translated,
             chapter,
-            every_step.shown(bool(folds and folds(inputs.shape))),
+            every_step=every_step.shown(bool(folds and folds(inputs.shape))),
         ).draw()
     if whole:
         idea(about)

@@ -72,7 +72,7 @@ def _in_order(
         return explained, reason
     program = rung.build(shape, tiles)
     trace, counters = emulator.trace_launch(program, 0, {"x": inputs.x(), "w": inputs.w()})
-    return warps.in_warp_order(explained, shape, trace, counters, program.steps[0].grid[0]), ""
+    return warps.in_warp_order(explained, shape, trace, counters, program.launch().grid[0]), ""
 
 
 def _drawn(inputs: Inputs, part: Part, draw: Callable[..., Scene]) -> Scene:

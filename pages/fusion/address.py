@@ -18,13 +18,13 @@ from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
 from kernels.model.shape import Bound, ShapeError
 from pages.parts import rung_address
-from pages.parts.address import Number, Value, Values, fewest_resets
+from pages.parts.address import Field, Number, Value, Values, fewest_resets
 from visuals.fusion import story
 from visuals.fusion.gpu_map import fusion_map
 from visuals.fusion.scene import fusion_scene
 from visuals.gpu_map.scene import map_scene
 from visuals.gpu_map.texts import DESCRIPTION, MAP, NO_MAP
-from visuals.scene.scene import MAX_CACHED_SCENES, Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 
 LADDER = LADDERS["fusion"]
 STAGE_RUNGS = LADDER.only(*ladder.PLANS)  # the rungs whose kernels can be shown on the stage
@@ -67,8 +67,9 @@ def _message(error: ShapeError) -> str:
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
 
 
-FIELDS = {name: Number(getattr(DEFAULT, name), 1, maximum) for name, maximum in MAX.items()} | {
-    "chain": Chain(DEFAULT.chain)
+FIELDS: dict[str, Field] = {
+    **{name: Number(getattr(DEFAULT, name), 1, maximum) for name, maximum in MAX.items()},
+    "chain": Chain(DEFAULT.chain),
 }
 
 
@@ -172,7 +173,7 @@ def appended(s: ChainShape) -> dict[str, Edit]:
         "conv": Block("conv", min(maps, MAX_OPTIONS["K"]), 3, 1, 1),
         "maxpool": Block("maxpool", 0, 2, 2),
         "avgpool": Block("avgpool", 0, 2, 2),
-        "bn": Block("bn", eps=OPTIONS["bn"]["eps"]),
+        "bn": Block("bn", eps=OPTIONS["bn"]["eps"] or 0.0),
     }
     return {kind: edited(s, [*s.blocks, new_blocks.get(kind, Block(kind))]) for kind in KINDS}
 
@@ -244,7 +245,7 @@ def scene(query: rung_address.Selection, order: str = "explaining") -> tuple[Sce
 
 def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
-    return scene(ADDRESS.read(params)[0])[0]
+    return required(scene(ADDRESS.read(params)[0]))
 
 
 def first_source(query: rung_address.Selection) -> str:

@@ -10,6 +10,7 @@ from kernels.fusion.ladder import RUNGS
 from kernels.fusion.shape import ChainShape
 from kernels.i18n import mark, tr, trn
 from kernels.ladders import find
+from kernels.model.row import Row
 from kernels.records.jsontext import id_of
 from pages.fusion import half
 from pages.parts import cards
@@ -65,7 +66,7 @@ def _badge_line(badge: str) -> str:
     return f'<p class="kt-figures">{badge}</p>'
 
 
-def _legend(titled: list[tuple[str, dict]]) -> str:
+def _legend(titled: list[tuple[str, Row]]) -> str:
     rows = [row for _, row in titled]
     on_cpu = rows[0]["engine"] == "cpu"
     notes = [
@@ -127,7 +128,8 @@ def _savings(settings: RunSettings, result: CardRows) -> None:
         names = list(columns)
         lines = {line: [columns[rung][line] for rung in names] for line in columns[names[0]]}
         parts = [(units.badge("predicted"), lines)]
-        if floor_lines := _floor(s, result, names):
+        floor_lines = _floor(s, result, names, roof) if roof else {}
+        if roof and floor_lines:
             detail = tr("{device}: a copy at {rate}", device=roof.device, rate=units.bandwidth(roof.bytes_per_s))
             parts.append((units.badge(result.kind, detail), floor_lines))
         table = _columns([tr(find(rung).title) for rung in names], parts)
@@ -150,11 +152,11 @@ def _roof(result: CardRows) -> roofline.Roof | None:
     return next(iter(roofline.roofs(((row, result.kind) for row in result.rows.values()), "fusion")), None)
 
 
-def _floor(s: ChainShape, result: CardRows, names: list[str]) -> dict[str, list[str]]:
+def _floor(s: ChainShape, result: CardRows, names: list[str], roof: roofline.Roof) -> dict[str, list[str]]:
     """Returns lines: each rung's time, the time to copy the least bytes as measured, and their ratio."""
     if result.stale or not any((row.get("ceilings") or {}).get("copy_bytes_per_s") for row in result.rows.values()):
         return {}
-    floor = story.floor_ms(s, _roof(result))
+    floor = story.floor_ms(s, roof)
     rows = [result.rows.get(name) for name in names]
     return {
         tr("time"): [units.time_(row["median_ms"]) if row else "–" for row in rows],

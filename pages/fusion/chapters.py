@@ -36,7 +36,10 @@ def _share_of_fused(evidences: Evidences) -> int | None:
     found, fused = _map(evidences), _map(evidences, FUSED)
     if not found or not fused:
         return None
-    times = found.total.read[0].bytes / fused.total.read[0].bytes
+    hbm, fused_hbm = found.total.read[0].bytes, fused.total.read[0].bytes
+    if hbm is None or not fused_hbm:
+        return None
+    times = hbm / fused_hbm
     return {1: 0, 2: 1, 3: 2}.get(round(times))
 
 

@@ -170,8 +170,16 @@ class _Builder:
 
     def _field(self, at: int, name: str, bound, form: str, step: float) -> None:
         current = float(getattr(self.s.blocks[at], name))
-        bounds = {"min_value": float(bound.low), "max_value": float(bound.high)}
-        st.number_input(name, **bounds, value=current, step=step, format=form, key=_key(at, name), width=OPTION_PX)
+        st.number_input(
+            name,
+            min_value=float(bound.low),
+            max_value=float(bound.high),
+            value=current,
+            step=step,
+            format=form,
+            key=_key(at, name),
+            width=OPTION_PX,
+        )
         if bound.why_high and bound.high == current:
             high = decimal(f"{bound.high:,}")
             st.caption(tr("{name} ≤ {high} here: {why}", name=name, high=high, why=bound.why_high))

@@ -44,7 +44,7 @@ def _badge(found: list[half.Chain]) -> str:
 def files() -> dict[str, str]:
     """Returns the source of the kernel of each preset by its file's name."""
     (rung,) = (rung for rung in half.LADDER.rungs if not rung.library)
-    steps = (step for p in half.LADDER.presets.values() for step in rung.build(p.shape, rung.default_tiles).steps)
+    steps = (step for p in half.LADDER.presets.values() for step in rung.build(p.shape, rung.default_tiles).launches)
     return {step.source.rpartition("/")[2]: step.source for step in steps}
 
 

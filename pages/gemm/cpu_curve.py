@@ -14,6 +14,7 @@ from kernels.jobs.job import Request
 from kernels.machine import memory_levels
 from kernels.machine.processor import THREADS, cores
 from kernels.machine.timing import MODES
+from kernels.model.row import Row
 from kernels.records.jsontext import id_of
 from pages.parts import cards, cpu_card
 from pages.parts.controls import option
@@ -43,11 +44,11 @@ class CpuSettings:
         return f"{self.shape}, THREADS {self.threads}, {self.timing}"
 
 
-def blocked(curve: Series) -> list[dict]:
+def blocked(curve: Series) -> list[Row]:
     return [row for row in curve.rows if row["rung"] == BLOCKED.name]
 
 
-def lines(curve: Series) -> list[tuple[str, dict]]:
+def lines(curve: Series) -> list[tuple[str, Row]]:
     """Returns (title, row) of each rung without tiles."""
     rows = {row["rung"]: row for row in curve.rows}
     return [(tr(rung.title), rows[rung.name]) for rung in OTHERS if rung.name in rows]

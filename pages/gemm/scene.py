@@ -54,7 +54,7 @@ def gemm(
         note = tr(NO_MAP)
     matrices = _matrices(shape)
     if order == "fragments":
-        A, B, *_ = matrices
+        A, B, _ = matrices
         return fragment_scene(_corner(A, fragment.M, fragment.K), _corner(B, fragment.K, fragment.N)), ""
     if order in ("warps", "timeline"):
         try:
@@ -73,16 +73,16 @@ def _corner(matrix: np.ndarray, rows: int, cols: int) -> np.ndarray:
     return np.pad(corner, ((0, rows - corner.shape[0]), (0, cols - corner.shape[1])))
 
 
-def _matrices(shape: GemmShape) -> list[np.ndarray]:
-    """Returns A, B and, if beta is not 0, C0: small whole numbers in all elements that block 0 reads.
+def _matrices(shape: GemmShape) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Returns A, B and C0, None if beta is 0: small whole numbers in all elements that block 0 reads.
 
     The other elements are zeros, for which no memory is used."""
-    random, found = np.random.default_rng(0), []
+    random, found = np.random.default_rng(0), {}
     read = {"A": np.s_[:FILLED], "B": np.s_[:, :FILLED], "C0": np.s_[:FILLED, :FILLED]}
     for buffer in buffers(shape):
         if buffer.name in read:
             matrix = np.zeros(buffer.shape, buffer.dtype)
             filled = matrix[read[buffer.name]]
             filled[:] = random.integers(-4, 5, filled.shape, np.int8)
-            found.append(matrix)
-    return found
+            found[buffer.name] = matrix
+    return found["A"], found["B"], found.get("C0")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from html import escape
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
@@ -20,6 +18,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.i18n import cached, decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.program import RuleError
+from kernels.model.row import Json, Row
 from kernels.records import link, rows, statistics
 from kernels.records.folder import database
 from kernels.records.jsontext import RowError, canonical, id_of
@@ -293,7 +292,7 @@ def lesson_of(ladder: str) -> str:
     return tr(next((lesson for lesson, ladders in LESSONS.items() if ladder in ladders), OTHERS))
 
 
-def title(row: Mapping[str, Any]) -> str:
+def title(row: Row) -> str:
     """Returns a text with the lesson and the kernel: "softmax: three passes"."""
     try:
         name = find(row["rung"]).title_on(row["engine"])
@@ -302,7 +301,7 @@ def title(row: Mapping[str, Any]) -> str:
     return f"{lesson_of(row['rung'].partition('/')[0])}: {name}"
 
 
-def shape(row: Mapping[str, Any]) -> str:
+def shape(row: Row) -> str:
     """Returns a text with the shape and tile sizes."""
     tiles = " ".join(f"{n} {v}" for n, v in row["tiles"].items())
     return f"{rows.shape_text(row)}{' · ' if tiles else ''}{tiles}"
@@ -331,7 +330,7 @@ def badge(entry: Entry) -> str:
 @cache
 def _component():
     js = Path(__file__).with_name("rows.js").read_text(encoding="utf-8")
-    return st.components.v2.component("runs", js=js, isolate_styles=False)
+    return st.components.v2.component("runs", js=js, isolate_styles=False)  # pyright: ignore[reportAttributeAccessIssue]  # Streamlit loads it lazily
 
 
 def listing(archive: Archive, query: Filter, chosen: list[Entry | None]) -> None:
@@ -378,7 +377,7 @@ def _head(total: int, group: Group | None, grouped: bool) -> str:
     return trn("{n} run of {group}, newest first", "{n} runs of {group}, newest first", total, group=name)
 
 
-def _lessons(groups: list[Group]) -> list[dict[str, Any]]:
+def _lessons(groups: list[Group]) -> list[Json]:
     """Returns each lesson with the groups of its runs, in the order of the lessons."""
     by_lesson: dict[str, list[Group]] = {tr(lesson): [] for lesson in (*LESSONS, OTHERS)}
     for group in groups:
@@ -510,8 +509,9 @@ def _examples() -> list[tuple[str, str, str]]:
     found = []
     for text, *pair in pairs:
         both = [records.recorded(rung, shape, find(rung).default_tiles | tiles) for rung, shape, tiles in pair]
-        if all(both):
-            found.append((text, *map(id_of, both)))
+        a, b = both
+        if a and b:
+            found.append((text, id_of(a), id_of(b)))
     return found
 
 
@@ -541,7 +541,7 @@ def _link(entries: list[Entry]) -> None:
 
 # -- files ---------------------------------------------------------------------------------------
 def _files(archive: Archive, query: Filter, total: int) -> None:
-    def all_() -> list[Mapping[str, Any]]:
+    def all_() -> list[Row]:
         return [entry.row for entry in Archive().some(query, MAX_EXPORTED)]
 
     with st.container(key="chips_files", horizontal=True, width="content"):

@@ -14,13 +14,14 @@ if not alone:
     idea(tr("All runs measured here or imported, and the recordings of the app. Compare two of them."))
 archive = history.Archive()
 chosen, notes = history.sides(archive)
+query = None
 if not alone:
     with st.container(key="filters", horizontal=True):
         query, more = history.filters(archive)
     notes = [*archive.notes, *more, *notes]
 if notes:
     st.html(f'<p class="kt-note" role="status">{"<br>".join(map(escape, notes))}</p>')
-if alone:
+if query is None:
     history.comparison(chosen)
 else:
     with st.container(key="history", horizontal=True):

@@ -22,7 +22,7 @@ from visuals.gemm import accumulator, ring, swizzle
 from visuals.gemm.hopper_map import hopper_map
 from visuals.gpu_map.scene import map_scene
 from visuals.gpu_map.texts import DESCRIPTION, MAP
-from visuals.scene.scene import MAX_CACHED_SCENES, Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 
 OWN = tuple(rung.name for rung in hopper.RUNGS)
 BEFORE, LIBRARY = "gemm/mma-sync", "gemm/cublas-fp16"
@@ -123,4 +123,4 @@ def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
     query, _ = ADDRESS.read(params)
     order = params.get("order", next(iter(ORDERS)))
-    return scene(query.shape, query.rung.name, tuple(query.tiles.items()), order)[0]
+    return required(scene(query.shape, query.rung.name, tuple(query.tiles.items()), order))

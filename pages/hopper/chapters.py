@@ -56,7 +56,7 @@ def facts(evidences: Evidences) -> Facts:
     before = BEFORE.get(stage.rung.name)
     of_library = _of_library(evidences)
     return {
-        "expected": units.whole(tile_bytes(program.steps[0])),
+        "expected": units.whole(tile_bytes(program.launch())),
         "plain": _passes(0),
         "swizzled": _passes(swizzle.SWIZZLES[0]),
         "columns": units.whole(swizzle.READ),

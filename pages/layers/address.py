@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
-from kernels.elementwise.shape import FORMS
+from kernels.elementwise.shape import FORMS, BiasShape
 from kernels.i18n import cached, tr
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
-from kernels.model.shape import Bound, ShapeError
+from kernels.model.shape import Bound, Shape, ShapeError
 from pages.layers.layers import LAYERS, Layer, Pass
 from pages.parts.address import Choice, Field, Fields, Number, Text, Values, fewest_resets
 from pages.parts.rung_address import Address, Selection
 from visuals import units
-from visuals.scene.scene import MAX_CACHED_SCENES, Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 
 LAYER, PASS = "layer", "pass"  # URL parameters
 MAX_BYTES = 2**32  # that a shape may move at least
@@ -55,7 +55,7 @@ CHOICES = {
 
 
 # -- which layer, which pass ---------------------------------------------------------------------------
-def read(params: Mapping[str, Any]) -> tuple[str, str, list[str]]:
+def read(params: Mapping[str, str]) -> tuple[str, str, list[str]]:
     """Returns the names of the layer and of its pass, and a note for each that is not valid."""
     layer_fields = Fields("layers", {LAYER: Choice(next(iter(LAYERS)), tuple(LAYERS))})
     values, notes = layer_fields.read(params)
@@ -95,7 +95,7 @@ def _field(name: str, default: Any) -> Field:
     return Number(default, 0, PADS[name]) if name in PADS else Number(default, 1, LIMITS[name])
 
 
-def _checked(ladder: Ladder, names: tuple[str, ...], values: Values) -> Any:
+def _checked(ladder: Ladder, names: tuple[str, ...], values: Values) -> Shape:
     """Returns the shape of these values. ShapeError if it breaks a rule of the shape, or of this page."""
     shape = ladder.shape(**{name: values[name] for name in names})
     if shape.bytes > MAX_BYTES:
@@ -104,7 +104,7 @@ def _checked(ladder: Ladder, names: tuple[str, ...], values: Values) -> Any:
     return shape
 
 
-def _rule(make: Callable[[Values], Any], values: Values) -> str:
+def _rule(make: Callable[[Values], Shape], values: Values) -> str:
     """Returns the rule that the values break, "" if none."""
     try:
         make(values)
@@ -113,25 +113,25 @@ def _rule(make: Callable[[Values], Any], values: Values) -> str:
     return ""
 
 
-def _fix(values: Values, make: Callable[[Values], Any], stage: Any) -> Iterator[tuple[str, Values]]:
+def _fix(values: Values, make: Callable[[Values], Shape], stage: Shape) -> Iterator[tuple[str, Values]]:
     """Yields the rule that the values break together, with the fewest values of the small shape that keep it."""
     if rule := _rule(make, values):
         defaults = {name: value for name, value in stage.params().items() if name in values}
         yield rule, fewest_resets(values, defaults, tuple(defaults), lambda found: not _rule(make, found))
 
 
-def numbers(shape: Any) -> int:
+def numbers(shape: Shape) -> int:
     """Returns how many 32-bit numbers a shape moves at least: the measure of its size."""
     return shape.bytes // FLOAT
 
 
-def fit(rung: Rung, shape: Any) -> dict[str, int]:
+def fit(rung: Rung, shape: Shape) -> dict[str, int]:
     """Returns the tile sizes for a shape, for a small one the smallest of the rung's sets: its tiles are visible."""
     sets = list(rung.tile_sets(shape)) if numbers(shape) <= SMALL else []
     return min(sets, key=lambda tiles: tuple(tiles.values()), default=rung.tiles_at(shape))
 
 
-def bounds(layer: str, side: str, shape: Any) -> dict[str, Bound]:
+def bounds(layer: str, side: str, shape: Shape) -> dict[str, Bound]:
     """Returns, for each number of the shape, the values that keep every rule while the others stay."""
     row, one = of(layer, side)
     fields = address(layer, side).shape
@@ -140,14 +140,14 @@ def bounds(layer: str, side: str, shape: Any) -> dict[str, Bound]:
     return {name: _bound(name, field, make, shape.params()) for name, field in found.items()}
 
 
-def _bound(name: str, field: Number, make: Callable[[Values], Any], values: Values) -> Bound:
+def _bound(name: str, field: Number, make: Callable[[Values], Shape], values: Values) -> Bound:
     """Returns the range of a number that holds its present value: the rules allow all numbers between two bounds."""
 
     def rule(value: int) -> str:
         return _rule(make, values | {name: value})
 
-    low = _last(values[name], field.minimum, rule)
-    high = _last(values[name], field.maximum, rule)
+    low = _last(values[name], int(field.minimum), rule)
+    high = _last(values[name], int(field.maximum), rule)
     why_low = _short(rule(low - 1)) if low > field.minimum else ""
     return Bound(low, high, why_low, _short(rule(high + 1)) if high < field.maximum else "")
 
@@ -167,7 +167,7 @@ def _last(valid: int, end: int, rule: Callable[[int], str]) -> int:
     return valid
 
 
-def across(layer: str, side: str, shape: Any) -> dict[str, str]:
+def across(layer: str, side: str, shape: Shape) -> dict[str, str]:
     """Returns the URL parameters of another pass of a layer at the same extents, with its first rung."""
     one = address(layer, side)
     values = one.fields[one.default_rung].defaults | {n: v for n, v in shape.params().items() if n in one.shape}
@@ -176,11 +176,11 @@ def across(layer: str, side: str, shape: Any) -> dict[str, str]:
 
 
 # -- the two sizes -------------------------------------------------------------------------------------
-def real(layer: str, side: str, shape: Any) -> Any:
+def real(layer: str, side: str, shape: Shape) -> Shape:
     """Returns the real shape with the stage's window, layout and what is kept; without them if they do not fit it."""
     row, one = of(layer, side)
     found = one.presets[one.real].shape
-    if layer == "bias" and shape.layout == "nhwc" and shape.P == shape.Q == 1:
+    if isinstance(shape, BiasShape) and shape.layout == "nhwc" and shape.P == shape.Q == 1:
         found = one.presets[f"{one.ladder_name}-gpt2"].shape
     kept = {n: v for n, v in shape.params().items() if n in row.field_names and n not in EXTENTS and n not in row.text}
     try:
@@ -189,7 +189,7 @@ def real(layer: str, side: str, shape: Any) -> Any:
         return found
 
 
-def staged(layer: str, shape: Any) -> Any:
+def staged(layer: str, shape: Shape) -> Shape:
     """Returns the part of the shape that the stage shows: all of it if it is small."""
     row = LAYERS[layer]
     return row.part(shape) if numbers(shape) > row.most else shape
@@ -208,11 +208,11 @@ def scene(layer: str, side: str, selection: Selection) -> tuple[Scene | None, st
 
 
 @cached(MAX_CACHED_SCENES)
-def _scene(layer: str, side: str, rung: str, part: Any, tiles: tuple[tuple[str, int], ...]) -> Scene:
+def _scene(layer: str, side: str, rung: str, part: Shape, tiles: tuple[tuple[str, int], ...]) -> Scene:
     return LAYERS[layer].scene(rung, part, dict(tiles))
 
 
-def readings(layer: str, side: str, rung: str, shape: Any, tiles: Mapping[str, int]) -> list[float]:
+def readings(layer: str, side: str, rung: str, shape: Shape, tiles: Mapping[str, int]) -> list[float]:
     """Returns the counters of a scene after its last step."""
     found = _scene(layer, side, rung, shape, tuple(tiles.items()))
     return [float(reading.values[-1]) for reading in found.readings]
@@ -222,4 +222,4 @@ def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
     layer, side, _ = read(params)
     selection, _ = address(layer, side).read(params)
-    return scene(layer, side, selection)[0]
+    return required(scene(layer, side, selection))

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
 from kernels.attention.lse.shape import LseShape
 from kernels.cross_entropy.shape import CrossEntropyShape
+from kernels.elementwise.shape import MapsShape
 from kernels.embedding.shape import EmbeddingShape
 from kernels.heads.shape import HeadsShape
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.linear.shape import LinearShape
+from kernels.model.shape import Shape
+from kernels.norm.shape import MapsShape as ChannelsShape
 from kernels.norm.shape import RowsShape
 from kernels.optimizer.shape import OptimizerShape
-from kernels.pooling.shape import PoolShape
+from kernels.pooling.shape import GlobalShape, PoolShape
 from pages.layers import address
 from pages.layers.layers import BACKWARD, FORWARD, INFERENCE, LAYERS, MERGE, SPLIT, STEP, UPDATE, WEIGHTS, Layer, Pass
 from pages.parts import query, rung_picker
@@ -127,7 +129,7 @@ def _text(fields: Fields, name: str, label: str, width: int) -> None:
     st.text_input(label, value=default, key=name, bind="query-params", max_chars=MAX_TEXT_CHARS, width=width)
 
 
-def _derived(s: Any) -> str:
+def _derived(s: Shape) -> str:
     """Returns HTML with the output's size of a pooling, and the bytes that are moved at least."""
     moved = tr("at least <b>{bytes}</b> moved", bytes=units.bytes_(s.bytes))
     if isinstance(s, PoolShape):
@@ -142,7 +144,7 @@ def sizes(lesson: Lesson) -> Sizes:
     return Sizes(name, real, lesson.address.chosen_tiles(lesson.selection))
 
 
-def name(s: Any) -> str:
+def name(s: Shape) -> str:
     """Returns a shape in a few words."""
     if isinstance(s, CrossEntropyShape):
         rows = trn("{n} row of {classes} classes", "{n} rows of {classes} classes", s.M, classes=_count(s.N))
@@ -162,7 +164,8 @@ def name(s: Any) -> str:
     if isinstance(s, HeadsShape):
         tokens = trn("{n} token", "{n} tokens", s.N * s.T)
         return tr("{tokens}, {parts} × {h} heads of {d}", tokens=tokens, parts=s.parts, h=s.h, d=s.d)
-    rows, columns = (s.P, s.Q) if not hasattr(s, "H") else (s.H, s.W)
+    assert isinstance(s, MapsShape | ChannelsShape | PoolShape | GlobalShape)
+    rows, columns = (s.P, s.Q) if isinstance(s, MapsShape) else (s.H, s.W)
     text = f"N {_count(s.N)}, C {_count(s.C)}, {rows}×{columns}"
     return tr("{maps}, window {window}", maps=text, window=f"{s.R}×{s.S}") if isinstance(s, PoolShape) else text
 

@@ -9,12 +9,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernels.attention.lse.shape import LseShape
 from kernels.cross_entropy.shape import CrossEntropyShape
+from kernels.elementwise.shape import MapsShape
+from kernels.embedding.shape import EmbeddingShape
+from kernels.heads.shape import HeadsShape
 from kernels.i18n import mark
 from kernels.ladders import LADDERS
+from kernels.linear.shape import LinearShape
 from kernels.model.preset import Preset
 from kernels.model.rung import Ladder
+from kernels.norm.shape import MapsShape as ChannelsShape
+from kernels.norm.shape import RowsShape
 from kernels.optimizer.shape import OptimizerShape, sizes_text
+from kernels.pooling.shape import GlobalShape, PoolShape
 from pages.layers import scenes
 from pages.parts.controls import Group
 from visuals.attention import lse_story
@@ -106,11 +114,11 @@ def both(layer: str, key: str, real: str, rungs: tuple[str, str], backward_key: 
 
 
 # -- parts of large shapes -----------------------------------------------------------------------------
-def _maps(s: Any) -> Any:
+def _maps(s: MapsShape) -> MapsShape:
     return s.with_(N=1, C=min(s.C, 3), P=min(s.P, 6), Q=min(s.Q, 6))
 
 
-def _plane(s: Any) -> Any:
+def _plane(s: PoolShape) -> PoolShape:
     """Returns one plane of pooling, cut to a few windows each way."""
     size = {
         name: min(getattr(s, name), getattr(s, dilation) * (getattr(s, window) - 1) + 1 + 3 * getattr(s, stride))
@@ -119,7 +127,7 @@ def _plane(s: Any) -> Any:
     return s.with_(N=1, C=1, **size)
 
 
-def _planes(s: Any) -> Any:
+def _planes(s: GlobalShape) -> GlobalShape:
     return s.with_(N=1, C=min(s.C, 4), H=min(s.H, 7), W=min(s.W, 7))
 
 
@@ -127,27 +135,27 @@ def _rows(s: CrossEntropyShape) -> CrossEntropyShape:
     return s.with_(M=min(s.M, 3), N=min(s.N, 40))
 
 
-def _channels(s: Any) -> Any:
+def _channels(s: ChannelsShape) -> ChannelsShape:
     return s.with_(N=min(s.N, 2), C=min(s.C, 2), H=min(s.H, 2), W=min(s.W, 4))
 
 
-def _short_rows(s: Any) -> Any:
+def _short_rows(s: RowsShape) -> RowsShape:
     return s.with_(M=min(s.M, 3), N=min(s.N, 16))
 
 
-def _products(s: Any) -> Any:
+def _products(s: LinearShape) -> LinearShape:
     return s.with_(M=min(s.M, 6), N=min(s.N, 8), K=min(s.K, 10))
 
 
-def _head(s: Any) -> Any:
+def _head(s: LseShape) -> LseShape:
     return s.with_(B=1, H=1, N=min(s.N, 16), d=min(s.d, 8))
 
 
-def _heads(s: Any) -> Any:
+def _heads(s: HeadsShape) -> HeadsShape:
     return s.with_(N=1, T=min(s.T, 4), h=min(s.h, 2), d=min(s.d, 8))
 
 
-def _tokens(s: Any) -> Any:
+def _tokens(s: EmbeddingShape) -> EmbeddingShape:
     return s.with_(M=min(s.M, 8), V=min(s.V, 6), d=min(s.d, 4))
 
 

@@ -14,9 +14,10 @@ from kernels.jobs.job import Request
 from kernels.ladders import LADDERS
 from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, MemoryShape, StrideShape
+from kernels.model.row import Row
 from kernels.model.rung import Ladder
 from kernels.model.shape import Bound
-from pages.parts.address import Choice, Fields, Number, choice_notes
+from pages.parts.address import Choice, Fields, Number, Values, choice_notes
 from visuals.memory import story
 from visuals.memory.branches import branches_scene
 from visuals.memory.layout import layout_scene
@@ -65,7 +66,6 @@ SIZES = {
         "layout": LayoutShape(32, 64, 56, 56),
     },
 }
-Values = Mapping[str, Any]
 
 
 def topic(params: Mapping[str, str]) -> str:
@@ -84,6 +84,9 @@ def fields(topic: str) -> Fields:
 
 def bounds(topic: str) -> dict[str, Bound]:
     return {name: Bound(f.minimum, f.maximum) for name, f in TOPIC_FIELDS[topic].items() if isinstance(f, Number)}
+
+
+Items = tuple[tuple[str, Any], ...]  # of the values: they have a hash
 
 
 def ladder(topic: str) -> Ladder:
@@ -113,6 +116,10 @@ def shape(topic: str, values: Values) -> MemoryShape:
         return StrideShape(32, values["stride"])
     if topic == "banks":
         return BanksShape(32, values["stride"])
+    return _layout(values)
+
+
+def _layout(values: Values) -> LayoutShape:
     return LayoutShape(*(values[name] for name in "nchw"))
 
 
@@ -126,7 +133,7 @@ def scene(topic: str, values: Values) -> Scene:
 
 
 @cached(MAX_CACHED_SCENES)
-def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
+def _scene(topic: str, items: Items) -> Scene:
     values = dict(items)
     name, topic_shape = rung(topic, values), shape(topic, values)
     if topic == "threads":
@@ -136,7 +143,9 @@ def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
         return branches_scene(values["branches"], values["rounds"])
     if topic == "coalescing":
         return stride_scene(values["stride"])
-    return banks_scene(values["stride"], values["row"] - 32) if topic == "banks" else layout_scene(name, topic_shape)
+    return (
+        banks_scene(values["stride"], values["row"] - 32) if topic == "banks" else layout_scene(name, _layout(values))
+    )
 
 
 def counted(topic: str, values: Values) -> story.CountTable:
@@ -144,7 +153,7 @@ def counted(topic: str, values: Values) -> story.CountTable:
 
 
 @cached(MAX_CACHED_SCENES)
-def _counted(topic: str, items: tuple[tuple[str, Any], ...]) -> story.CountTable:
+def _counted(topic: str, items: Items) -> story.CountTable:
     values = dict(items)
     if topic == "divergence":
         return story.branches(values["rounds"])
@@ -176,7 +185,7 @@ def requests(topic: str, engine: str, stride: int = 1) -> list[Request]:
     return [Request(rungs, s, None, engine, {}, "cold", 1.0) for s in measured_shapes(topic, engine, stride)]
 
 
-def recorded(topic: str) -> list[dict]:
+def recorded(topic: str) -> list[Row]:
     """Returns the rows recorded at the shapes of a GPU's run, in the order of shapes and rungs."""
     found = [
         records.recorded(r.name, s, r.default_tiles)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
 import streamlit as st
 
@@ -14,6 +13,7 @@ from kernels.i18n import decimal, tr
 from kernels.jobs.job import JobError
 from kernels.ladders import find
 from kernels.machine import memory_levels
+from kernels.model.row import Row
 from kernels.records import levels
 from pages.memory import address, sizes
 from pages.parts import card_choice, machine_choice
@@ -85,7 +85,7 @@ def _collect() -> None:
     if not jobs or not all(job.done for job in jobs) or url_is_stale():
         return
     del st.session_state["thread_jobs"]
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for job in jobs:
         try:
             rows += job.result()
@@ -97,7 +97,7 @@ def _collect() -> None:
 
 
 # -- drawing a set of rows -----------------------------------------------------------------------
-def _draw_rows(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
+def _draw_rows(topic: str, rows: Sequence[Row], kind: str, stride: int) -> None:
     """Draws the rows of one device as a chart under their badge. Without rows there is no chart."""
     if not rows:
         if kind == "recorded":
@@ -112,7 +112,7 @@ def _draw_rows(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None
     together(details(paragraph(_shape_text(topic, rows[0]))))
 
 
-def _badge(row: dict, kind: str) -> str:
+def _badge(row: Row, kind: str) -> str:
     when = f", {row['date']}" if kind == "recorded" else ""
     size = dict(row["shape"])
     text = tr("{n} loads", n=decimal(f"{size['n']:,}")) if "n" in size else _extents(size)
@@ -123,7 +123,7 @@ def _extents(size: Mapping[str, int]) -> str:
     return decimal(" × ".join(f"{extent:,}" for extent in size.values()))
 
 
-def _shape_text(topic: str, row: dict) -> str:
+def _shape_text(topic: str, row: Row) -> str:
     """Returns the measured shape as text: the stage shows a smaller shape, or one warp of it."""
     shape = dict(row["shape"])
     if topic in SLOWDOWNS:
@@ -133,7 +133,7 @@ def _shape_text(topic: str, row: dict) -> str:
     return tr("Size: {size}. Threads and elements are mapped as on the stage.", size=size)
 
 
-def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
+def _slowdown(topic: str, rows: Sequence[Row], kind: str, stride: int) -> None:
     lines = [_line(name, rows) for name in dict.fromkeys(row["rung"] for row in rows)]
     strides = sorted({row["shape"]["stride"] for row in rows} | {1, stride})
     if topic == "coalescing":
@@ -158,7 +158,7 @@ def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
     together(details(*map(paragraph, notes)))
 
 
-def _processor_note(row: dict) -> str:
+def _processor_note(row: Row) -> str:
     """Returns why times of a processor do not follow the sectors; "" for other rows."""
     line = memory_levels.cpu().levels[0].line_bytes if row["engine"] == "cpu" else 0
     if not line:
@@ -170,7 +170,7 @@ def _processor_note(row: dict) -> str:
     )
 
 
-def _line(rung: str, rows: Sequence[dict]) -> Line:
+def _line(rung: str, rows: Sequence[Row]) -> Line:
     role, symbol = STYLES.get(rung, ("input", "circle"))
     return Line(tr(find(rung).title), {r["shape"]["stride"]: r for r in rows if r["rung"] == rung}, role, symbol)
 
@@ -217,7 +217,7 @@ def _levels(levels: memory_levels.Levels) -> str:
     return _device(levels) + charts.levels_table(levels.with_copy(_ceilings().get(levels.device)))
 
 
-def _ceilings() -> dict[str, dict]:
+def _ceilings() -> dict[str, Row]:
     """Returns the ceilings that runs of this page measured, by device."""
     rows_by_topic = st.session_state.get("thread_rows", {})
     return {r["device"]: r["ceilings"] for rows in rows_by_topic.values() for r in rows if r.get("ceilings")}

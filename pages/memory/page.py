@@ -83,7 +83,7 @@ def controls(topic: str, fields: Fields, values: address.Values) -> None:
                 label=f"**{other}**" if other == topic else other,
                 query_params={"topic": other} | card_choice.kept(),
             )
-    unused = {"vector": "TILE"}.get(values.get("mapping"), "BLOCK")
+    unused = "TILE" if values.get("mapping") == "vector" else "BLOCK"
     with st.container(key="params", horizontal=True):
         numbers(fields, LINES[topic], address.bounds(topic))
         for name in fields.by_name:

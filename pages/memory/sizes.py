@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kernels.i18n import decimal, tr
-from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, StrideShape
+from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, MemoryShape, StrideShape
 from kernels.model.rung import Rung
+from kernels.model.shape import Shape
 from pages.memory import address
 from pages.parts.sizes import Sizes
 
@@ -16,7 +15,7 @@ def sizes(topic: str, values: address.Values) -> Sizes:
     return Sizes(name, lambda shape: real(topic, values))
 
 
-def real(topic: str, values: address.Values) -> Any:
+def real(topic: str, values: address.Values) -> MemoryShape:
     """Returns the recorded shape with the stage's stride."""
     size = address.SIZES["cuda"]
     if topic == "coalescing":
@@ -31,7 +30,7 @@ def stage_rung(topic: str, values: address.Values) -> Rung:
     return address.ladder(topic).rung(address.rung(topic, values))
 
 
-def name(shape: Any) -> str:
+def name(shape: Shape) -> str:
     """Returns a shape in a few words."""
     match shape:
         case AddShape():

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from kernels.i18n import cached, tr
+from kernels.model.row import Row
 from kernels.offload.machines import recorded_machine
 from kernels.offload.works import COPIES, NONE, WORKS, points
 from pages.parts.address import Choice, Fields, Number, Values
 from visuals.offload.evidence import OffloadEvidence, size_text
 from visuals.offload.scene import machine_scene, program_scene, work_scene
-from visuals.scene.scene import MAX_CACHED_SCENES, Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 
 SIDES, PROGRAM, MACHINE = PICTURES = ("sides", "program", "machine")
 DEFAULT_SIZE = 1024
@@ -45,7 +45,7 @@ FIELDS = Fields(
 )
 
 
-def evidence(values: Mapping[str, Any], measured: Mapping[str, Any] | None = None) -> OffloadEvidence:
+def evidence(values: Values, measured: Row | None = None) -> OffloadEvidence:
     """Returns what is known at these values, with what was measured here."""
     return OffloadEvidence(values["work"], int(values["n"]), values["copies"], values["left"] / 100, measured)
 
@@ -69,7 +69,7 @@ def scene(found: OffloadEvidence, picture: str) -> Scene | None:
     return _scene(found, picture) if found.measured else _recorded(found, picture)
 
 
-def card(params: Mapping[str, str]) -> Scene | None:
+def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
     values = FIELDS.read(params)[0]
-    return scene(evidence(values), values["picture"])
+    return required((scene(evidence(values), values["picture"]), "not measured"))

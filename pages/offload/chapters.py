@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import sqrt
 
 from kernels.i18n import mark
@@ -12,8 +12,9 @@ from pages.parts.chapters import Chapter, Question, Story, no_facts
 from visuals import units
 from visuals.offload import evidence
 from visuals.offload.evidence import OffloadEvidence
-from visuals.strip.facts import Evidences, Facts
+from visuals.strip.facts import Facts
 
+Evidences = Mapping[str, OffloadEvidence]  # by size
 SMALL, LARGE = 32, 4096  # n of the products beside the one on the stage
 N_EDGES, ELEMENT_EDGE, KERNEL_EDGES = (40, 150, 500), 1e6, (1.5, 3)
 N_ANSWERS = (mark("Below n = 40"), mark("n = 40 to 150"), mark("n = 150 to 500"), mark("Above n = 500"))

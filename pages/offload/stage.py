@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from kernels.engines import load
 from kernels.i18n import tr
 from kernels.jobs.transfer import SizesRun
 from kernels.offload.measure import CPU
 from pages.offload import address
 from pages.offload.address import PROGRAM
+from pages.parts.address import Values
 from pages.parts.chapters import OpenChapter
 from pages.parts.one_run import OneRun, one_run
 from pages.parts.run_stage import RunStage, Shown
@@ -22,7 +20,7 @@ from visuals.strip.strip import Run
 KEY, RUN = "offload", "offload_run"  # of the stage, and of the run in the session
 
 
-def draw(values: Mapping[str, Any], chapter: OpenChapter | None) -> None:
+def draw(values: Values, chapter: OpenChapter | None) -> None:
     """Draws the stage for the URL's values, with the open chapter."""
 
     def show(run: OneRun) -> Shown:
@@ -37,7 +35,7 @@ def draw(values: Mapping[str, Any], chapter: OpenChapter | None) -> None:
     RunStage(KEY, RUN, show, start, chapter).draw()
 
 
-def evidence(values: Mapping[str, Any]) -> OffloadEvidence:
+def evidence(values: Values) -> OffloadEvidence:
     """Returns what is known of the work at these values: measured here, else recorded."""
     return address.evidence(values, one_run(RUN).row(SizesRun(values["work"])))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from kernels.model.program import RuleError
 from kernels.model.shape import ShapeError
@@ -12,17 +11,16 @@ from kernels.parallel.plan import DATA, WAYS, Plan
 from kernels.parallel.timeline import one_gpu
 from kernels.training.networks import NETWORKS
 from kernels.training.step import OPTIMIZERS
-from pages.parts.address import Choice, Fields, Number, fewest_resets
+from pages.parts.address import Choice, Fields, Number, Values, fewest_resets
 from visuals.parallel.evidence import ParallelEvidence
 from visuals.parallel.scene import step_scene
 from visuals.parallel.shares import shares_scene
-from visuals.scene.scene import Scene
+from visuals.scene.scene import Scene, required
 
 TIME, MEMORY = "time", "memory"
 MAX_GPUS, MAX_BATCH, MAX_MICRO, MAX_BUCKET = 8, 65_536, 16, 1_000
 KB = 1_000
 RULED = ("gpus", "micro", "batch", "way", "network")  # the fields between which there are rules
-Values = Mapping[str, Any]
 
 
 def plan(values: Values) -> Plan:
@@ -47,10 +45,10 @@ def _broken(values: Values) -> str:
     return ""
 
 
-def _rules(values: Values) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rules(values: Values) -> Iterator[tuple[str, Values]]:
     """Yields the rule that the values break, and default values for the fewest fields instead."""
     if rule := _broken(values):
-        yield rule, fewest_resets(values, FIELDS.defaults, RULED, lambda other: not _broken(other))
+        yield rule, fewest_resets(dict(values), FIELDS.defaults, RULED, lambda other: not _broken(other))
 
 
 FIELDS = Fields(
@@ -94,4 +92,4 @@ def too_large(values: Values, free: int = memory.H200_BYTES) -> str:
 
 def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
-    return scene(FIELDS.read(params)[0])[0]
+    return required(scene(FIELDS.read(params)[0]))

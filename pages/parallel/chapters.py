@@ -14,9 +14,10 @@ from kernels.training.graph import ACTIVATION, FORWARD, STATE, WEIGHT
 from pages.parts.chapters import Chapter, Question, Story, no_facts
 from visuals.parallel import evidence as parallel
 from visuals.parallel.evidence import FAR, ParallelEvidence
-from visuals.strip.facts import Evidences, Facts
+from visuals.strip.facts import Facts
 from visuals.training.plan import NAMES
 
+Evidences = Mapping[str, ParallelEvidence]  # by size
 THIRDS = (1 / 3, 2 / 3)
 PARTS = (1, 2, 4)  # answers to "in how many parts"
 HELD_MICROS = (1, 4, 8)
@@ -30,7 +31,7 @@ def facts(evidences: Evidences) -> Facts:
     return {f"stage_{name}": text for name, text in parallel.facts(_step(evidences)).items()}
 
 
-def _step(evidences: Evidences | Mapping[str, ParallelEvidence]) -> ParallelEvidence:
+def _step(evidences: Evidences) -> ParallelEvidence:
     return evidences["stage"]  # of this lesson
 
 

@@ -9,7 +9,7 @@ from kernels.model.shape import Bound
 from kernels.parallel.plan import PIPELINES, TENSOR, WAYS
 from kernels.training.networks import NETWORKS
 from pages.parallel import address
-from pages.parts.address import Fields
+from pages.parts.address import Fields, Number
 from pages.parts.controls import numbers, select
 from pages.parts.links import drawn
 from pages.parts.query import explored, others
@@ -22,8 +22,8 @@ def draw(page: str, fields: Fields, values: address.Values) -> None:
         _links(page, fields, values, "network", tr(titles[values["network"]]), titles)
         _links(page, fields, values, "way", tr(WAYS[values["way"]]), WAYS)
     with st.container(key="params", horizontal=True):
-        limits = {name: Bound(f.minimum, f.maximum) for name, f in fields.by_name.items() if hasattr(f, "minimum")}
-        lines = [(("gpus", tr("GPUs"), 132), ("batch", tr("images"), 184))]
+        limits = {name: Bound(f.minimum, f.maximum) for name, f in fields.by_name.items() if isinstance(f, Number)}
+        lines: list[tuple[tuple[str, str, int], ...]] = [(("gpus", tr("GPUs"), 132), ("batch", tr("images"), 184))]
         if values["way"] in PIPELINES:
             lines.append((("micro", tr("micro-batches"), 204),))
         elif values["way"] != TENSOR:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import streamlit as st
 
 from kernels.i18n import tr
 from kernels.jobs.parallel_step import ParallelStep
+from kernels.model.row import Json
 from kernels.parallel.check import Check, check
 from pages.parallel import address, live
 from pages.parts.chapters import OpenChapter
@@ -46,7 +45,7 @@ def evidence(values: address.Values) -> ParallelEvidence:
     return ParallelEvidence(found.plan, rows) if rows else found
 
 
-def _strip(found: ParallelEvidence) -> dict[str, Any]:
+def _strip(found: ParallelEvidence) -> Json:
     can = not live.refusal(found.plan)
     label = tr("Run here") if can else tr("Compare")
     return strip.strip(found, None if can else checked(found), live.run_of(found.plan), label)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import Field as DataclassField
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from kernels.i18n import decimal, tr
 from kernels.model.shape import ShapeError
@@ -39,6 +40,8 @@ class Number:
     whole: bool = True
 
     def parse(self, name: str, value: Value) -> float:
+        if value is None:
+            raise self._no_number(name, value)
         try:
             number = float(value)
         except (TypeError, ValueError):
@@ -97,7 +100,15 @@ class Text:
         return str(value)
 
 
-Field = Number | Choice | Text
+class Field(Protocol):
+    """A parameter: Number, Choice, Text, or one with a syntax of its own. All are dataclasses."""
+
+    __dataclass_fields__: ClassVar[dict[str, DataclassField]]
+
+    @property
+    def default(self) -> float | str: ...
+
+    def parse(self, name: str, value: Value) -> float | str: ...
 
 
 Fix = Callable[[Values], Iterable[tuple[str, Values]]]
@@ -144,7 +155,7 @@ class Fields:
             values.update(replacement)
         return values, notes
 
-    def write(self, values: Mapping[str, Any]) -> dict[str, str]:
+    def write(self, values: Mapping[str, object]) -> dict[str, str]:
         """Returns the URL parameters for these values, without those at their default."""
         return {
             name: format(value, "g") if isinstance(value, float) else str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Generic
 
 import streamlit as st
 
@@ -13,7 +13,9 @@ from kernels import engines, records
 from kernels.i18n import tr, trn
 from kernels.jobs.job import Request
 from kernels.machine.timing import MODES
+from kernels.model.row import Row
 from kernels.model.rung import Rung
+from kernels.model.shape import S, Shape
 from kernels.records.jsontext import id_of
 from pages.parts import cards, run_series
 from pages.parts import tiles as tile_sizes
@@ -32,11 +34,11 @@ MAX_REASONS = 3  # on the page, of combinations without a time
 
 
 @dataclass(frozen=True)
-class SweepSettings:
+class SweepSettings(Generic[S]):
     """The rung and shape of a sweep, and how it is timed."""
 
     rung: Rung
-    shape: Any
+    shape: S
     engine: str
     timing: str
 
@@ -51,12 +53,12 @@ class SweepSettings:
         return self.rung.title_on(self.engine)
 
 
-def section(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> None:
+def section(rung: Rung, shape: Shape, tiles: Mapping[str, int]) -> None:
     """Draws the card. It is polled while a sweep runs."""
     st.fragment(_all, run_every=run_series.poll_interval(KEY))(rung, shape, dict(tiles))
 
 
-def _all(rung: Rung, shape: Any, tiles: dict[str, int]) -> None:
+def _all(rung: Rung, shape: Shape, tiles: dict[str, int]) -> None:
     sweep = run_series.current_series(KEY)
     with st.container(key="card_autotune", border=True):
         settings = SweepSettings(rung, shape, chosen("engine", measuring()), chosen("caches", MODES))
@@ -87,7 +89,7 @@ def _head(settings: SweepSettings, tiles: dict[str, int], sweep: Series | None) 
     return _plan(settings, len(legal), len(candidates))
 
 
-def _combinations(settings: SweepSettings, tiles: dict[str, int]) -> tuple[list[dict], list[dict]]:
+def _combinations(settings: SweepSettings, tiles: dict[str, int]) -> tuple[list[dict[str, int]], list[dict[str, int]]]:
     """Returns the legal combinations that the engine computes in different ways, and those to try; none if the engine
     does not run the rung."""
     rung, shape, engine = settings.rung, settings.shape, settings.engine
@@ -185,7 +187,7 @@ def _recorded(settings: SweepSettings, tiles: dict[str, int]) -> None:
         _curve(rows, tiles, "recorded")
 
 
-def recorded(rung: Rung, shape: Any, timing: str) -> tuple[list[dict], str]:
+def recorded(rung: Rung, shape: Shape, timing: str) -> tuple[Sequence[Row], str]:
     """Returns the recorded rows of a rung over tile sizes at one shape, and a text that names the shape.
 
     The shape is that of the page or the nearest one recorded. The list is empty if there are fewer than two rows.
@@ -198,12 +200,12 @@ def recorded(rung: Rung, shape: Any, timing: str) -> tuple[list[dict], str]:
     return (rows, nearest.caption) if len(rows) > 1 else ([], "")
 
 
-def _heading(rows: Sequence[dict], rung: Rung, head: str) -> None:
+def _heading(rows: Sequence[Row], rung: Rung, head: str) -> None:
     text = conclusion(sweeps.tiles_sentence(rows, rung.default_tiles))
     together(text, f'<p class="kt-figures">{head}</p>')
 
 
-def _curve(rows: Sequence[dict], tiles: Mapping[str, int], kind: str, more: Sequence[str] = ()) -> None:
+def _curve(rows: Sequence[Row], tiles: Mapping[str, int], kind: str, more: Sequence[str] = ()) -> None:
     """Draws the chart and, folded, its legend and `more`."""
     data_key = tuple(id_of(row) for row in rows), tuple(tiles.items())
     cards.chart(lambda: sweeps.tiles(rows, tiles, tokens()), sweeps.tiles_px(rows), f"chart_autotune_{kind}", data_key)

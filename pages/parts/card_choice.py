@@ -66,13 +66,13 @@ def control(*ladders: str) -> None:
     if wish != st.session_state.get(_OF_PAGE, wish):  # chosen in a fragment: the rest of the page is old
         rerun(PARAM)
     known, shown = records.cards_of(*ladders), records.shown(*ladders)
-    if len(known) > 1:
+    if shown and len(known) > 1:
         names = {card.key: card.name for card in known}
         st.session_state[PARAM] = shown.key
         st.pills(
             tr("Recorded on"),
             list(names),
-            format_func=names.get,
+            format_func=names.__getitem__,
             required=True,
             key=PARAM,
             on_change=_choose,

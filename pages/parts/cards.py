@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from kernels import i18n, records
 from kernels.i18n import tr, trn
 from kernels.ladders import find
+from kernels.model.row import Row
 from kernels.model.rung import Ladder, Rung
 from kernels.records import availability
 from kernels.records.jsontext import id_of
@@ -28,6 +29,11 @@ from visuals import units
 from visuals.charts import bars as bar_charts
 from visuals.charts import conclusions, on_cards, roofline, sweeps
 from visuals.charts.story import Story, device_comparison, shares
+
+if TYPE_CHECKING:  # with them comes Plotly
+    from plotly.graph_objects import Figure
+
+    from visuals.charts.plain_figure import PlainFigure
 
 MAX_KNOWN = 2048  # rows whose ids are kept
 LEGEND_CHARS = 90  # a longer legend is folded
@@ -49,10 +55,10 @@ class _FigureSpec:
     key: str
     data_key: Hashable
     colours: Hashable
-    draw: Callable[[], Any] = field(compare=False)
+    draw: Callable[[], Figure | PlainFigure] = field(compare=False)
 
 
-def chart(draw: Callable[[], Any], height: int, key: str, data_key: Hashable) -> None:
+def chart(draw: Callable[[], Figure | PlainFigure], height: int, key: str, data_key: Hashable) -> None:
     """Shows a figure. It is drawn once per `data_key`, so polling a run redraws nothing."""
     if not deferred_loaded():
         st.container(height=height, border=False, key=f"{key}_wait")
@@ -62,7 +68,7 @@ def chart(draw: Callable[[], Any], height: int, key: str, data_key: Hashable) ->
 
 
 @i18n.cached(128)
-def _cached_figure(spec: _FigureSpec) -> Any:
+def _cached_figure(spec: _FigureSpec) -> PlainFigure:
     from visuals.charts.plain_figure import PlainFigure  # with it comes Plotly
 
     figure = spec.draw()
@@ -70,7 +76,7 @@ def _cached_figure(spec: _FigureSpec) -> Any:
 
 
 def _replayed(
-    draw: Callable[[], None], card: str, settings: RunSettings, rows: Mapping[str, dict], *key: Hashable
+    draw: Callable[[], None], card: str, settings: RunSettings, rows: Mapping[str, Row], *key: Hashable
 ) -> None:
     """Draws a card again from its messages if it is about the same settings, rows and colours."""
     s = settings
@@ -80,10 +86,10 @@ def _replayed(
     replayed(draw, card, st.context.theme.type, deferred_loaded(), of_settings, of_rows, *key)
 
 
-_known: dict[int, tuple[dict, str]] = {}  # of the recordings, which stay as long as the app
+_known: dict[int, tuple[Row, str]] = {}  # of the recordings, which stay as long as the app
 
 
-def _id_of(row: dict) -> str:
+def _id_of(row: Row) -> str:
     """Returns the id of a row. Its text is made once as long as it is the same object."""
     found = _known.get(id(row))
     if found is None or found[0] is not row:
@@ -93,7 +99,7 @@ def _id_of(row: dict) -> str:
     return found[1]
 
 
-def _ids(titled_rows: list[tuple[str, dict]]) -> tuple[str, ...]:
+def _ids(titled_rows: list[tuple[str, Row]]) -> tuple[str, ...]:
     return tuple(_id_of(row) for _, row in titled_rows)
 
 
@@ -202,7 +208,7 @@ def _short_title(settings: RunSettings, rung: Rung) -> str:
 
 
 def _times(
-    settings: RunSettings, rows: Mapping[str, dict], kind: str, story: Story, stale: str = "", ago: str = ""
+    settings: RunSettings, rows: Mapping[str, Row], kind: str, story: Story, stale: str = "", ago: str = ""
 ) -> None:
     titled_rows = bars(settings, rows)
     first = titled_rows[0][1]
@@ -227,7 +233,7 @@ def _times(
         )
 
 
-def _processor_note(titled_rows: list[tuple[str, dict]]) -> str:
+def _processor_note(titled_rows: list[tuple[str, Row]]) -> str:
     """Returns what times of the cpu engine do not show of kernels; "" for other rows."""
     row = titled_rows[0][1]
     if row["engine"] != "cpu" or "cuda" not in find(row["rung"]).engines:
@@ -237,7 +243,7 @@ def _processor_note(titled_rows: list[tuple[str, dict]]) -> str:
     )
 
 
-def _bars(titled_rows: list[tuple[str, dict]], kind: str) -> None:
+def _bars(titled_rows: list[tuple[str, Row]], kind: str) -> None:
     chart(
         lambda: bar_charts.times(titled_rows, tokens()),
         bar_charts.times_px([row for _, row in titled_rows]),
@@ -246,7 +252,7 @@ def _bars(titled_rows: list[tuple[str, dict]], kind: str) -> None:
     )
 
 
-def _notes(titled_rows: list[tuple[str, dict]]) -> list[str]:
+def _notes(titled_rows: list[tuple[str, Row]]) -> list[str]:
     """Returns HTML: the legend of the bars, and what to know of these times."""
     legend = tr("Bars are medians, dots are samples, whiskers are p20 to p80.")
     if bar_charts.launch_ms(titled_rows[0][1]):
@@ -294,7 +300,7 @@ def _other_settings(settings: RunSettings, nearest: Mapping[str, Match]) -> list
     return [*shown, details(*folded, label=label)]
 
 
-def _shares(titled_rows: list[tuple[str, dict]]) -> str:
+def _shares(titled_rows: list[tuple[str, Row]]) -> str:
     """Returns an HTML table of each rung's shares of the limits."""
     columns = shares(titled_rows)
     if not columns:
@@ -311,7 +317,7 @@ def _shares(titled_rows: list[tuple[str, dict]]) -> str:
     )
 
 
-def _limits(row: dict) -> str:
+def _limits(row: Row) -> str:
     """Returns HTML: what the columns of `_shares` compare with; "" if the limits were not measured."""
     ceilings = row.get("ceilings")
     if not ceilings:
@@ -336,7 +342,7 @@ def _limits(row: dict) -> str:
     return paragraph(" ".join(texts))
 
 
-def _copies(first: dict, titled_rows: list[tuple[str, dict]]) -> str:
+def _copies(first: Row, titled_rows: list[tuple[str, Row]]) -> str:
     """Returns HTML: the times of the copies to the GPU and back; "" if they were not measured."""
     table = bar_charts.copies_table(first)
     if not table:
@@ -386,7 +392,7 @@ def _memory(settings: RunSettings, current: CardRows, cost: str, name: str) -> N
         together(roles, details(paragraph(cost, "why"), *_memory_notes(groups, titled_rows, all_rows)))
 
 
-def _roles_legend(titled_rows: list[tuple[str, dict]]) -> str:
+def _roles_legend(titled_rows: list[tuple[str, Row]]) -> str:
     names = dict(bar_charts.roles(titled_rows[0][1]))
     if any(row["workspace_bytes"] for _, row in titled_rows):
         names["workspace"] = tr("workspace (memory for intermediate results)")
@@ -395,7 +401,7 @@ def _roles_legend(titled_rows: list[tuple[str, dict]]) -> str:
     return legend(names)
 
 
-def _memory_notes(groups: list, titled_rows: list[tuple[str, dict]], all_rows: list[tuple[str, dict]]) -> list[str]:
+def _memory_notes(groups: list, titled_rows: list[tuple[str, Row]], all_rows: list[tuple[str, Row]]) -> list[str]:
     """Returns HTML: the rungs that share a bar, why they allocate more than predicted, the memory over time."""
     pieces = [
         paragraph(f"{title}: {'; '.join(other for other, _ in group[1:])}")

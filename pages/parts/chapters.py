@@ -11,12 +11,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import streamlit as st
 
 from kernels.i18n import mark, tr
+from kernels.model.row import Json
 from pages import _language
 from pages._lessons import LESSONS, Lesson
 from pages.parts import address, glossary, query
@@ -25,8 +26,9 @@ from pages.parts.every_step import STEPS
 from pages.parts.replay import replayed
 from visuals import stage
 from visuals.strip import facts as figures
-from visuals.strip.facts import Evidences, Facts, Right
+from visuals.strip.facts import Evidences, Facts, OwnEvidences, Right
 
+T = TypeVar("T")
 PAGE_WIDE = ("embed", "embed_options", "engine", "caches", "present", "hide")  # kept from chapter to chapter
 PLAY = "play"  # the URL parameter: 1 starts the animation of the chapter at once
 FASTER_SLOWER = (mark("Faster"), mark("Slower"), mark("The same"))  # answers for figures.against
@@ -62,7 +64,7 @@ def faster(text: str, rung: str, size: str, reveal: str, of: str = "") -> Questi
     return Question(text, FASTER_SLOWER, figures.against(rung, size, of), reveal, compared)
 
 
-def nothing_limits(size: str) -> Callable[[Evidences], bool | None]:
+def nothing_limits(size: str) -> Callable[[OwnEvidences], bool | None]:
     """Returns a check of a claim: at this size no share of the strip limits the kernel. None without figures."""
 
     def holds(evidences: Evidences) -> bool | None:
@@ -92,7 +94,7 @@ class Chapter:
     size: str = "stage"
     question: Question | None = None
     nudge: str = ""
-    holds: Callable[[Evidences], bool | None] = lambda evidences: True
+    holds: Callable[[OwnEvidences], bool | None] = lambda evidences: True
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -109,7 +111,7 @@ class Chapter:
         return frozenset([*compared, staged, *_RUNG.findall(" ".join(self.texts))])
 
 
-def no_facts(evidences: Evidences) -> Facts:
+def no_facts(evidences: OwnEvidences) -> Facts:
     return {}
 
 
@@ -119,8 +121,8 @@ class Story:
     those that all lessons with kernels of one ladder on the stage have."""
 
     chapters: Sequence[Chapter] = ()
-    facts: Callable[[Evidences], Facts] = no_facts
-    common: Callable[[Evidences], Facts] = figures.facts
+    facts: Callable[[OwnEvidences], Facts] = no_facts
+    common: Callable[[OwnEvidences], Facts] = figures.facts
 
     def open(self) -> OpenChapter | None:
         """Returns the chapter that the URL opens, whose parameters are in effect from now on; None in another mode.
@@ -198,7 +200,7 @@ class OpenChapter:
         note = tr("The link sets {values}. The chapter was written for other settings.", values=values)
         return [*self.wrong, note]
 
-    def panel(self, evidences: Evidences, counting: bool = False) -> dict[str, Any]:
+    def panel(self, evidences: OwnEvidences, counting: bool = False) -> Json:
         """Returns the chapter as data for the player. `counting`: figures of its sentences are being counted."""
         chapter, all_chapters = self.current, self.story.chapters
         facts = {**self.story.common(evidences), **self.story.facts(evidences)}
@@ -238,7 +240,7 @@ def _kept() -> dict[str, str]:
 def _href(path: str, params: Mapping[str, str]) -> str:
     """Returns a link to another page of the app, relative to this one. In a frame it stays a page for frames."""
     framed = {"embed": "true"} if st.context.is_embedded else {}
-    everything = urlencode(params | _language.kept() | framed)
+    everything = urlencode({**params, **_language.kept(), **framed})
     return f"{path}?{everything}" if everything else path
 
 
@@ -252,7 +254,7 @@ def fields(text: str) -> list[str]:
     return _FIELD.findall(text)
 
 
-def _question(question: Question, evidences: Evidences, facts: Facts, counting: bool) -> dict[str, Any] | None:
+def _question(question: Question, evidences: Evidences, facts: Facts, counting: bool) -> Json | None:
     """Returns a question as data for the player; None if nothing was measured that answers it.
 
     One for counts is asked while they are made, its right answer None: later the stage would have shown it."""
@@ -290,7 +292,7 @@ class _Drawn(NamedTuple):
 
 
 def draw_stage(
-    draw: Callable[[Any, bool], None], on_stage: Any, key: str, chapter: OpenChapter | None, every: float | None
+    draw: Callable[[T, bool], None], on_stage: T, key: str, chapter: OpenChapter | None, every: float | None
 ) -> None:
     """Draws a stage by `draw(on_stage, polled)`, again after `every` s if it is polled.
 

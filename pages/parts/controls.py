@@ -11,8 +11,8 @@ import streamlit as st
 
 from kernels.i18n import tr
 from kernels.model.preset import Preset
-from kernels.model.shape import Bound
-from pages.parts.address import Fields
+from kernels.model.shape import Bound, Shape
+from pages.parts.address import Choice, Field, Fields, Number, Values
 from pages.parts.links import drawn
 from pages.parts.query import chosen, explored, others
 from pages.parts.replay import replayed
@@ -47,11 +47,11 @@ class Link:
 
         replayed(draw, "links", self.page, labels, queries)
 
-    def put(self, shape: Any) -> None:
+    def put(self, shape: Shape) -> None:
         """Opens the page with this shape on the stage."""
         st.switch_page(self.page, query_params=self._query(shape))
 
-    def _query(self, shape: Any) -> dict[str, str]:
+    def _query(self, shape: Shape) -> dict[str, str]:
         params = explored({**self.kept(), **self.params(shape)})
         return drawn(params, self.sets) if self.sets else params
 
@@ -69,7 +69,7 @@ def preset_link(page: str, fields: Fields, to: Callable[[Any], dict[str, str]]) 
     return Link(page, lambda: others(fields), to, tuple(fields.by_name))
 
 
-def presets(link: Link, chips: Mapping[str, str], presets_by_key: Mapping[str, Preset], shape: Any) -> None:
+def presets(link: Link, chips: Mapping[str, str], presets_by_key: Mapping[str, Preset], shape: Shape) -> None:
     """Draws a popover with a chip for each preset of `chips` (key: label). That of the page's shape is bold and names it."""
     current = next((label for key, label in chips.items() if presets_by_key[key].shape == shape), tr("presets"))
     with st.popover(current, key="presets"), st.container(key="chips_presets", horizontal=True):
@@ -88,14 +88,15 @@ def numbers(fields: Fields, groups: Iterable[Group], bounds: Mapping[str, Bound]
 
 
 def _number(fields: Fields, name: str, label: str, width: int, bound: Bound) -> None:
-    default, whole = fields.by_name[name].default, fields.by_name[name].whole
+    field = fields.by_name[name]
+    assert isinstance(field, Number)
     st.number_input(
         label,
         min_value=float(bound.low),
         max_value=float(bound.high),
-        value=float(default) if bound.low <= default <= bound.high else None,
+        value=float(field.default) if bound.low <= field.default <= bound.high else None,
         step=1.0,
-        format="%.0f" if whole else "%g",
+        format="%.0f" if field.whole else "%g",
         required=True,
         key=name,
         bind="query-params",
@@ -103,12 +104,17 @@ def _number(fields: Fields, name: str, label: str, width: int, bound: Bound) -> 
     )
 
 
+def _choices(field: Field) -> tuple:
+    assert isinstance(field, Choice)
+    return field.choices
+
+
 def choose(fields: Fields, name: str, label: str = "", choices: Sequence = ()) -> None:
     """Draws a Choice of the lesson as pills, or `choices` of a Number. They must include the default."""
     field = fields.by_name[name]
     st.pills(
         label or name,
-        choices or field.choices,
+        choices or _choices(field),
         default=field.default,
         required=True,
         key=name,
@@ -120,7 +126,7 @@ def choose(fields: Fields, name: str, label: str = "", choices: Sequence = ()) -
 def select(fields: Fields, name: str, width: int, label: str = "", choices: Sequence = ()) -> None:
     """Draws a Choice of the lesson as a select box, or some of its `choices`. They need not include the default."""
     field = fields.by_name[name]
-    choices = choices or field.choices
+    choices = choices or _choices(field)
     st.selectbox(
         label or name,
         choices,
@@ -138,7 +144,7 @@ def chooser(name: str, choices: Mapping[str, str]) -> None:
         st.caption(" ".join(f"{choice}: {text}." for choice, text in choices.items()))
 
 
-def limits(values: Mapping[str, Any], bounds: Mapping[str, Bound]) -> None:
+def limits(values: Values, bounds: Mapping[str, Bound]) -> None:
     """Writes the rules that limit the fields whose value equals a bound."""
     quiet(*filter(None, (_limit(name, values[name], bound) for name, bound in bounds.items())))
 

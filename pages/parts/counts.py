@@ -9,15 +9,15 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import streamlit as st
 
 from kernels.i18n import mark, tr
 from kernels.jobs.counts import Count
 from kernels.jobs.job import Job, JobError
+from kernels.model.row import Row
 from kernels.model.rung import Rung
 from pages.parts.run_settings import RunSettings
 from pages.parts.watch import Watch
@@ -41,13 +41,13 @@ def too_large(settings: RunSettings) -> str:
 class CountRequest:
     """A request to count rungs at a shape and tile sizes, and its state."""
 
-    key: tuple[Any, ...]
+    key: tuple[object, ...]
     since: float  # time.monotonic()
     job: Job | None = None
     error: str = ""
     owner: str = ""
     # What the browser shows once the rungs are counted: by its name in the answer, a function that returns it.
-    views: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    views: dict[str, Callable[[], object]] = field(default_factory=dict)
     watch: Watch | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)  # a page and its browser advance it at the same time
     listeners: set[Callable[[], None]] = field(default_factory=set)
@@ -124,7 +124,7 @@ def watched(request: CountRequest | None, settings: RunSettings, rungs: Sequence
         return None
     if request.watch is None:
 
-        def state() -> Mapping[str, Any]:
+        def state() -> Row:
             missing = [rung for rung in rungs if known(settings, rung) is None]
             if missing and not request.error:
                 request.error = _go_on(request, settings, missing)

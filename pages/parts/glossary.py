@@ -11,10 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kernels.i18n import cached, mark, tr
 from pages._lessons import LESSONS, Lesson
+
+if TYPE_CHECKING:
+    from pages.parts.chapters import Chapter
 
 PATH, PARAM = "glossary", "term"  # of the page, and the URL parameter that selects a term
 
@@ -167,7 +170,7 @@ TERMS = {term.key: term for terms in GROUPS.values() for term in terms}
 _MARKED = re.compile(r"(\[[^\]]*\]\([^)]*\))")  # words with a role or a link
 
 
-def _source(chapter: Any) -> str:
+def _source(chapter: Chapter) -> str:
     """Returns everything that a chapter says and sets, as it is written in its file."""
     question = [chapter.question.text, chapter.question.reveal] if chapter.question else []
     return "\n".join([chapter.title, *chapter.text, chapter.nudge, *question, *chapter.params.values()])
@@ -181,7 +184,7 @@ def marked(texts: Iterable[str], path: str) -> tuple[list[str], list[Term]]:
     pattern, seen = _pattern(), {}
 
     def replace(match: re.Match[str]) -> str:
-        term = TERMS[match.lastgroup]
+        term = TERMS[match.lastgroup or ""]
         if term.key in seen or path in term.not_in:
             return match.group()
         seen[term.key] = term

@@ -48,7 +48,7 @@ def parts(*more: str) -> frozenset[str]:
 def is_stage_alone() -> bool:
     """Returns whether the page is the stage alone, with its chapter: in a lecture hall or in a frame."""
     watched = st.query_params.get(address.VIEW) == "watch" or is_story()
-    return address.is_presented(st.query_params) or (st.context.is_embedded and watched)
+    return address.is_presented(st.query_params) or bool(st.context.is_embedded and watched)
 
 
 def begin(title: str, *more: str, page: str = "", chapter: OpenChapter | None = None) -> tuple[frozenset[str], bool]:

@@ -13,7 +13,7 @@ from pages.parts.watch import Watch
 @cache
 def _component():
     js = Path(__file__).with_name("live.js").read_text(encoding="utf-8")
-    return st.components.v2.component("live", js=js, isolate_styles=False)
+    return st.components.v2.component("live", js=js, isolate_styles=False)  # pyright: ignore[reportAttributeAccessIssue]  # Streamlit loads it lazily
 
 
 def live(html: str, key: str, part: str, watch: Watch | None, alone: bool) -> None:

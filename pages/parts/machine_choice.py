@@ -3,14 +3,12 @@ a pool."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from kernels import engines
 from kernels.i18n import tr
-from kernels.jobs.job import Job
+from kernels.jobs.job import Job, Work
 from kernels.jobs.pool import THIS_MACHINE
 from kernels.machine import elsewhere
 from kernels.machine.elsewhere import Machine
@@ -38,9 +36,10 @@ def wanted() -> str:
 def of_reader() -> Machine | None:
     """Returns the machine whose engines the pages of this session offer, None for this one. If any will do, it is the one
     whose GPU can run most kernels: a run names the kernels that another GPU refuses."""
-    if not machines() or get_script_run_ctx(suppress_warning=True) is None:
+    known = machines()
+    if not known or get_script_run_ctx(suppress_warning=True) is None:
         return None
-    known, choice = machines(), wanted()
+    choice = wanted()
     if choice:
         return known.get(choice)
     return max(known.values(), key=lambda machine: machine.gpu.capability if machine.gpu else (0, 0))
@@ -60,7 +59,7 @@ def control() -> None:
         st.caption(where)
 
 
-def submit(request: Any, owner: str, fresh: bool = False) -> Job:
+def submit(request: Work, owner: str, fresh: bool = False) -> Job:
     """Queues a request for the machine that the reader chose. JobError says why it cannot."""
     card = wanted()
     return worker().submit(request, owner=owner, fresh=fresh, **({"card": card} if card else {}))

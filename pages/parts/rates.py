@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from html import escape
-from typing import Any
 
 import streamlit as st
 
 from kernels import records
 from kernels.i18n import tr
+from kernels.model.row import Row
 from kernels.model.rung import Ladder
+from kernels.model.shape import S
 from kernels.records.jsontext import id_of
 from pages.parts import cards
 from pages.parts.run_settings import RunSettings, bars, card_rows
@@ -19,7 +20,7 @@ from pages.parts.theme import tokens
 from visuals import units
 from visuals.charts import conclusions, sweeps
 
-Library = Callable[[Mapping[str, dict]], dict | None]
+Library = Callable[[Mapping[str, Row]], Row | None]
 
 
 def card(settings: RunSettings, library: Library) -> None:
@@ -49,7 +50,7 @@ def card(settings: RunSettings, library: Library) -> None:
             together(paragraph(tr("Percentages: speed relative to {title}.", title=title)))
 
 
-def sizes(ladder: Ladder, shape: Any, timing: str, size: Callable[[Any], float | None], title: str) -> None:
+def sizes(ladder: Ladder[S], shape: S, timing: str, size: Callable[[S], float | None], title: str) -> None:
     """Draws the recorded rates of the rungs over sizes.
 
     `size(shape)` is the position of a recording on the axis called `title`; None if it is not part of the curve.
@@ -84,14 +85,12 @@ def _legend(lines: list[sweeps.Line]) -> str:
     return " &ensp;".join(parts)
 
 
-def recorded_sizes(
-    ladder: Ladder, timing: str, size: Callable[[Any], float | None]
-) -> list[tuple[str, list[tuple[float, dict]]]]:
+def recorded_sizes(ladder: Ladder[S], timing: str, size: Callable[[S], float | None]) -> list[sweeps.Line]:
     """Returns (title, points) of each rung recorded at two or more sizes with its default tile sizes.
 
     Points are (size, row), sorted by size. All rows are of the card that the ladder is shown from.
     """
-    found: dict[str, dict[float, dict]] = {}
+    found: dict[str, dict[float, Row]] = {}
     for row in records.recordings(ladder.name):
         if row["mode"] != timing:
             continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Any
 
 import streamlit as st
 
@@ -14,7 +13,9 @@ from kernels.i18n import mark, tr
 from kernels.jobs.job import Job, JobError
 from kernels.machine.status import Status
 from kernels.machine.timing import MODES
+from kernels.model.row import Row
 from kernels.model.rung import Ladder
+from kernels.model.shape import Shape
 from kernels.records import unsupported
 from pages.parts import cards, guess, lesson, machine_choice, run_plan, why
 from pages.parts.controls import Link, option
@@ -121,7 +122,7 @@ def collect() -> None:
     rerun()
 
 
-def head(ladder: Ladder, shape: Any, rung_tiles, title: str) -> RunSettings:
+def head(ladder: Ladder, shape: Shape, rung_tiles, title: str) -> RunSettings:
     """Draws the line above the times: options and Run; under it the progress of a run or its error."""
     with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
         st.html(card_title(title))
@@ -135,7 +136,7 @@ def head(ladder: Ladder, shape: Any, rung_tiles, title: str) -> RunSettings:
 
 
 def options(
-    ladder: Ladder, shape: Any, rung_tiles: tuple[str, Mapping[str, int]] | None = None, visible: bool = True
+    ladder: Ladder, shape: Shape, rung_tiles: tuple[str, Mapping[str, int]] | None = None, visible: bool = True
 ) -> RunSettings:
     """Draws the options of Run as a popover in a line of controls, after the stage, and returns the settings. If not
     `visible`, only the URL is read.
@@ -189,7 +190,7 @@ def _ready_engines() -> list[str]:
     return [name for name, s in engines.available().items() if s.ready and engines.load(name).MEASURES]
 
 
-def _settings(ladder: Ladder, shape: Any, rung_tiles, choose: Option) -> RunSettings:
+def _settings(ladder: Ladder, shape: Shape, rung_tiles, choose: Option) -> RunSettings:
     """Returns the settings of the options that `choose` returns."""
     engine, timing = choose("engine", _ready_engines()), choose("caches", MODES)
     machine = machine_choice.wanted()
@@ -200,7 +201,7 @@ def _settings(ladder: Ladder, shape: Any, rung_tiles, choose: Option) -> RunSett
     return RunSettings(ladder, shape, engine, timing, sizes, machine=machine)
 
 
-def _options(ladder: Ladder, shape: Any, rung_tiles) -> RunSettings:
+def _options(ladder: Ladder, shape: Shape, rung_tiles) -> RunSettings:
     """Draws the options and what they mean."""
     settings = _settings(ladder, shape, rung_tiles, option)
     machine_choice.control()
@@ -264,7 +265,7 @@ def start(settings: RunSettings) -> None:
 def watch_job(job: Job) -> Watch:
     """Returns what the browser asks until a job is done: how far it is."""
 
-    def state() -> Mapping[str, Any]:
+    def state() -> Row:
         return {"done": job.done, "share": job.share, "text": progress_text(job)}
 
     return Watch(state, job.listen)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import streamlit as st
 
 from kernels.engines import cpu
@@ -11,6 +9,7 @@ from kernels.i18n import tr
 from kernels.jobs.job import seconds
 from kernels.jobs.worker import DEADLINE_S
 from kernels.machine.timing import Budget
+from kernels.model.row import Row
 from kernels.model.rung import Rung
 from pages.parts import why
 from pages.parts.run_settings import RunSettings
@@ -79,7 +78,7 @@ def least_seconds(settings: RunSettings) -> float:
 def _timed_rate(rung: Rung) -> float | None:
     """Returns the FLOP/s of a kernel in the last run of this reader on this processor; None if it was not in it."""
     ran = st.session_state.get("ran")
-    row: dict[str, Any] | None = ran and ran.rows.get(rung.name)
+    row: Row | None = ran and ran.rows.get(rung.name)
     if not row or row["engine"] != "cpu" or not row["flops"]:
         return None
     return row["flops"] / row["median_ms"] * 1e3

@@ -5,13 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import streamlit as st
 
 from kernels import activity
 from kernels.i18n import tr
 from kernels.jobs.job import Job, JobError, Request
+from kernels.model.row import Row
 from pages.parts import machine_choice, run
 from pages.parts.query import rerun, url_is_stale
 from pages.parts.worker import worker
@@ -21,10 +21,10 @@ from pages.parts.worker import worker
 class Series:
     """The state of one series: `todo` holds the remaining requests, `job` runs. `name` describes a request."""
 
-    settings: Any
+    settings: object
     todo: list[Request]
     name: Callable[[Request], str]
-    rows: list[dict] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     tried: int = 0  # requests that were answered, by rows or by an error
     job: Job | None = None
@@ -66,7 +66,8 @@ def stop(series: Series) -> None:
     job, series.job = series.job, None
     series.todo.clear()
     series.stopped = True
-    worker().cancel(job)
+    if job:
+        worker().cancel(job)
     rerun()
 
 
@@ -91,10 +92,12 @@ def progress(series: Series | None) -> None:
 
 
 def _store_result(series: Series) -> None:
+    job = series.job
+    assert job is not None  # it has ended
     try:
-        series.rows += series.job.result()
+        series.rows += job.result()
     except JobError as e:
-        series.failed.append(f"{series.name(series.job.request)}: {e}")
+        series.failed.append(f"{series.name(job.request)}: {e}")
     series.tried += 1
 
 

@@ -7,27 +7,29 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Generic
 
 import streamlit as st
 
 from kernels import engines, records
 from kernels.i18n import tr
 from kernels.jobs.job import Request
+from kernels.model.row import Json, Row
 from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import S
 from kernels.records import availability
 from kernels.records.nearest import Match
 
 
 @dataclass(frozen=True)
-class RunSettings:
+class RunSettings(Generic[S]):
     """The settings of Run, which runs every supported rung of the ladder on seeded random inputs.
 
     The recordings used such inputs too. Pictures hold many zeros, and zeros can run faster.
     """
 
     ladder: Ladder
-    shape: Any
+    shape: S
     engine: str
     timing: str
     tiles: tuple[tuple[str, int], ...]
@@ -74,7 +76,7 @@ class RunSettings:
         """Returns those of `supported_rungs` that a press on Run runs."""
         return [rung for rung in self.supported_rungs() if rung.name not in self.refusals()]
 
-    def tiles_for(self, rungs: Sequence[Rung]) -> dict[str, Any]:
+    def tiles_for(self, rungs: Sequence[Rung]) -> Json:
         """Returns the tile sizes of these rungs in the form that kernels.runner.compare expects."""
         if self.tiles_rung:
             tiles = {r.name: self.tiles_of(r) for r in rungs}
@@ -88,12 +90,12 @@ class RunSettings:
         tiles = self.tiles_for(runs)
         return Request(tuple(r.name for r in runs), self.shape, None, self.engine, tiles, self.timing)
 
-    def recorded(self) -> dict[str, dict]:
+    def recorded(self) -> dict[str, Row]:
         """Returns recorded rows by rung name, at exactly this shape, tiles and timing."""
         return self._recorded
 
     @cached_property
-    def _recorded(self) -> dict[str, dict]:  # every card reads them
+    def _recorded(self) -> dict[str, Row]:  # every card reads them
         found = {r.name: records.recorded(r.name, self.shape, self.tiles_of(r), self.timing) for r in self.ladder.rungs}
         return {name: row for name, row in found.items() if row}
 
@@ -109,9 +111,10 @@ class RunSettings:
             for r in self.supported_rungs()
             if r.name not in exact
         }
-        shapes = {name: tuple(match.row["shape"].items()) for name, match in found.items() if match}
+        matches = {name: match for name, match in found.items() if match}
+        shapes = {name: tuple(match.row["shape"].items()) for name, match in matches.items()}
         most_common = Counter(shapes.values()).most_common(1)
-        return {name: found[name] for name, shape in shapes.items() if shape == most_common[0][0]}
+        return {name: matches[name] for name, shape in shapes.items() if shape == most_common[0][0]}
 
     def __str__(self) -> str:
         return f"{self.shape}, {', '.join(f'{name} {value}' for name, value in self.tiles)}, {self.timing}, {self.engine}{f', {self.machine}' if self.machine else ''}"
@@ -125,7 +128,7 @@ class RunResult:
     """
 
     settings: RunSettings
-    rows: Mapping[str, dict]
+    rows: Mapping[str, Row]
     finished_at: (
         float  # seconds since the epoch; before this reader's press if another reader requested the same earlier
     )
@@ -141,7 +144,7 @@ class RunResult:
 class CardRows:
     """The rows of a card, their kind, and whether the controls have other settings now."""
 
-    rows: Mapping[str, dict]
+    rows: Mapping[str, Row]
     kind: str
     stale: bool
 
@@ -154,6 +157,6 @@ def card_rows(settings: RunSettings) -> CardRows:
     return CardRows(recorded, "recorded", False)
 
 
-def bars(settings: RunSettings, rows: Mapping[str, dict]) -> list[tuple[str, dict]]:
+def bars(settings: RunSettings, rows: Mapping[str, Row]) -> list[tuple[str, Row]]:
     """Returns (title, row) of each rung that has a row, in the order of the ladder."""
     return [(r.title_on(rows[r.name]["engine"]), rows[r.name]) for r in settings.ladder.rungs if r.name in rows]

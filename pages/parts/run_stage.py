@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import streamlit as st
 
+from kernels.model.row import Row
 from pages.parts import guess
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.later import draw_controls
@@ -21,8 +22,8 @@ class Shown(NamedTuple):
     """What the stage shows: the scene and the strip, and what the chapter's sentences take their figures from."""
 
     scene: Scene | None
-    strip: Mapping[str, Any] | None
-    evidences: Mapping[str, Any]
+    strip: Row | None
+    evidences: Row
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def _draw(on_stage: RunStage, polled: bool) -> None:
         rerun()  # the polling ends, and the cards show the result
 
 
-def _act(on_stage: RunStage, pressed: Mapping[str, Any], run: OneRun) -> None:
+def _act(on_stage: RunStage, pressed: Row, run: OneRun) -> None:
     """Does what the reader pressed on the stage: `do` names it."""
     match pressed:
         case {"do": "chapter", "chapter": int(number)} if on_stage.chapter and number != on_stage.chapter.at:

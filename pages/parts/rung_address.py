@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Generic
 
 from kernels import records
 from kernels.model.preset import Preset
 from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import S, Shape
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Choice, Field, Fields, Fix, Value, Values
 
 
 @dataclass(frozen=True)
-class Selection(tile_sizes.SelectedRung):
+class Selection(tile_sizes.SelectedRung, Generic[S]):
     """The shape, rung and tile sizes that the parameters select."""
 
-    shape: Any
+    shape: S
 
     @property
     def broken(self) -> list[str]:
@@ -50,8 +51,8 @@ class Address:
     shape: Mapping[str, Field]
     default_rung: str
     fix: Fix
-    first: Any = None
-    fit: Callable[[Rung, Any], dict[str, int]] = tile_sizes.default_tiles_for
+    first: Shape | None = None
+    fit: Callable[[Rung, Shape], dict[str, int]] = tile_sizes.default_tiles_for
 
     @cached_property
     def rungs(self) -> dict[str, Rung]:
@@ -73,7 +74,8 @@ class Address:
 
     def selected_name(self, raw: Mapping[str, Value]) -> str:
         """Returns the short name of the rung that `raw` selects."""
-        return raw.get("rung") if raw.get("rung") in self.rungs else self.default_rung
+        name = str(raw.get("rung"))
+        return name if name in self.rungs else self.default_rung
 
     def selection(self, values: Values) -> Selection:
         """Returns the selection for the values of all fields."""
@@ -107,7 +109,7 @@ class Address:
         runs_first = not any(selection.rung.rules(self.first, first))
         return runs_first and selection.tiles == first != fitting
 
-    def lit_shape(self, selection: Selection) -> Any:
+    def lit_shape(self, selection: Selection) -> Shape | None:
         """Returns the shape whose preset is the whole selection; None if a link to it would change the tile sizes."""
         same = self.at_shape(selection, selection.shape) == self.write(selection)
         return selection.shape if same else None
@@ -123,7 +125,7 @@ class Address:
         fitting = self.fit(now.rung, now.shape)
         return values | fitting if records.recorded(now.rung.name, now.shape, fitting) else values
 
-    def at_shape(self, selection: Selection, shape: Any) -> dict[str, str]:
+    def at_shape(self, selection: Selection, shape: Shape) -> dict[str, str]:
         """Returns the URL parameters for another shape.
 
         The rung and tile sizes stay if they support the shape, else the nearest tile sizes are used, else the last
@@ -153,11 +155,11 @@ class Address:
                 return preset, params
         return None
 
-    def supported_rungs(self, shape: Any) -> list[Rung]:
+    def supported_rungs(self, shape: Shape) -> list[Rung]:
         """Returns the rungs that support a shape with their default tile sizes."""
         return [r for r in self.ladder.rungs if not tile_sizes.broken(r, shape, r.default_tiles)]
 
-    def last_supported(self, shape: Any) -> Rung:
+    def last_supported(self, shape: Shape) -> Rung:
         """Returns the last supported rung that has a scene, else the last that is no library's, else the last, else the
         ladder's first."""
         runs = self.supported_rungs(shape)[::-1]

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import streamlit as st
 
@@ -14,6 +13,7 @@ from kernels.i18n import tr, trn
 from kernels.model.preset import Preset
 from kernels.model.program import Launch
 from kernels.model.rung import Rung
+from kernels.model.shape import Shape
 from pages.parts import query
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Fields
@@ -37,7 +37,7 @@ class Line:
     fields: Fields  # the URL parameters that hold the rung and its tile sizes
     rungs: Sequence[Rung]  # to choose from
     supported: Sequence[Rung]  # those that can run the shape
-    shape: Any
+    shape: Shape
     rung: Rung
     tiles: Mapping[str, int]
     at_rung: Callable[[Rung], Params]  # the parameters for another rung
@@ -63,6 +63,7 @@ def selection(
     link = preset_link(page, fields, lambda shape: address.at_shape(selection, shape))
 
     def draw_all() -> None:
+        assert controls is not None  # else nothing is drawn
         controls(fields, selection, link)
         line = Line(
             page,

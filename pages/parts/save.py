@@ -18,7 +18,7 @@ class File(NamedTuple):
 @cache
 def _component():
     js = Path(__file__).with_name("save.js").read_text(encoding="utf-8")
-    return st.components.v2.component("save", js=js, isolate_styles=False)
+    return st.components.v2.component("save", js=js, isolate_styles=False)  # pyright: ignore[reportAttributeAccessIssue]  # Streamlit loads it lazily
 
 
 def save_buttons(files: Sequence[File], key: str) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 import streamlit as st
 
 from kernels.i18n import tr
 from kernels.model.rung import Rung
+from kernels.model.shape import S, Shape
 from pages.parts import counts
 from pages.parts.run_settings import RunSettings, card_rows
 from visuals.strip.evidence import Evidence
@@ -22,17 +23,17 @@ _CHOSEN, _SHOWN = "_chosen_size", "_shown_size"
 
 
 @dataclass(frozen=True)
-class Sizes:
+class Sizes(Generic[S]):
     """How a lesson names its shapes, and its real one.
 
     `name(shape)` is a shape in a few words. `real(shape)` is the real shape for a reader who watches `shape`, None if there
     is none. `tiles` are the tile sizes that the reader chose for the rung on the stage; none: those for the real shape.
     """
 
-    name: Callable[[Any], str]
-    real: Callable[[Any], Any | None]
+    name: Callable[[S], str]
+    real: Callable[[S], S | None]
     tiles: Mapping[str, int] = field(default_factory=dict)
-    opens: Any = (
+    opens: S | None = (
         None  # the shape that the lesson opens with: another one is the reader's own, and is shown first; None: none is
     )
 
@@ -62,7 +63,7 @@ def measured(by_size: Mapping[str, RunSettings]) -> str:
     return next((key for key, settings in by_size.items() if ran and ran.settings == settings), "")
 
 
-def selected(by_size: Mapping[str, RunSettings], opens: Any = None) -> str:
+def selected(by_size: Mapping[str, RunSettings], opens: Shape | None = None) -> str:
     """Returns the size to show first: what was last measured here, also if it is stale now; else the reader's own shape,
     else the real one. `opens` as in Sizes."""
     first = STAGE if opens not in (None, by_size[STAGE].shape) else next(iter(by_size))

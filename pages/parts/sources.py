@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
-from typing import Any
 
 import streamlit as st
 
@@ -17,6 +16,7 @@ from kernels.engines.emulator.occupancy import H200, Occupancy, occupancy
 from kernels.i18n import cached, mark, tr
 from kernels.model.program import Launch, RuleError
 from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import Shape
 from kernels.precompile import build
 from kernels.records import availability
 from pages.parts.lesson import deferred_loaded
@@ -38,7 +38,7 @@ class Use:
 
 
 def draw_tabs(
-    ladder: Ladder, shape: Any, tiles: Tiles = lambda rung: rung.default_tiles, first: str = "", file: str = ""
+    ladder: Ladder, shape: Shape, tiles: Tiles = lambda rung: rung.default_tiles, first: str = "", file: str = ""
 ) -> None:
     """Draws a tab for each file, in the order of the ladder, at the tile sizes of each rung (`tiles`).
 
@@ -84,7 +84,7 @@ def chosen_tiles(rung: Rung) -> dict[str, int]:
     return {name: int(chosen(name, [str(c) for c in choices])) for name, choices in rung.tiles.items()}
 
 
-def used(rungs: Sequence[Rung], shape: Any, tiles: Tiles) -> dict[str, list[Use]]:
+def used(rungs: Sequence[Rung], shape: Shape, tiles: Tiles) -> dict[str, list[Use]]:
     """Returns the launches by file, files in the order of the ladder.
 
     A rung that does not support the shape has no launches here, but its file is included: its kernel can be read.
@@ -155,7 +155,7 @@ def needs(use: Use) -> str:
 
 
 @lru_cache(maxsize=256)
-def resources(source: str, defines: precompiled.Defines) -> dict | None:
+def resources(source: str, defines: precompiled.Defines) -> Mapping[str, int] | None:
     """Returns what ptxas reports of a kernel, as checked in, else compiled now; None if there is no compiler."""
     if known := precompiled.resources(source, defines):
         return known

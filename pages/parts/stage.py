@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import streamlit as st
 
+from kernels.model.row import Json, Row
 from kernels.model.rung import Rung
 from pages.parts import counts, every_step, guess, run, run_plan
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
@@ -48,7 +48,7 @@ class Stage:
     link: Link | None = None
     orders: Mapping[str, str] = field(default_factory=dict)
     chapter: OpenChapter | None = None
-    curve: Mapping[str, Any] | None = None
+    curve: Row | None = None
     every_step: bool | None = None  # whether it shows repeated steps one by one; None: it folds none
     has_strip: bool = True  # without one the figures of `settings` are not about what it shows
 
@@ -145,9 +145,9 @@ def _watch(on_stage: Stage, known: Sequence[Size], size: str) -> Watch | None:
     rungs = counts.countable(settings)
     request = counts.request_counts(settings, rungs)
     watch = counts.watched(request, settings, rungs)
-    if watch and on_stage.chapter:
+    if watch and request and on_stage.chapter:
         request.views["rerun"] = lambda: True  # a chapter's sentences may depend on the counts
-    elif watch:
+    elif watch and request:
         run_state = _run_state(on_stage, on_stage.by_size())
         request.views["strip"] = lambda: strip.strip(
             [_with_counts(one, on_stage.rung) for one in known], size, run_state, on_stage.curve
@@ -191,7 +191,7 @@ def _without(size: Size, hidden: Set[str]) -> Size:
     return replace(size, evidence=replace(found, rows=rows, hides_fastest=hides))
 
 
-def _act(on_stage: Stage, pressed: dict[str, Any], by_size: Mapping[str, RunSettings]) -> None:
+def _act(on_stage: Stage, pressed: Json, by_size: Mapping[str, RunSettings]) -> None:
     """Does what the reader pressed on the stage: `do` names it."""
     match pressed:
         case {"do": "chapter", "chapter": int(number)} if on_stage.chapter and number != on_stage.chapter.at:

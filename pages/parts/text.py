@@ -92,5 +92,5 @@ def stale_mark(settings: str = "") -> str:
 
 def together(*pieces: str) -> None:
     """Writes pieces of trusted HTML under each other as one element, because each Streamlit element is a message."""
-    if pieces := "".join(pieces):
-        st.html(f'<div class="kt-stack">{pieces}</div>')
+    if html := "".join(pieces):
+        st.html(f'<div class="kt-stack">{html}</div>')

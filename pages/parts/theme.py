@@ -44,10 +44,14 @@ def tokens() -> dict[str, str]:
 
 def draw(alone: bool = False) -> None:
     """Sends the styles. Streamlit looks through 37 KB for indents and tags each time, so they are sent again as they were."""
-    replayed(lambda: st.html(css(alone)), "css", alone, bool(st.context.is_embedded), styles=True)
+    replayed(lambda: _send(alone), "css", alone, bool(st.context.is_embedded), styles=True)
     if st.context.url is not None and not alone:  # the stage alone has its colours from the player
         dark = st.context.theme.type == "dark"
         replayed(lambda: _watch_scheme(dark), "scheme", dark)
+
+
+def _send(alone: bool) -> None:
+    st.html(css(alone))
 
 
 def css(alone: bool = False) -> str:
@@ -67,7 +71,7 @@ def _watch_scheme(dark: bool) -> None:
 
 @cache
 def _component():
-    return st.components.v2.component("scheme", js=SCHEME, isolate_styles=False)
+    return st.components.v2.component("scheme", js=SCHEME, isolate_styles=False)  # pyright: ignore[reportAttributeAccessIssue]  # Streamlit loads it lazily
 
 
 @cache

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Any
 
 from kernels.ladders import find
 from kernels.model.program import Launch
 from kernels.model.rung import Rung
+from kernels.model.shape import Shape
 from kernels.records import availability
 
 Combination = dict[str, int]
@@ -37,12 +37,12 @@ class SelectedRung:
         return self.rung.name, self.tiles
 
 
-def broken(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> list[str]:
+def broken(rung: Rung, shape: Shape, tiles: Mapping[str, int]) -> list[str]:
     """Returns why a rung cannot run a shape with these tile sizes."""
     return list(availability.reasons(rung, shape, tiles))
 
 
-def legal(rung: Rung, shape: Any) -> list[Combination]:
+def legal(rung: Rung, shape: Shape) -> list[Combination]:
     """Returns every combination that the rung supports; the last tile size varies fastest."""
     if availability.missing_library(rung, shape):
         return []
@@ -50,13 +50,13 @@ def legal(rung: Rung, shape: Any) -> list[Combination]:
 
 
 @lru_cache(maxsize=256)
-def _legal(name: str, shape: Any) -> tuple[tuple[int, ...], ...]:
+def _legal(name: str, shape: Shape) -> tuple[tuple[int, ...], ...]:
     rung = find(name)
     combinations = product(*(sorted(choices) for choices in rung.tiles.values()))
     return tuple(v for v in combinations if not any(rung.rules(shape, dict(zip(rung.tiles, v, strict=True)))))
 
 
-def choices(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> dict[str, list[int]]:
+def choices(rung: Rung, shape: Shape, tiles: Mapping[str, int]) -> dict[str, list[int]]:
     """Returns for each tile size its legal values while the others stay; always includes its current value."""
     return {
         name: [v for v in sorted(values) if v == tiles[name] or not broken(rung, shape, {**tiles, name: v})]
@@ -64,7 +64,7 @@ def choices(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> dict[str, list[
     }
 
 
-def nearest(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> Combination | None:
+def nearest(rung: Rung, shape: Shape, tiles: Mapping[str, int]) -> Combination | None:
     """Returns the legal combination that changes the fewest sizes, then with the fewest doublings; None if none is legal."""
 
     def distance(other: Combination) -> tuple[int, float]:
@@ -74,7 +74,7 @@ def nearest(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> Combination | N
     return min(legal(rung, shape), key=distance, default=None)
 
 
-def default_tiles_for(rung: Rung, shape: Any) -> Combination:
+def default_tiles_for(rung: Rung, shape: Shape) -> Combination:
     """Returns the default tile sizes unless they make all of C one block; then smaller ones, so that tiles are visible.
 
     These are the largest of the rung's sets with at least two blocks each way, else the smallest set.
@@ -83,7 +83,7 @@ def default_tiles_for(rung: Rung, shape: Any) -> Combination:
 
 
 @lru_cache(maxsize=4096)  # a page needs them for each of its presets several times
-def _default_sizes(name: str, shape: Any) -> tuple[int, ...]:
+def _default_sizes(name: str, shape: Shape) -> tuple[int, ...]:
     rung = find(name)
     sets = {tuple(tiles.values()): _blocks(rung, shape, tiles) for tiles in rung.tile_sets(shape)}
     default = tuple(rung.default_tiles.values())
@@ -95,13 +95,13 @@ def _default_sizes(name: str, shape: Any) -> tuple[int, ...]:
     return min(sets, key=math.prod)
 
 
-def _blocks(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> tuple[int, ...]:
+def _blocks(rung: Rung, shape: Shape, tiles: Mapping[str, int]) -> tuple[int, ...]:
     """Returns the blocks across and down of a rung's first launch; an empty tuple for a library call."""
     step = rung.build(shape, tiles).steps[0]
     return step.grid[:2] if isinstance(step, Launch) else ()
 
 
-def sweep_candidates(rung: Rung, shape: Any, tiles: Mapping[str, int], max_count: int) -> list[Combination]:
+def sweep_candidates(rung: Rung, shape: Shape, tiles: Mapping[str, int], max_count: int) -> list[Combination]:
     """Returns at most `max_count` legal combinations.
 
     First come these tiles, the rung's own sets (each value of each size once), and these tiles with a single size

@@ -8,10 +8,10 @@ import os
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 from weakref import WeakValueDictionary
 
 from kernels import i18n
+from kernels.model.row import Json, Row
 
 PATH = "stage/watch"
 APP = os.environ.get("KERNEL_THEATRE_APP", "app")  # its name in a hall, whose proxy finds this process by it
@@ -30,7 +30,7 @@ class Watch:
     gone: returns whether its page no longer waits for it. It does not wait for anything.
     """
 
-    state: Callable[[], dict[str, Any]]
+    state: Callable[[], Row]
     listen: Callable[[Callable[[], None]], Stop]
     due_s: Callable[[], float | None] = lambda: None
     at_end: bool = False
@@ -46,11 +46,11 @@ class Watch:
         """Returns the path of its route, without the app's base path."""
         return f"{PATH}/{self.token}"
 
-    def read(self) -> dict[str, Any]:
+    def read(self) -> Json:
         with i18n.using(self.language):
             state = self.state()
         text = json.dumps(state, sort_keys=True)
-        return state | {"tag": hashlib.sha256(text.encode()).hexdigest()[:16]}
+        return {**state, "tag": hashlib.sha256(text.encode()).hexdigest()[:16]}
 
 
 # A session holds what its page waits for. With the session it is gone from here.

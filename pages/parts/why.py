@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from html import escape
-from typing import Any
 
 import streamlit as st
 
@@ -15,7 +14,9 @@ from kernels.i18n import decimal, mark, tr
 from kernels.jobs.counts import Count
 from kernels.ladders import find, ladder_of
 from kernels.model.preset import Preset
+from kernels.model.row import Row
 from kernels.model.rung import Cost, Rung
+from kernels.model.shape import Shape
 from kernels.records.jsontext import id_of
 from kernels.records.rows import to_csv
 from pages.parts import counts, lesson
@@ -46,7 +47,7 @@ def card(shown: Shown, current: CardRows, story: Story, link: Callable[[Preset, 
         return _figures(settings, current, name, request)
 
     watch = None if st.session_state.get("job") else counts.watched(request, settings, rungs)
-    if watch:
+    if watch and request:
         request.views["why"] = figures
     live(figures(), "why_figures", "why", watch, alone="watch" not in lesson.parts())
     with st.container(key="chips_why", horizontal=True):
@@ -71,16 +72,17 @@ def _figures(settings: RunSettings, current: CardRows, name: str, request: count
 
 def _traffic(settings: RunSettings) -> str:
     """Returns HTML: the bytes that each rung requests from global memory as counted, else those it must move."""
-    counted = [(tr(r.title), moved(settings, r)) for r in counts.countable(settings) if not r.library]
-    if counted and all(count for _, count in counted):
+    ours = [r for r in counts.countable(settings) if not r.library]
+    counted = [(tr(r.title), count) for r in ours if (count := moved(settings, r))]
+    if counted and len(counted) == len(ours):
         text, kind, detail = (
             conclusions.of_traffic(counted, conclusions.REQUESTED),
             "counted",
             tr("32-byte sectors of global memory"),
         )
     else:
-        ours = (r for r in settings.supported_rungs() if cost(settings, r).moved_bytes)
-        counted = [(tr(r.title), must_move(settings, r)) for r in ours]
+        known = (r for r in settings.supported_rungs() if cost(settings, r).moved_bytes)
+        counted = [(tr(r.title), must_move(settings, r)) for r in known]
         if not counted:
             return ""
         text, kind = conclusions.of_traffic(counted, conclusions.MOVED), "predicted"
@@ -118,7 +120,7 @@ def downloads(settings: RunSettings) -> None:
         )
         if ran:
             ids = [id_of(row) for row in ran.rows.values()][:2]
-            query = dict(zip(("run", "against"), ids, strict=False))
+            query: dict[str, str] = dict(zip(("run", "against"), ids, strict=False))
             st.page_link("history/page.py", label=tr("in the history"), query_params=query)
 
 
@@ -135,12 +137,12 @@ def must_move(settings: RunSettings, rung: Rung) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _must_move(name: str, shape: Any, tiles: tuple[tuple[str, int], ...], cache_bytes: int) -> int:
+def _must_move(name: str, shape: Shape, tiles: tuple[tuple[str, int], ...], cache_bytes: int) -> int:
     return bandwidth.must_move(find(name), shape, dict(tiles), cache_bytes)
 
 
 @lru_cache(maxsize=1024)
-def _cost(name: str, shape: Any, tiles: tuple[tuple[str, int], ...]) -> Cost:
+def _cost(name: str, shape: Shape, tiles: tuple[tuple[str, int], ...]) -> Cost:
     rung = find(name)
     return rung.cost(shape, rung.build(shape, dict(tiles)))
 
@@ -222,7 +224,7 @@ def _scrolled(label: str, kind: str, rows: str) -> str:
     return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{label}"><table class="kt-table{kind}">{rows}</table></div>'
 
 
-def _measured(rows: Sequence[dict | None], first: dict, library: dict | None) -> dict[str, list[str]]:
+def _measured(rows: Sequence[Row | None], first: Row, library: Row | None) -> dict[str, list[str]]:
     """Returns the measured figures of each rung; a rung whose row is None has "–".
 
     Shares refer only to rows of the same measurement, among them `library`.
@@ -231,7 +233,7 @@ def _measured(rows: Sequence[dict | None], first: dict, library: dict | None) ->
     as_defined = roofline.as_defined(r for r in rows if r)
     work = tr(ladder_of(first["rung"]).work)
     # A line's name, its text for a row, and whether it depends on what a library does inside.
-    figures: list[tuple[str, Callable[[dict], str], bool]] = [
+    figures: list[tuple[str, Callable[[Row], str], bool]] = [
         (tr("workspace"), lambda r: units.bytes_(r["workspace_bytes"]), False),
         (
             tr("effective rate: FLOPs of {work} ÷ time", work=work),
@@ -259,7 +261,7 @@ def _measured(rows: Sequence[dict | None], first: dict, library: dict | None) ->
             (of_bandwidth, _of_bandwidth, True),
         ]
 
-    def cell(text: Callable[[dict], str], depends: bool, row: dict | None) -> str:
+    def cell(text: Callable[[Row], str], depends: bool, row: Row | None) -> str:
         if row is None:
             return "–"
         return tr(units.UNKNOWN) if depends and roofline.is_opaque(row) else text(row)
@@ -267,7 +269,7 @@ def _measured(rows: Sequence[dict | None], first: dict, library: dict | None) ->
     return {name: [cell(text, depends, row) for row in rows] for name, text, depends in figures}
 
 
-def _of_bandwidth(row: dict) -> str:
+def _of_bandwidth(row: Row) -> str:
     share = bandwidth.share(row)
     return "–" if share is None else units.share(share)
 
@@ -275,13 +277,14 @@ def _of_bandwidth(row: dict) -> str:
 def moved(settings: RunSettings, rung: Rung) -> int | None:
     """Returns the bytes of the sectors that a rung's warps read and write; None if the emulator has not counted them all."""
     count = None if rung.library else counts.known(settings, rung)
-    return count and roofline.SECTOR * (count.total["sectors_ld"] + count.total["sectors_st"])
+    return None if count is None else int(roofline.SECTOR * (count.total["sectors_ld"] + count.total["sectors_st"]))
 
 
 def _counted(settings: RunSettings, supported: Sequence[Rung], request: counts.CountRequest | None) -> Lines | str:
     """Returns the figures that the emulator counted, or the reason why there are none."""
-    got = {r.name: counts.known(settings, r) for r in counts.countable(settings)}
-    if not all(got.values()):
+    rungs = counts.countable(settings)
+    got = {r.name: count for r in rungs if (count := counts.known(settings, r))}
+    if len(got) < len(rungs):
         return request.status if request else counts.too_large(settings)
 
     def cell(count: Count | None, name: str) -> str:

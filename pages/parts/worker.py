@@ -13,6 +13,7 @@ from kernels.jobs.service import COUNTS, RUNS
 from kernels.jobs.settings import in_this_app, pool
 from kernels.jobs.worker import Worker
 from kernels.machine.elsewhere import Machine
+from kernels.model.row import Row
 from kernels.records import store
 
 
@@ -35,6 +36,6 @@ def counts() -> Counts:
     return Counts() if in_this_app() else Counts(queue=JobService().queues[COUNTS])
 
 
-def _keep(measured: Sequence[dict]) -> None:
+def _keep(measured: Sequence[Row]) -> None:
     """Stores measured rows of rungs, even if the reader has left. The history page shows the store's errors."""
     store.user_store().save([row for row in measured if "median_ms" in row and "rung" in row])

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
+from kernels.gemm.eight_bit.shape import EightBitShape
 from kernels.i18n import cached, mark
+from kernels.model.row import Row
 from kernels.model.rung import Ladder
-from kernels.model.shape import Bound
+from kernels.model.shape import Bound, Shape
 from kernels.precision import record
 from kernels.precision.integer import CHANNEL, LAYERS, TENSOR
 from kernels.precision.ladder import LADDER
 from kernels.precision.presets import RATE_PRESETS
 from kernels.precision.quantize import CALIBRATIONS
+from kernels.precision.shape import RateShape
 from pages.parts.address import Choice, Fields, Number, Values
 from visuals.precision import activations, bits, curves, histogram, int8, products, sums, weight
 from visuals.precision.instructions import SHAPE, instruction_scene
@@ -52,7 +54,7 @@ TENSORS = tuple(name.removeprefix("d ") for name in reversed(record.GRADIENTS))
 KERNELS = tuple(rung.name.partition("/")[2] for rung in products.LADDER.rungs if not rung.library)
 PROMOTED = "wgmma-fp8-promoted"
 RUNGS = tuple(rung.name.partition("/")[2] for rung in LADDER.rungs)
-FIELDS: Mapping[str, Mapping[str, Any]] = {
+FIELDS: Mapping[str, Row] = {
     BITS: {"format": Choice("FP16", FORMATS), "x": Number(0.1, -MAX_X, MAX_X, whole=False)},
     GRADIENTS: {
         "format": Choice("FP16", tuple(name for name in FORMATS if name != bits.INT8)),
@@ -109,16 +111,16 @@ def ladder(topic: str) -> Ladder:
     return products.LADDER if topic == PRODUCTS else LADDER
 
 
-def stage_shape(topic: str, values: Values) -> Any:
+def stage_shape(topic: str, values: Values) -> EightBitShape | RateShape:
     """Returns the small shape of the strip's rung."""
     if topic == PRODUCTS:
         return products.LADDER.shape(64, 64, 64, "fp8" if "fp8" in values["kernel"] else "int8")
     return STAGE_SHAPE
 
 
-def of_preset(topic: str, shape: Any) -> dict[str, str]:
-    """Returns the URL parameters of a link to a preset of the topic's ladder."""
-    if topic == PRODUCTS:
+def of_preset(shape: Shape) -> dict[str, str]:
+    """Returns the URL parameters of a link to a preset of one of the two ladders."""
+    if isinstance(shape, EightBitShape):
         return {"topic": PRODUCTS, "kernel": PROMOTED if shape.dtype == "fp8" else "wgmma-int8"}
     return {"topic": INSTRUCTIONS}
 
@@ -183,17 +185,17 @@ SCENES: Mapping[str, Callable[[Values], Scene]] = {
 
 
 @cached(MAX_CACHED_SCENES)
-def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
+def _scene(topic: str, items: tuple[tuple[str, object], ...]) -> Scene:
     return SCENES[topic](dict(items))
 
 
-def curve(topic: str) -> Mapping[str, Any] | None:
+def curve(topic: str) -> Row | None:
     """Returns the curves of a topic's recorded trainings for the strip, or None."""
     names = {SCALING: curves.SCALING, WEIGHTS: curves.WEIGHTS}.get(topic)
     return curves.strip_curve(names) if names else None
 
 
-def real(shape: Any) -> Any:
+def real(shape: Shape) -> Shape:
     """Returns the shape at which rates count."""
     return replace(shape, M=4096, N=4096, K=4096) if isinstance(shape, products.LADDER.shape) else REAL
 

@@ -167,7 +167,7 @@ if whole:
         cards.draw(topic, values)
 measured = topic in LADDERS or not whole
 if {"run", "why"} & parts and measured:
-    link = Link(PAGE, dict, lambda shape: address.of_preset(topic, shape))
+    link = Link(PAGE, dict, address.of_preset)
     run.run_section(settings, sentences, link, sizes=sizes)
 if "kernel" in parts and measured:
     sources.draw_tabs(ladder, shape, lambda each: each.default_tiles, first=rung.name)

@@ -20,7 +20,7 @@ from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
 from pages.parts import rung_address
 from pages.parts.address import MAX_TEXT_CHARS, Number, Values, fewest_resets
-from visuals.scene.scene import MAX_CACHED_SCENES, Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 from visuals.softmax import inputs
 from visuals.softmax.plan import blocks_of, threads_of
 from visuals.softmax.scene import MAX_THREADS, softmax_scene, visible_columns
@@ -174,4 +174,4 @@ def scene(query: rung_address.Selection, stage_row: Row) -> tuple[Scene | None, 
 def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
     query, _ = ADDRESS.read(params)
-    return scene(query, row(query.shape, logits_kind(params.get(LOGITS)), params.get(NUMBERS, "")))[0]
+    return required(scene(query, row(query.shape, logits_kind(params.get(LOGITS)), params.get(NUMBERS, ""))))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from kernels import engines
 from kernels.i18n import tr
@@ -14,18 +13,17 @@ from kernels.training.digits import TRAINING
 from kernels.training.loop import KEPT, Settings
 from kernels.training.networks import NETWORKS, attention_rules
 from kernels.training.step import OPTIMIZERS, Memory
-from pages.parts.address import Choice, Fields, Number
+from pages.parts.address import Choice, Fields, Number, Values
 from visuals import units
-from visuals.scene.scene import Scene
+from visuals.scene.scene import Scene, required
 from visuals.training.evidence import StepEvidence
 from visuals.training.plan import all_bytes
 from visuals.training.scene import step_scene
 
 MAX_BATCH, MAX_PARTS, MAX_EPOCHS, MAX_SEED = 65_536, 8, 50, 9_999
-Values = Mapping[str, Any]
 
 
-def _whole_parts(values: Values) -> Iterator[tuple[str, dict[str, Any]]]:
+def _whole_parts(values: Values) -> Iterator[tuple[str, Values]]:
     """Yields the rule that the images of a step do not divide into the parts, and one part instead."""
     if values["batch"] % values["parts"]:
         yield (
@@ -38,7 +36,7 @@ def _whole_parts(values: Values) -> Iterator[tuple[str, dict[str, Any]]]:
         )
 
 
-def _rules(values: Values) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rules(values: Values) -> Iterator[tuple[str, Values]]:
     """Yields the rules that the values break, and values instead."""
     yield from _whole_parts(values)
     parts = 1 if values["batch"] % values["parts"] else int(values["parts"])
@@ -94,7 +92,7 @@ def scene(
 
 def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
-    return scene(FIELDS.read(params)[0], {})[0]
+    return required(scene(FIELDS.read(params)[0], {}))
 
 
 def refusal(values: Values) -> str:

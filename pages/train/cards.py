@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from html import escape
-from typing import Any
 
 import streamlit as st
 
 from kernels.i18n import decimal, tr, trn
+from kernels.model.row import Row
 from kernels.training.loop import KEPT
 from pages.parts import guess
+from pages.parts.address import Values
 from pages.parts.text import card_title, conclusion, details, paragraph, table, together
 from pages.train import live, stage
 from visuals import units
@@ -19,8 +20,6 @@ from visuals.training import flops, recorded, timeline
 from visuals.training.evidence import StepEvidence, as_rows, facts
 from visuals.training.graph_words import PHASES
 from visuals.training.plan import NAMES, ROLES
-
-Values = Mapping[str, Any]
 
 
 def section(values: Values) -> None:
@@ -136,6 +135,7 @@ def _held(found: StepEvidence) -> tuple[str, ...]:
         return ()
     nbytes, node = timeline.peak(found)
     here = found.measured is not None
+    device = found.measured.device if found.measured else str((found.record or {}).get("device", ""))
     most = tr("Measured in one step: at most {bytes}, during {node}.", bytes=units.bytes_(nbytes), node=node)
     how = (
         tr("NumPy allocates each tensor when it is first used and frees it after its last use.")
@@ -143,9 +143,7 @@ def _held(found: StepEvidence) -> tuple[str, ...]:
         else tr("CuPy’s memory pool allocates each tensor when it is first used and frees it after its last use.")
     )
     more = tr("The processor runs other kernels than a GPU. They need other workspace.") if here else ""
-    badge = (
-        units.badge("measured", found.measured.device) if here else units.badge("recorded", str(found.record["device"]))
-    )
+    badge = units.badge("measured" if here else "recorded", device)
     source = tr("measured, NumPy on this processor") if here else tr("recorded on a GPU")
     head = (tr("at most"), tr("predicted"), tr("measured"))
     return (
@@ -198,7 +196,7 @@ def launches(found: StepEvidence) -> None:
     together(
         title,
         conclusion(said),
-        f"<p>{units.badge('recorded', str(found.record['device']))}</p>",
+        f"<p>{units.badge('recorded', str((found.record or {}).get('device', '')))}</p>",
         bars,
         paragraph(f"{about} {graph}", "why"),
     )
@@ -257,7 +255,7 @@ def _run_row(training: live.Live) -> tuple[str, ...]:
     return (name, str(step), loss_text(loss), ended, tr("{seconds} s here", seconds=decimal(f"{training.seconds:.3g}")))
 
 
-def _recorded_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _recorded_row(row: Row) -> tuple[str, ...]:
     curve = row["curve"]
     (step, loss), accuracy = curve["loss"][-1], curve["accuracy"][-1][1]
     name = tr("recorded on {device}", device=str(row["device"]).removeprefix("NVIDIA "))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kernels.i18n import mark
 from kernels.training.graph import ACTIVATION, GRADIENT, STATE, WEIGHT
 from kernels.training.step import PLAIN
 from pages.parts.chapters import Chapter, Question, Story, no_facts
-from visuals.strip.facts import Evidences, Facts, Right
+from visuals.strip.facts import Facts, Right
 from visuals.training import evidence as steps
+from visuals.training.evidence import StepEvidence
 from visuals.training.plan import NAMES, plan
 
+Evidences = Mapping[str, StepEvidence]  # by size
 SMALL, LARGE = 32, 256  # images of the two batches that are compared
 TIMES = (1, 2, 4, 8)  # answers to "how many times as much"
 ROLES_ASKED = WEIGHT, ACTIVATION, GRADIENT

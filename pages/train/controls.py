@@ -7,7 +7,7 @@ import streamlit as st
 from kernels.i18n import tr
 from kernels.model.shape import Bound
 from kernels.training.networks import NETWORKS
-from pages.parts.address import Fields
+from pages.parts.address import Fields, Number
 from pages.parts.controls import numbers, select
 from pages.parts.links import drawn
 from pages.parts.query import explored, others
@@ -31,7 +31,7 @@ def draw(page: str, fields: Fields, values: address.Values) -> None:
             query = drawn(explored({**others(fields), **kept, **({} if first else {"network": name})}), {"network"})
             st.page_link(page, label=label, query_params=query, help=tr(network.source))
     with st.container(key="params", horizontal=True):
-        limits = {name: Bound(f.minimum, f.maximum) for name, f in fields.by_name.items() if hasattr(f, "minimum")}
+        limits = {name: Bound(f.minimum, f.maximum) for name, f in fields.by_name.items() if isinstance(f, Number)}
         numbers(fields, LINE[:1], limits)
         select(fields, "optimizer", 150, tr("optimiser"))
         _rate(fields)
@@ -41,6 +41,7 @@ def draw(page: str, fields: Fields, values: address.Values) -> None:
 
 def _rate(fields: Fields) -> None:
     rate = fields.by_name["lr"]
+    assert isinstance(rate, Number)
     st.number_input(
         tr("learning rate"),
         min_value=float(rate.minimum),

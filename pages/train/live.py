@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import streamlit as st
 
@@ -19,6 +18,7 @@ from kernels.i18n import decimal, tr
 from kernels.jobs.episode import Episode
 from kernels.jobs.job import Job, JobError
 from kernels.machine import processor
+from kernels.model.row import Row
 from kernels.training.digits import TRAINING
 from kernels.training.held import Held
 from kernels.training.loop import Settings, State
@@ -101,7 +101,7 @@ class Live:
         if not (self.done or self.diverged or self.stopping):
             self.submit()
 
-    def _take(self, row: Mapping[str, Any]) -> None:
+    def _take(self, row: Row) -> None:
         self.points += [tuple(point) for point in row["points"]]
         self.accuracy += [tuple(point) for point in row["accuracy"]]
         self.state, self.done, self.diverged = row["state"], row["done"], row["diverged"]
@@ -123,7 +123,7 @@ class Live:
     def text(self) -> str:
         """Returns how far the training is, in a sentence."""
         points = self.shown()
-        if self.running and not points:
+        if self.job and self.running and not points:
             ahead = worker().position(self.job)
             return tr("{n} ahead of you", n=ahead) if ahead else activity.shown(self.job.text)
         if not points:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import streamlit as st
 
 from kernels.i18n import tr
+from kernels.model.row import Json, Row
 from pages.parts import guess
+from pages.parts.address import Values
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.later import draw_controls
 from pages.parts.query import rerun, url_is_stale
@@ -28,7 +28,7 @@ KEY = "train"  # of the stage
 class TrainStage:
     """What the stage shows: the URL's values and the open chapter."""
 
-    values: Mapping[str, Any]
+    values: Values
     chapter: OpenChapter | None = None
 
     def draw(self) -> None:
@@ -39,14 +39,14 @@ class TrainStage:
         draw_controls()
 
 
-def evidence(values: Mapping[str, Any]) -> StepEvidence:
+def evidence(values: Values) -> StepEvidence:
     """Returns what is known of the step at these values, with the times that were measured here."""
     training = live.current()
     step = values["network"], int(values["batch"]), values["optimizer"]
     memory = address.memory(values)
     s = training.settings if training else None
     same = s and (s.network, s.batch, s.optimizer, s.memory) == (*step, memory)
-    return StepEvidence(*step, training.measured() if same else None, memory)
+    return StepEvidence(*step, training.measured() if training and same else None, memory)
 
 
 def _draw(on_stage: TrainStage, polled: bool) -> None:
@@ -59,7 +59,7 @@ def _draw(on_stage: TrainStage, polled: bool) -> None:
     found = evidence(values)
     held = {node: sum(sizes) for node, sizes in found.held.items()}
     scene, _ = address.scene(values, found.node_ms, found.measured is not None, held)
-    options: dict[str, Any] = {}
+    options: Json = {}
     if chapter := on_stage.chapter:
         playing = st.query_params.get(PLAY) == "1"
         panel = chapter.panel({"stage": found})
@@ -69,16 +69,18 @@ def _draw(on_stage: TrainStage, polled: bool) -> None:
     curve = None if to_come else _curve(values, training)
     data = strip.strip(found, curve, _run(values, training)) if scene else None
     stage.mount(scene, KEY, strip=data, fit=True, **options)
-    if polled and not training.running and not url_is_stale():
+    if polled and not (training and training.running) and not url_is_stale():
         rerun()  # the polling ends, and the cards show the result
 
 
-def _is_same(values: Mapping[str, Any], training: Live | None) -> bool:
+def _is_same(values: Values, training: Live | None) -> bool:
     """Returns whether a training has the settings of the page."""
-    return bool(training) and training.settings == address.settings(values) and training.epochs == int(values["epochs"])
+    if training is None:
+        return False
+    return training.settings == address.settings(values) and training.epochs == int(values["epochs"])
 
 
-def _curve(values: Mapping[str, Any], training: Live | None) -> strip.Curve:
+def _curve(values: Values, training: Live | None) -> strip.Curve:
     if training is None:
         return strip.Curve(
             epochs=int(values["epochs"]),
@@ -121,7 +123,7 @@ def _problem(training: Live) -> str:
     return training.error
 
 
-def _run(values: Mapping[str, Any], training: Live | None) -> strip.Run:
+def _run(values: Values, training: Live | None) -> strip.Run:
     if training and training.running:
         total = training.epochs * training.steps_per_epoch
         points = training.shown()
@@ -129,11 +131,11 @@ def _run(values: Mapping[str, Any], training: Live | None) -> strip.Run:
         return strip.Run(True, True, points[-1][0] / total if points else 0.0, text, "", tr("Stop"))
     if refusal := address.refusal(values):
         return strip.Run(can=False, error=refusal)
-    resumes = _is_same(values, training) and training.resumable
+    resumes = training and _is_same(values, training) and training.resumable
     return strip.Run(label=tr("Resume") if resumes else tr("Train"))
 
 
-def _act(on_stage: TrainStage, pressed: Mapping[str, Any]) -> None:
+def _act(on_stage: TrainStage, pressed: Row) -> None:
     """Does what the reader pressed on the stage: `do` names it."""
     training, values = live.current(), on_stage.values
     match pressed:
@@ -147,13 +149,13 @@ def _act(on_stage: TrainStage, pressed: Mapping[str, Any]) -> None:
             press(values)
 
 
-def press(values: Mapping[str, Any]) -> None:
+def press(values: Values) -> None:
     """Trains at these values, or continues the training that was stopped, and runs the page again."""
     training = live.current()
     if training and training.running:
         return
     if not address.refusal(values):
-        if _is_same(values, training) and training.resumable:
+        if training and _is_same(values, training) and training.resumable:
             live.resume(training)
         else:
             live.start(address.settings(values), int(values["epochs"]))

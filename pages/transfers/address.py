@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from kernels.i18n import cached, tr
 from kernels.transfers.scenarios import MAX_N, MAX_ROWS, PIECES, SCENARIOS, Settings
@@ -33,7 +32,7 @@ FIELDS = Fields(
 )
 
 
-def settings(values: Mapping[str, Any]) -> Settings:
+def settings(values: Values) -> Settings:
     """Returns the settings at these values; a scenario without a number has 1."""
     row = SCENARIOS[values["scenario"]]
     return Settings(row.key, int(values["rows"]), int(values["n"]) if row.n else 1)

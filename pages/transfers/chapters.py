@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kernels.i18n import mark
 from kernels.transfers.operations import COMPUTE, IN, Ledger
 from kernels.transfers.scenarios import FILE
 from pages.parts.chapters import Chapter, Question, Story, no_facts
 from visuals import units
-from visuals.strip.facts import Evidences, Facts
+from visuals.strip.facts import Facts
 from visuals.transfers import evidence
 from visuals.transfers.evidence import LARGE_PIECES, LARGE_ROWS, TransferEvidence
 
+Evidences = Mapping[str, TransferEvidence]  # by size
 FEW, MANY = 2, 32  # pieces, beside the usual number
 FACTOR_EDGES, GAIN_EDGES, GRAPH_EDGES = (1.5, 4), (1.5, 2.5), (1.1, 2)
 LINES = ("d_x = gpu.empty(batch.shape)", "d_y = gpu.empty(y.shape)")  # of the leak

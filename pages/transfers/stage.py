@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from kernels.engines import load
 from kernels.i18n import tr
 from kernels.jobs.transfer import TransferRun
+from pages.parts.address import Values
 from pages.parts.chapters import OpenChapter
 from pages.parts.one_run import OneRun, one_run
 from pages.parts.run_stage import RunStage, Shown
@@ -18,7 +16,7 @@ from visuals.transfers.evidence import TransferEvidence
 KEY, RUN = "transfers", "transfer_run"  # of the stage, and of the run in the session
 
 
-def draw(values: Mapping[str, Any], chapter: OpenChapter | None) -> None:
+def draw(values: Values, chapter: OpenChapter | None) -> None:
     """Draws the stage for the URL's values, with the open chapter."""
 
     def show(run: OneRun) -> Shown:
@@ -36,7 +34,7 @@ def draw(values: Mapping[str, Any], chapter: OpenChapter | None) -> None:
     RunStage(KEY, RUN, show, start, chapter).draw()
 
 
-def evidence(values: Mapping[str, Any]) -> TransferEvidence:
+def evidence(values: Values) -> TransferEvidence:
     """Returns what is known of the scenario at these values, with what was measured here."""
     s = address.settings(values)
     return TransferEvidence(s, one_run(RUN).row(TransferRun(s)))

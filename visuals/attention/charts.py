@@ -16,6 +16,7 @@ from kernels.ladders import LADDERS, find
 from kernels.machine.memory_levels import Levels
 from kernels.model.launch import ceil
 from kernels.model.program import Tiles
+from kernels.model.row import Row
 from kernels.model.rung import Rung
 from kernels.records import availability
 from visuals import units
@@ -25,7 +26,6 @@ from visuals.charts.story import capitalized
 if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure
 
-Row = Mapping
 Tokens = Mapping[str, str]
 HEIGHT = 400
 MAX_N = 2**30  # upper bound of the search
@@ -55,7 +55,7 @@ class DeviceMemory:
     @classmethod
     def from_levels(cls, levels: Levels) -> DeviceMemory:
         """Returns the device's largest level."""
-        return cls(levels.device, levels.levels[-1].bytes)
+        return cls(levels.device, levels.levels[-1].bytes or 0)
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,7 @@ def _device_lines(figure: Figure, chart: Chart, tokens: Tokens) -> None:
 def ends(s: AttentionShape, line: Line) -> str:
     """Returns the rule that ends a line."""
     rung = line.rungs[0]
-    return next(availability.reasons(rung, s.with_(N=line.last + 1), rung.default_tiles)).partition(", got ")[0]
+    return next(availability.reasons(rung, s.with_(N=(line.last or 0) + 1), rung.default_tiles)).partition(", got ")[0]
 
 
 def _end_of(s: AttentionShape, line: Line, name: str) -> str:
@@ -356,11 +356,11 @@ def _largest_fitting(rung: Rung, s: AttentionShape, device: DeviceMemory) -> str
 
 def _measured(dots: Sequence[Dot]) -> str:
     """Returns a sentence on the measurement that differs most from its prediction."""
-    compared = [dot for dot in dots if dot.predicted]
+    compared = {dot: dot.predicted for dot in dots if dot.predicted}
     if not compared:
         return tr("No measured peak has a prediction. Only the library knows its own allocations.")
-    worst = max(compared, key=lambda dot: abs(dot.bytes / dot.predicted - 1))
-    deviation = abs(worst.bytes / worst.predicted - 1)
+    worst, predicted = max(compared.items(), key=lambda pair: abs(pair[0].bytes / pair[1] - 1))
+    deviation = abs(worst.bytes / predicted - 1)
     if not deviation:
         return trn(
             "{n} measured peak has a prediction. It equals the prediction to the byte.",
@@ -374,7 +374,7 @@ def _measured(dots: Sequence[Dot]) -> str:
         "bytes": units.bytes_(worst.bytes),
         "share": units.share(deviation),
     }
-    if worst.bytes > worst.predicted:
+    if worst.bytes > predicted:
         largest = tr(
             "The largest deviation is that of {title} at N = {N}: {bytes}, {share} more than predicted.", **fields
         )
@@ -387,7 +387,7 @@ def _measured(dots: Sequence[Dot]) -> str:
 
 def _pieces(dot: Dot) -> str:
     """Returns how GPU memory is allocated if that alone can explain a measured peak; "" otherwise."""
-    if dot.bytes % PIECE or not 0 < dot.bytes - dot.predicted < 8 * PIECE:
+    if dot.bytes % PIECE or not 0 < dot.bytes - (dot.predicted or 0) < 8 * PIECE:
         return ""
     return tr("GPU memory is allocated in pieces of {piece} B.", piece=PIECE)
 
@@ -432,7 +432,7 @@ def traffic_conclusion(kernels: Sequence[Traffic]) -> str:
     known = [kernel for kernel in kernels if kernel.hbm]
     if not known:
         return ""
-    most, least = (pick(known, key=lambda kernel: kernel.hbm) for pick in (max, min))
+    most, least = (pick(known, key=lambda kernel: kernel.hbm or 0) for pick in (max, min))
     fields = {
         "most": units.named(most.title, first=True),
         "bytes": units.bytes_(most.hbm),

@@ -14,7 +14,7 @@ from kernels.attention.shape import AttentionShape
 from kernels.gemm.cpu_traffic import FLOAT
 from kernels.i18n import decimal, tr
 from kernels.ladders import LADDERS
-from kernels.machine.memory_levels import Level
+from kernels.machine.memory_levels import Cache
 from kernels.model.preset import Preset
 from kernels.model.program import OUTPUT, WORKSPACE
 from kernels.model.rung import Cost
@@ -108,7 +108,7 @@ def _compared(flash: Row, title: str, row: Row) -> str:
     )
 
 
-def explain_gain(rows: Sequence[Row], caches: Sequence[Level]) -> str:
+def explain_gain(rows: Sequence[Row], caches: Sequence[Cache]) -> str:
     """Returns the predicted time of S's traffic past the caches, compared with the time of the blocked loops. "" if rows,
     caches or ceilings are missing."""
     row, flash = (next((row for row in rows if row["rung"] == name), None) for name in (BLOCKED, FLASH))
@@ -247,7 +247,7 @@ def tile(varied: str, s: AttentionShape, tiles: Mapping[str, int]) -> Tile:
         Br, Bc = at(value)["Br"], at(value)["Bc"]
         return FLOAT * (2 * Br * s.d + 2 * Bc * s.d + min(DEEP, s.d) * Bc + Br * Bc + 2 * Br)
 
-    def share(value: int, cache: Level) -> float:
+    def share(value: int, cache: Cache) -> float:
         cache_sizes = cache.line_bytes, cache.bytes
         return traffic("flash", s, *cache_sizes, at(value)) / traffic("naive", s, *cache_sizes, {})
 

@@ -19,7 +19,7 @@ from kernels.ladders import find
 from kernels.model.dtypes import ELEMENT_BYTES
 from visuals.attention import parts
 from visuals.attention.parts import grid
-from visuals.scene.parts import Group, Source, Tensor
+from visuals.scene.parts import Group, Number, Source, Tensor
 from visuals.scene.recorder import Recorder, matrix
 from visuals.scene.requests import LANES, WORD
 from visuals.scene.scene import Scene
@@ -174,7 +174,7 @@ class Decode:
         r.look("V", grid(place, range(D), D))
         r.put("part_o", x.o[: len(rows), :D], self.sum_cells(n))
 
-    def step(self, kind: str, *args: float, **moved: int) -> None:
+    def step(self, kind: str, *args: Number, **moved: int) -> None:
         self.r.step(kind, *args, **moved)
 
     def change_scores(self, x: Softmax, tile: np.ndarray, seen: int, j: int) -> None:
@@ -275,7 +275,7 @@ class Decode:
     # -- the picture ----------------------------------------------------------------------------------
     def source(self, kernel: int) -> Source:
         r, split = self.r, len(SPLIT_STEPS)
-        launch = find(RUNG).build(self.s, self.tiles).steps[kernel]
+        launch = find(RUNG).build(self.s, self.tiles).launch(kernel)
         kinds = np.array(r.kinds)
         if kernel == 0:
             marks = [line for line, _ in SPLIT_STEPS.values()]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import SelfAttentionShape
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
 from visuals.attention import parts as parts
@@ -29,7 +29,7 @@ ORDER_NOTE = mark(
 TRACED = mark("The values of P and O are those that the emulator saw the kernel store.")
 
 
-def flash_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
+def flash_scene(s: SelfAttentionShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of attention/flash, flash-registers or flash-mma. head: Q, K, V, float32 [N, d]."""
     plan = plan_of(s, rung, tiles)
     return scene_of(Steps(s, plan, part_of(s, plan), head), rung, tiles)
@@ -38,7 +38,7 @@ def flash_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], head: Ma
 def scene_of(flash: Steps, rung: str, tiles: Mapping[str, int]) -> Scene:
     """Returns the scene of recorded steps."""
     s, plan = flash.s, flash.plan
-    r, launch = flash.r, find(rung).build(s, tiles).steps[0]
+    r, launch = flash.r, find(rung).build(s, tiles).launch()
     source = source_of(plan.file, list(LINES[rung].values()), r.marks(), detail=resources(launch))
     queries = _queries(flash)
     order_note = tr(ORDER_NOTE, queries=queries)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import SelfAttentionShape
 from kernels.i18n import mark, tr
 from visuals.attention.parts import fill_templates
 from visuals.attention.plan import LSE, Plan
@@ -162,7 +162,7 @@ LINES = MappingProxyType({
 LINES = MappingProxyType({**LINES, LSE: {**LINES["attention/flash-registers"], "L": "L[query] ="}})
 
 
-def templates_of(plan: Plan, s: AttentionShape, factor: float) -> StepKinds:
+def templates_of(plan: Plan, s: SelfAttentionShape, factor: float) -> StepKinds:
     """Returns the templates of a rung at a shape, each with the number of its line in `list(LINES[rung])`."""
     templates = (HALVES if plan.halves else REGISTERS if plan.binary else FP32) | {"scores": _SCORES[plan.rung]}
     if plan.rung == LSE:

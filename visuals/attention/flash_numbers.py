@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import SelfAttentionShape
 from kernels.attention.tensor_cores import MMA
 from kernels.engines import emulator
 from kernels.engines.emulator.compiler.compile import CompilerMissing
@@ -69,13 +69,13 @@ class Stored:
     O: np.ndarray
 
 
-def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+def fma(a: np.ndarray, b: np.ndarray | np.floating, c: np.ndarray) -> np.ndarray:
     """Returns a * b + c, float32, rounded once."""
     return (np.float64(a) * b + c).astype(np.float32)
 
 
 def compute_block(
-    s: AttentionShape,
+    s: SelfAttentionShape,
     plan: Plan,
     head: Mapping[str, np.ndarray],
     queries: range,
@@ -101,6 +101,7 @@ def compute_block(
     for start in range(single_tiles * plan.Bc, visited * plan.Bc, CHUNK):
         keys = range(start, min(start + CHUNK, visited * plan.Bc))
         current = _next_tile(s, plan, head, queries, Q, keys, current, factor, None, len(keys))
+    assert current is not None  # a block visits at least one tile
     last = current.O / current.l[:, None] if stored is None else stored.O[queries.start : queries.stop]
     return BlockResult(queries.start, Q, float(factor), visited, tuple(results), current, _rounded(last, plan.halves))
 
@@ -144,7 +145,7 @@ def add_product(O: np.ndarray, P: np.ndarray, V: np.ndarray, depth: int) -> np.n
 
 
 # -- the emulator -----------------------------------------------------------------------------------
-def stored_by(s: AttentionShape, plan: Plan, head: Mapping[str, np.ndarray], block: int) -> Stored | None:
+def stored_by(s: SelfAttentionShape, plan: Plan, head: Mapping[str, np.ndarray], block: int) -> Stored | None:
     """Returns what a block of attention/flash stores in the emulator. None for other rungs, if the trace would take too
     long, or if there is no compiler for these tile sizes."""
     blocks = -(-s.N // plan.Br)
@@ -159,7 +160,7 @@ def stored_by(s: AttentionShape, plan: Plan, head: Mapping[str, np.ndarray], blo
 
 
 @lru_cache(maxsize=16)
-def _stored(s: AttentionShape, Br: int, Bc: int, DP: int, inputs_bytes: tuple, block: int) -> Stored:
+def _stored(s: SelfAttentionShape, Br: int, Bc: int, DP: int, inputs_bytes: tuple, block: int) -> Stored:
     rung = find("attention/flash")
     program = rung.build(s, rung.check(s, {"Br": Br, "Bc": Bc}))
     inputs = {name: np.frombuffer(data, np.float32).reshape(s.qkv_shape) for name, data in inputs_bytes}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import SelfAttentionShape
 from visuals.attention import flash_captions
 from visuals.attention.flash_numbers import Tile, compute_block, stored_by
 from visuals.attention.parts import MAX_WHOLE, grid
@@ -21,7 +21,7 @@ from visuals.scene.requests import WORD
 class Steps:
     """The steps of the blocks that are followed."""
 
-    def __init__(self, s: AttentionShape, plan: Plan, part: Part, head: Mapping[str, np.ndarray]):
+    def __init__(self, s: SelfAttentionShape, plan: Plan, part: Part, head: Mapping[str, np.ndarray]):
         self.s, self.plan, self.part, self.head = s, plan, part, head
         self.results, self.stored, self.hidden = [], {}, False
         for block in part.blocks:

@@ -16,7 +16,7 @@ from kernels.i18n import mark, tr
 from kernels.ladders import find
 from visuals.attention import parts
 from visuals.attention.parts import MAX_WHOLE, grid, lanes_sum, never_stored
-from visuals.scene.parts import Annotation, Captions, Group, Tensor
+from visuals.scene.parts import Annotation, Captions, Group, Number, Tensor
 from visuals.scene.recorder import Recorder, matrix
 from visuals.scene.requests import LANES, WORD
 from visuals.scene.scene import Scene
@@ -50,7 +50,7 @@ def fused_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], head: Ma
     """Returns the scene of attention/fused. head: Q, K, V, float32 [N, d]."""
     fused = Fused(s, tiles["BLOCK"], head)
     fused.run()
-    r, launch = fused.r, find(rung).build(s, tiles).steps[0]
+    r, launch = fused.r, find(rung).build(s, tiles).launch()
     marks = [line for line, _ in _TEMPLATES.values()]
     return Scene(
         key=parts.scene_key(s, rung, tiles),
@@ -131,7 +131,7 @@ class Fused:
         group_sums = terms.reshape(-1, groups, s.d).sum(axis=0, dtype=np.float32)
         return q, scores, m, e, l, group_sums, group_sums.sum(axis=0, dtype=np.float32) / l
 
-    def record(self, kind: str, keys: int, *args: float, **moved: int) -> None:
+    def record(self, kind: str, keys: int, *args: Number, **moved: int) -> None:
         per_block, per_key = self.traffic[kind]
         self.r.step(kind, *args, shared=WORD * (per_block + keys * per_key), **moved)
 

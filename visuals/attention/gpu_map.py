@@ -24,7 +24,7 @@ def flash_map(s: AttentionShape, rung: str, tiles: Mapping[str, int], count: boo
     counted by the emulator. RuleError if the rung cannot run the shape."""
     plan = plan_of(s, rung, tiles)
     program = find(rung).build(s, tiles)
-    launch = program.steps[0]
+    launch = program.launch()
     blocks, gpu = blocks_of(launch), recorded_gpu()
     if blocks is None or gpu is None:
         return None
@@ -77,9 +77,10 @@ def _first(s: AttentionShape, plan: Plan) -> int:
 # -- bytes -----------------------------------------------------------------------------------------------
 def predicted_loads(s: AttentionShape, plan: Plan, tiles: Mapping[str, int]) -> int | None:
     """Returns the bytes of the sectors that all loads move; None if the rows of Q, K and V are not whole sectors."""
-    if not whole_sectors(s.d * plan.word):
+    requested = requested_bytes(find(plan.rung), s, tiles)
+    if requested is None or not whole_sectors(s.d * plan.word):
         return None
-    return requested_bytes(find(plan.rung), s, tiles) - s.heads * s.N * s.d * plan.word  # without the stores of O
+    return requested - s.heads * s.N * s.d * plan.word  # without the stores of O
 
 
 def predicted_shared(s: AttentionShape, plan: Plan) -> int:

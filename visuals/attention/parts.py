@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kernels import sources
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import SelfAttentionShape
 from kernels.i18n import tr, trn
-from visuals.scene.parts import Source, Tensor
+from visuals.scene.parts import Cells, Source, Tensor
 from visuals.scene.recorder import StepKinds, part_note
 
 MAX_WHOLE = 16  # queries, keys and columns of a head that is shown whole
@@ -26,7 +26,7 @@ def fill_templates(templates: Mapping[str, str], line_of: Mapping[str, int], val
 
 
 # -- parts ------------------------------------------------------------------------------------------
-def global_title(s: AttentionShape) -> str:
+def global_title(s: SelfAttentionShape) -> str:
     """Returns the title of global memory; it names the head and sequence shown if there are several."""
     if s.H > 1 and s.B > 1:
         return tr("global memory, head 0 of {heads}, sequence 0 of {sequences}", heads=s.H, sequences=s.B)
@@ -37,17 +37,17 @@ def global_title(s: AttentionShape) -> str:
     return tr("global memory")
 
 
-def head_prefix(s: AttentionShape) -> str:
+def head_prefix(s: SelfAttentionShape) -> str:
     """Returns what precedes the first reading: "head 0: " if there are several heads."""
     return tr("head 0: ") if s.heads > 1 else ""
 
 
-def grid(rows: Sequence[int], cols: Sequence[int], width: int) -> np.ndarray:
+def grid(rows: Cells, cols: Cells, width: int) -> np.ndarray:
     """Returns the flat cells of some rows and columns, int64[rows, cols], of a tensor of `width` columns."""
     return np.asarray(rows, int)[:, None] * width + np.asarray(cols, int)
 
 
-def never_stored(s: AttentionShape, queries: range, keys: int) -> Tensor:
+def never_stored(s: SelfAttentionShape, queries: range, keys: int) -> Tensor:
     """Returns the N x N matrix that a rung never stores: empty cells, for some queries and the first keys."""
     return Tensor(
         "SP",
@@ -64,7 +64,7 @@ def never_stored(s: AttentionShape, queries: range, keys: int) -> Tensor:
     )
 
 
-def scene_key(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> str:
+def scene_key(s: SelfAttentionShape, rung: str, tiles: Mapping[str, int]) -> str:
     """Returns a scene's key."""
     return f"{rung} {s} " + ",".join(f"{name}={size}" for name, size in tiles.items())
 

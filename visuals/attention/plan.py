@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels.attention import ladder, registers
 from kernels.attention import tensor_cores as tensor
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import SelfAttentionShape
 from kernels.model.dtypes import ELEMENT_BYTES
 from visuals.attention.parts import MAX_WHOLE
 from visuals.scene.requests import WORD
@@ -54,13 +54,13 @@ class Plan:
         """Bytes of an element of Q, K, V and O."""
         return ELEMENT_BYTES[self.halves or "fp32"]
 
-    def visited(self, s: AttentionShape, block: int) -> int:
+    def visited(self, s: SelfAttentionShape, block: int) -> int:
         """Returns the number of tiles of keys that a block visits, as the kernels' `end`."""
         last = block * self.Br + self.Br - 1
         return -(-(last + 1 if s.causal and last < s.N else s.N) // self.Bc)
 
 
-def plan_of(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
+def plan_of(s: SelfAttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     """Returns the plan of a rung at a shape. tiles: all its tile sizes."""
     builders = {
         "attention/flash": _flash,
@@ -71,7 +71,7 @@ def plan_of(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     return builders[rung](s, rung, tiles)
 
 
-def _flash(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
+def _flash(s: SelfAttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     Br, Bc, DP = tiles["Br"], tiles["Bc"], ladder.flash_padded(s, tiles)
     traffic = {
         "start": Br * DP,
@@ -84,7 +84,7 @@ def _flash(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     return Plan(rung, "attention/04_flash.cu", Br, Bc, DP, Bc, Br * Bc, _bytes(traffic, WORD))
 
 
-def _registers(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
+def _registers(s: SelfAttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     Br, Bc, defines = tiles["Br"], tiles["Bc"], registers.defines(s, tiles)
     DP, TM, threads, lanes = (defines["DP"], defines["TM"], registers.threads(s, tiles), registers.LANES_ACROSS)
     traffic = {
@@ -99,11 +99,11 @@ def _registers(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     return Plan(rung, file, Br, Bc, DP, lanes, threads, _bytes(traffic, WORD), binary=True)
 
 
-def _registers_lse(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
+def _registers_lse(s: SelfAttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     return replace(_registers(s, rung, tiles), file="attention/14_flash_registers_lse.cu")
 
 
-def _mma(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
+def _mma(s: SelfAttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     Br, Bc, DP, WM = tiles["Br"], tiles["Bc"], tensor.padded(s), tensor.warp_rows(s, tiles)
     q_in_registers = (
         WM * (Bc + DP) // 32 + WM * DP // 64 <= 160
@@ -139,7 +139,7 @@ class Part:
     tiles: int
 
 
-def part_of(s: AttentionShape, plan: Plan) -> Part:
+def part_of(s: SelfAttentionShape, plan: Plan) -> Part:
     """Returns a small head whole, and of it the first block and, if causal, the last. Of a larger head one block; if causal
     one with tiles to skip. Of a block the first queries; of a single causal one the last, which see the most keys."""
     blocks, cols = -(-s.N // plan.Br), s.d if s.d <= MAX_COLS else FIRST_COLS

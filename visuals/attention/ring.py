@@ -73,7 +73,7 @@ class RingScene:
     def scene(self) -> Scene:
         plan, steps = self.plan, len(self.slots)
         sizes = ",".join(f"{k}={v}" for k, v in plan.tiles.items())
-        source = source_of(plan.kind.file, ("wait(full",), np.zeros(1, int), detail=resources(plan.program.steps[0]))
+        source = source_of(plan.kind.file, ("wait(full",), np.zeros(1, int), detail=resources(plan.program.launch()))
         return Scene(
             key=f"{plan.rung} {plan.s} {sizes} ring",
             title=tr(find(plan.rung).title),

@@ -15,6 +15,7 @@ import numpy as np
 from kernels.engines.emulator.events import NONE, WARPS, Kind
 from kernels.engines.emulator.ptx.kernel import Line
 from kernels.engines.emulator.trace import BARRIER, BlockTrace
+from visuals.scene.parts import Cells
 from visuals.scene.ring import (
     ARRIVED,
     FILLING,
@@ -395,7 +396,7 @@ class _Reader:
         return actors(self.events, n, self.ring.consumers + self.ring.producer)
 
 
-def _groups(block: int, warps: Sequence[int]) -> tuple[Actor, ...]:
+def _groups(block: int, warps: Cells) -> tuple[Actor, ...]:
     """Returns the warpgroups of some warps."""
     return tuple((block, group) for group in sorted({int(warp) // WARPS for warp in warps}))
 

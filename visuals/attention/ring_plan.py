@@ -72,7 +72,7 @@ class RingPlan:
     @cached_property
     def launch(self) -> Launch:
         """The launch of the whole shape. Its defines are the tile sizes that the kernel uses."""
-        return find(self.rung).build(self.s, self.tiles).steps[0]
+        return find(self.rung).build(self.s, self.tiles).launch()
 
     @cached_property
     def ring(self) -> Ring:
@@ -136,7 +136,8 @@ class RingPlan:
     def loops(self) -> tuple[tuple[int, int], ...]:
         """The tiles of keys of each tile of queries that is shown: how many are run, and all."""
         first, Br, Bc = (self.run, self.count), self._size("Br"), self._size("Bc")
-        second = (ceil(min(self.s.N, Br), Bc),) * 2 if self.s.causal else first
+        cut = ceil(min(self.s.N, Br), Bc)
+        second = (cut, cut) if self.s.causal else first
         return (first, second)[: self.shown]
 
     @cached_property
@@ -163,8 +164,8 @@ class RingPlan:
     def program(self) -> Program:
         """The program whose launch has block 0: alone, if no other block changes what it does."""
         blocks = {"BLOCKS": self._heads(self.cut.N)[1]} if self.kind.persistent else {}
-        program = find(self.rung).build(self.cut, self.tiles | blocks)
-        launch = program.steps[0]
+        program = find(self.rung).build(self.cut, {**self.tiles, **blocks})
+        launch = program.launch()
         if not self.kind.persistent and not self.s.causal:
             launch = dataclasses.replace(launch, grid=(1, 1, 1))
         return Program(program.buffers, (launch,))

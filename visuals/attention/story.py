@@ -236,7 +236,7 @@ def _tiles_cost(flash: Row, s: AttentionShape) -> str:
             Br=tiles["Br"],
             Bc=tiles["Bc"],
         )
-    blocks = prod(find(flash["rung"]).build(s, tiles).steps[0].grid)
+    blocks = prod(find(flash["rung"]).build(s, tiles).launch().grid)
     tiles_of_keys = ceil(s.N, tiles["Bc"])
     runs = trn("Flash attention runs {n} block.", "Flash attention runs {n} blocks.", blocks)
     loop = trn(

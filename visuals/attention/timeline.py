@@ -60,7 +60,7 @@ def timeline_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Sc
     cut = shortened(s, plan)
     run = -(-cut.N // plan.Bc)
     order = folded(order_of(cut, rung, tiles), count, run)
-    launch = find(rung).build(cut, tiles).steps[0]
+    launch = find(rung).build(cut, tiles).launch()
     source = source_of(plan.file, LINES[rung], np.arange(len(LINES[rung])), detail=resources(launch))
     sizes = ",".join(f"{k}={v}" for k, v in tiles.items())
     timeline = TileTimeline(order, _streams(plan), (SCORES, VALUES), count, run)
@@ -99,7 +99,7 @@ def order_of(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> ProgramO
 def trace_of(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> BlockTrace:
     """Returns the trace of the block with the last queries. The order does not depend on values: all are zero."""
     program, block = find(rung).build(s, tiles), 0
-    launch = program.steps[0]
+    launch = program.launch()
     if not s.causal:  # then all blocks do the same
         launch = dataclasses.replace(launch, grid=(1, 1, 1))
     elif rung == FLASH:  # in the other kernels, block 0 has the last queries

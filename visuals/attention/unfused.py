@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import SelfAttentionShape
 from kernels.i18n import mark, tr
 from visuals.attention.parts import grid
 from visuals.attention.unfused_steps import END, SOFTMAX, SOFTMAX_MARKS, Unfused, scene_of
@@ -19,7 +19,7 @@ from visuals.scene.requests import LANES, WORD
 from visuals.scene.scene import Scene
 
 
-def unfused_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
+def unfused_scene(s: SelfAttentionShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of attention/naive or attention/blocked. head: Q, K, V, float32 [N, d]."""
     return scene_of((Naive if rung == "attention/naive" else Blocked)(s, tiles, head), rung)
 

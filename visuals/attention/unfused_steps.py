@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import SelfAttentionShape
 from kernels.i18n import mark, tr
 from kernels.ladders import find
 from visuals import units
@@ -49,7 +49,7 @@ class Numbers:
     O: np.ndarray
 
 
-def numbers(s: AttentionShape, head: Mapping[str, np.ndarray], rows: int) -> Numbers:
+def numbers(s: SelfAttentionShape, head: Mapping[str, np.ndarray], rows: int) -> Numbers:
     """Returns each sum in the kernels' order and with their rounding. For more than MAX_TERMS keys O adds several terms at
     once. Hidden scores are -inf."""
     sums = matmul_in_kernel_order(head["Q"][:rows], head["K"].T, 1, "fp32")
@@ -83,7 +83,7 @@ def scene_of(unfused: Unfused, rung: str) -> Scene:
         readings=r.readings(parts.head_prefix(s), unfused.shared),
         captions=r.captions(),
         source=parts.joined_source(
-            [step.source for step in program.steps], unfused.MARKS, r.marks(), tr("three launches")
+            [step.source for step in program.launches], unfused.MARKS, r.marks(), tr("three launches")
         ),
         lanes=r.lanes(),
     )
@@ -122,7 +122,7 @@ class Unfused(ABC):
     STEP_OWNER: str  # "warp" or "block": does one step of a product
     shared = False
 
-    def __init__(self, s: AttentionShape, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]):
+    def __init__(self, s: SelfAttentionShape, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]):
         whole = s.N <= MAX_WHOLE
         self.s, self.head, self.tiles = s, head, tiles
         self.rows, self.cols = min(s.N, MAX_WHOLE), min(s.d, MAX_WHOLE)

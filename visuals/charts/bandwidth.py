@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from kernels.ladders import find, ladder_of
 from kernels.model.program import RuleError
+from kernels.model.row import Row
 from kernels.model.rung import Rung
-from kernels.model.shape import ShapeError
+from kernels.model.shape import Shape, ShapeError
 from kernels.model.traffic import necessary_bytes
-
-Row = Mapping[str, Any]
 
 
 def bytes_of(row: Row, hot: bool = False) -> int:
@@ -28,7 +26,7 @@ def bytes_of(row: Row, hot: bool = False) -> int:
     return _of_row(row["rung"], params, tiles, cache_bytes, hot, row.get("predicted_bytes") or 0)
 
 
-def must_move(rung: Rung, shape: Any, tiles: Mapping[str, int], cache_bytes: int = 0) -> int:
+def must_move(rung: Rung, shape: Shape, tiles: Mapping[str, int], cache_bytes: int = 0) -> int:
     """Returns the same for a rung without a row, on a device whose last cache has `cache_bytes`."""
     program = rung.build(shape, tiles)
     return min(necessary_bytes(program, cache_bytes), rung.cost(shape, program).bytes)

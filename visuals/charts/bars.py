@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 from kernels.i18n import mark, tr, trn
 from kernels.ladders import ladder_of
+from kernels.model.row import Row
 from visuals import units
+from visuals.charts.plain_figure import PlainFigure
 
 if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure
 
-Row = Mapping
 Titled = Sequence[tuple[str, Row]]
 CONFIG = Path(__file__).parents[2] / ".streamlit" / "config.toml"
 FONT = tomllib.loads(CONFIG.read_text(encoding="utf-8"))["theme"]["font"]
@@ -433,7 +434,7 @@ def _finish(figure: Figure, px: int, titles: list[str], longest: float, tokens: 
     return figure
 
 
-def lay_out(figure: Figure, height: int, tokens: Mapping[str, str]) -> None:
+def lay_out(figure: Figure | PlainFigure, height: int, tokens: Mapping[str, str]) -> None:
     figure.update_layout(
         barmode="stack",
         height=height,

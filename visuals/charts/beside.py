@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kernels.i18n import tr
+from kernels.model.shape import Shape
 from kernels.records.statistics import within_ratio
 from visuals import units
 from visuals.charts.story import Row, title
@@ -21,7 +20,7 @@ def beside_library(best: Row, library: Row) -> str:
     return tr("“{name}” reaches {share} of the speed of {library}.", **fields)
 
 
-def beside_copy(s: Any, best: Row) -> str:
+def beside_copy(s: Shape, best: Row) -> str:
     """Returns how long the row `best` takes beside a copy of the shape's bytes; "" if launch overhead is longer, or if the
     speed of a copy was not measured."""
     ceilings = best.get("ceilings") or {}

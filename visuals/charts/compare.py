@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -15,11 +15,11 @@ import numpy as np
 
 from kernels.engines.protocol import COPIED
 from kernels.i18n import decimal, mark, tr
+from kernels.model.row import Row
 from kernels.records import rows
 from visuals import units
 from visuals.charts.bars import css, span
 
-Row = Mapping[str, Any]
 NAMES = ("A", "B")
 MAX_DOTS = 240  # dots of a run; more samples are thinned evenly by rank
 LANE = 40  # px, height of a swarm
@@ -222,10 +222,10 @@ def fields_table(run: Row, against: Row | None = None, origins: Sequence[str] = 
 
 def _value_text(name: str, row: Row) -> str:
     """Format a value of a row as short text."""
-    value = row.get(name)
+    value: Any = row.get(name)
     if name == "shape":
         return rows.shape_text(row)
-    if name == "tiles":
+    if name == "tiles" and value is not None:
         return ", ".join(f"{n} {v}" for n, v in value.items()) or tr("none")
     if name == "ceilings" and value:
         return tr(

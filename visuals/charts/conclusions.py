@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from kernels.i18n import mark, tr
+from kernels.model.row import Row
 from kernels.records.statistics import same_time, within_ratio
 from visuals import units
 from visuals.charts import bars
@@ -13,7 +14,6 @@ from visuals.charts.sweeps import Line, named_lines, rate
 from visuals.units import named
 
 NEARLY = 1.005  # a ratio below is written as 1
-Row = Mapping
 Titled = Sequence[tuple[str, Row]]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kernels.i18n import tr
 from kernels.ladders import LADDERS, find
 from kernels.model.preset import Preset
+from kernels.model.shape import Shape
 from kernels.records.statistics import fastest, within_ratio, within_spread
 from visuals import units
 from visuals.charts import bandwidth
@@ -76,7 +76,7 @@ def _against_copy(best: Row) -> list[str]:
     return [tr("A copy that moves {bytes}, the minimum, takes {time}: {share} of this time.", **fields)]
 
 
-def _shape(row: Row) -> Any:
+def _shape(row: Row) -> Shape:
     return LADDERS[row["rung"].partition("/")[0]].shape(**row["shape"])
 
 
@@ -84,7 +84,7 @@ def examples(ladder: str, plain: str, presets: Mapping[str, Preset]) -> list[tup
     """Returns (preset, text) of the largest and the smallest speedup of our fastest kernel over `plain`, from the cold
     recordings at the default tile sizes."""
 
-    def gained(shape: Any) -> float | None:
+    def gained(shape: Shape) -> float | None:
         rows = recorded_at(shape, [rung.name for rung in LADDERS[ladder].rungs])
         best = best_of_ours(rows)
         return rows[plain]["median_ms"] / best["median_ms"] if best and plain in rows else None

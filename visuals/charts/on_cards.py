@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Any
 
 from kernels import records
 from kernels.i18n import tr
+from kernels.model.row import Row
 from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import Shape
 from kernels.records import Card, unsupported
 from visuals import units
 from visuals.charts import roofline
 
-Row = Mapping[str, Any]
 TilesOf = Callable[[Rung], Mapping[str, int]]
 
 
-def rows(ladder: Ladder, shape: Any, tiles_of: TilesOf, mode: str, cards: Sequence[Card]) -> dict[str, dict[Card, Row]]:
+def rows(
+    ladder: Ladder, shape: Shape, tiles_of: TilesOf, mode: str, cards: Sequence[Card]
+) -> dict[str, dict[Card, Row]]:
     """Returns the recordings at a shape by rung name and card, of the rungs that have one."""
     found = {}
     for rung in ladder.rungs:
@@ -54,7 +56,7 @@ def sentence(rung: Rung, of_cards: Mapping[Card, Row], cards: Sequence[Card]) ->
     )
 
 
-def table(ladder: Ladder, found: Mapping[str, Mapping[Card, Row]], cards: Sequence[Card], shape: Any) -> str:
+def table(ladder: Ladder, found: Mapping[str, Mapping[Card, Row]], cards: Sequence[Card], shape: Shape) -> str:
     """Returns the HTML of a table: a line for each rung, a column for each card. A cell without a row says why."""
     label = tr("Times by card")
     head = "".join(f'<th scope="col">{escape(card.name)}</th>' for card in cards)
@@ -71,7 +73,7 @@ def table(ladder: Ladder, found: Mapping[str, Mapping[Card, Row]], cards: Sequen
     )
 
 
-def _cell(rung: Rung, row: Row | None, card: Card, shape: Any) -> str:
+def _cell(rung: Rung, row: Row | None, card: Card, shape: Shape) -> str:
     if row is None:
         entry = unsupported.recorded(rung.name, shape, card)
         return unsupported.plain(entry["said"]) if entry else tr("no recording")

@@ -7,16 +7,17 @@ shape draws one and a hundred readers share two cores. The tests check the prope
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from plotly.basedatatypes import BaseFigure
+
+from kernels.model.row import Json, Row
 
 
 class PlainFigure(BaseFigure):
     """A figure with these methods of go.Figure. It stores their arguments unchanged and has no template."""
 
-    def __init__(self, figure: dict[str, Any] | None = None):
-        self._figure: dict[str, Any] = figure or {"data": [], "layout": {}}
+    def __init__(self, figure: Json | None = None):
+        self._figure: Json = figure or {"data": [], "layout": {}}
 
     def add_scatter(self, **trace) -> None:
         self._figure["data"].append({"type": "scatter", **trace})
@@ -24,14 +25,14 @@ class PlainFigure(BaseFigure):
     def add_annotation(self, **annotation) -> None:
         self._figure["layout"].setdefault("annotations", []).append(annotation)
 
-    def update_layout(self, **layout) -> None:
+    def update_layout(self, **layout) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  # a part of Plotly's
         _merge(self._figure["layout"], layout)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         return self._figure
 
 
-def _merge(target: dict[str, Any], changes: Mapping[str, Any]) -> None:
+def _merge(target: Json, changes: Row) -> None:
     for name, value in changes.items():
         if isinstance(value, Mapping):
             _merge(target.setdefault(name, {}), value)

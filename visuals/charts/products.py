@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kernels.ladders import find, ladder_of
+from kernels.model.row import Row
 from kernels.model.rung import FP32, TENSOR_CORES
 from kernels.records import files
 from visuals import units
 
-Row = Mapping[str, Any]
 LADDERS = ("gemm/", "gemm-8bit/")
 FORMATS = {"fp16": "FP16", "bf16": "BF16", "fp8": "FP8", "int8": "INT8"}  # of the factors; sums have 32 bits
 
@@ -48,7 +48,7 @@ def row_units(row: Row) -> str:
     return other_units(row["rung"], row["shape"]) if row["engine"] == "cuda" else ""
 
 
-def other_units(rung: str, params: Mapping[str, Any]) -> str:
+def other_units(rung: str, params: Row) -> str:
     """Returns the same for a rung on a GPU, at a shape with these parameters."""
     used = TENSOR_CORES if params.get("dtype") in SIXTEEN_BITS else find(rung).units
     return "" if used == FP32 else used

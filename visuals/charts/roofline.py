@@ -16,16 +16,17 @@ from kernels import records
 from kernels.i18n import tr
 from kernels.ladders import ladder_of
 from kernels.machine import ceilings as measured_ceilings
+from kernels.model.row import Row
 from kernels.records import files
 from visuals import units
 from visuals.charts import bandwidth, bars, products
+from visuals.charts.plain_figure import PlainFigure
 from visuals.charts.products import other_units as other_units
 from visuals.charts.products import row_units
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
+    pass
 
-Row = Mapping
 HEIGHT = 330
 SECTOR = 32  # bytes
 SLOPE = 10  # the axis reaches at least from 1/SLOPE of the ridge's intensity, so that the slope is visible
@@ -132,7 +133,9 @@ class Mark:
 
 def roof_of(row: Row | None, kind: str) -> Roof | None:
     """Returns the roof stored in a row; None if none was measured."""
-    ceilings = (row or {}).get("ceilings") or {}
+    if row is None:
+        return None
+    ceilings = row.get("ceilings") or {}
     copy, flops = ceilings.get("copy_bytes_per_s"), ceilings.get("fp32_flops_per_s")
     if not (copy and flops):
         return None
@@ -302,7 +305,9 @@ def _rate(flops_per_s: float) -> str:
 
 
 # -- the chart -----------------------------------------------------------------------------------
-def chart(all_roofs: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark], tokens: Mapping[str, str]) -> Figure:
+def chart(
+    all_roofs: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark], tokens: Mapping[str, str]
+) -> PlainFigure:
     """Draw, log-log, a roof for each device, filled dots at the predicted intensity, hollow dots at the counted one,
     and vertical marks for rungs that were not run."""
     from visuals.charts.plain_figure import PlainFigure
@@ -392,7 +397,7 @@ def _free_right(roof: Roof, dots: Sequence[Dot], x0: float, x1: float) -> float:
 
 
 def _draw_roof(
-    figure: Figure,
+    figure: PlainFigure,
     roof: Roof,
     x0: float,
     label_x: float,
@@ -429,7 +434,7 @@ def _draw_roof(
 
 
 def _draw_mark(
-    figure: Figure, mark: Mark, all_roofs: Sequence[Roof], y0: float, y1: float, tokens: Mapping[str, str]
+    figure: PlainFigure, mark: Mark, all_roofs: Sequence[Roof], y0: float, y1: float, tokens: Mapping[str, str]
 ) -> None:
     limits = [roof for roof in all_roofs if mark.has_limit(roof)]
     tops = [mark.max_rate(roof) for roof in limits]
@@ -457,7 +462,7 @@ def _draw_mark(
     )
 
 
-def _draw_paths(figure: Figure, dots: Sequence[Dot], tokens: Mapping[str, str]) -> None:
+def _draw_paths(figure: PlainFigure, dots: Sequence[Dot], tokens: Mapping[str, str]) -> None:
     """Draw a thin line from rung to rung through the dots of one kind, if there are many."""
     for kind, stale in product(KIND_COLOUR, (False, True)):
         path = sorted((d for d in dots if (d.kind, d.stale) == (kind, stale)), key=lambda d: d.number)
@@ -472,7 +477,7 @@ def _draw_paths(figure: Figure, dots: Sequence[Dot], tokens: Mapping[str, str]) 
             )
 
 
-def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mapping[str, str]) -> None:
+def _draw_dot(figure: PlainFigure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mapping[str, str]) -> None:
     colour, opacity = tokens[KIND_COLOUR[dot.kind]], 0.35 if dot.stale else 1
     roof = next((r for r in all_roofs if r.device == dot.row["device"]), None)
     share_text = ""
@@ -522,7 +527,7 @@ def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mappi
     )
 
 
-def _write(figure: Figure, x: float, y: float, text: str, tokens: Mapping[str, str], **options) -> None:
+def _write(figure: PlainFigure, x: float, y: float, text: str, tokens: Mapping[str, str], **options) -> None:
     """Write numbers of rungs at (log x, log y), to the right unless `options` say otherwise."""
     place = {"xanchor": "left", "xshift": 9} | options
     figure.add_annotation(x=x, y=y, text=text, showarrow=False, font={"size": 13, "color": tokens["ink"]}, **place)

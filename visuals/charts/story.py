@@ -11,12 +11,12 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.i18n import tr
 from kernels.ladders import find
 from kernels.model.preset import Preset
+from kernels.model.row import Row
+from kernels.model.shape import Shape
 from kernels.records.statistics import fastest
 from visuals import units
 from visuals.charts import bars, roofline
 from visuals.units import capitalized as capitalized
-
-Row = Mapping
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def device_comparison(here: Sequence[tuple[str, Row]], there: Sequence[tuple[str
     )
 
 
-def recorded_at(shape: Any, rungs: Iterable[str], mode: str = "cold") -> dict[str, Row]:
+def recorded_at(shape: Shape, rungs: Iterable[str], mode: str = "cold") -> dict[str, Row]:
     """Returns, by rung name, the recordings at this shape and the tile sizes for it, of the rungs that have one."""
     rows = {name: records.recorded(name, shape, find(name).tiles_at(shape), mode) for name in rungs}
     return {name: row for name, row in rows.items() if row}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kernels.i18n import tr
 from kernels.ladders import find
+from kernels.model.row import Row
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.bars import FONT, wrap_title
@@ -18,7 +19,6 @@ from visuals.charts.bars import FONT, wrap_title
 if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure
 
-Row = Mapping
 Tokens = Mapping[str, str]
 TILES_PX, SIZES_PX, BAR_PX = 230, 300, 42
 MAX_LEAD, CUT_AXIS = 3, 1.3  # a bar longer than MAX_LEAD times the next is cut at CUT_AXIS times the next
@@ -91,10 +91,9 @@ def _panel(figure: Figure, cell: dict, name: str, rows: Sequence[Row], chosen, s
         **cell,
     )
     chosen_rows = [row for row in rows if row["tiles"] == dict(chosen)]
-    for row, symbol, role, size in (
-        (fastest(rows), "star", "write", 13),
-        *((r, "circle-open", "ink", 14) for r in chosen_rows),
-    ):
+    top = fastest(rows)
+    marked = [(top, "star", "write", 13)] if top else []
+    for row, symbol, role, size in (*marked, *((r, "circle-open", "ink", 14) for r in chosen_rows)):
         figure.add_scatter(
             x=[position[row["tiles"][name]]],
             y=[rate(row) / scale],
@@ -158,7 +157,10 @@ def _dots(figure: Figure, cell: dict, rows: Sequence[Row], x: list[int], scale: 
 
 def tiles_sentence(rows: Sequence[Row], default: Mapping[str, int]) -> str:
     """Returns sentences on the best combination, compared with the rung's default and the worst."""
-    top, worst = fastest(rows), max(rows, key=lambda r: r["median_ms"])
+    top = fastest(rows)
+    if top is None:
+        return ""
+    worst = max(rows, key=lambda r: r["median_ms"])
     sentences = [
         tr(
             "{tiles} is fastest: {time} ({rate}).",

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kernels.machine.memory_levels import Level
+from kernels.machine.memory_levels import Cache
 from visuals.charts.sweeps import Row
 
 MAX_VALUE = 2**12  # of a tile size, at most
@@ -20,7 +20,7 @@ class Tile:
     name: str
     what: str  # in the plural
     bytes_at: Callable[[int], int]
-    share: Callable[[int, Level], float]
+    share: Callable[[int, Cache], float]
 
     def value_in(self, row: Row) -> int:
         return row["tiles"][self.name]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernels.collectives import cost, recorded
 from kernels.collectives.recorded import NCCL
 from kernels.collectives.shape import ALGORITHMS
 from kernels.i18n import tr
+from kernels.model.row import Row
 from visuals import units
 from visuals.charts.bars import FONT
 from visuals.collectives.captions import ALGORITHM_TITLES, TITLES
@@ -137,6 +138,6 @@ def kinds(ranks: int, nbytes: int) -> str:
     return table(head, rows, tr("All collectives"))
 
 
-def recorded_kinds(ranks: int) -> list[Any]:
+def recorded_kinds(ranks: int) -> list[Row]:
     """Returns the rows of NCCL's other collectives."""
     return [row for kind in ALGORITHMS for row in recorded.rows(kind, NCCL, ranks)]

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from kernels.collectives import cost, recorded
 from kernels.collectives.recorded import NCCL
 from kernels.collectives.shape import ALGORITHMS, ITEM, CollectiveShape
 from kernels.i18n import tr, trn
+from kernels.model.row import Row
 from visuals import units
 from visuals.collectives.captions import ALGORITHM_TITLES, TITLES
 
-Row = Mapping[str, Any]
 SIZES = {
     name: (1 << power)
     for name, power in {
@@ -124,7 +123,7 @@ def length(nbytes: int) -> str:
     return next((name for name, size in SIZES.items() if size == nbytes), "") or units.bytes_(nbytes)
 
 
-def at_length(evidence: CollectiveEvidence, nbytes: int, **changes: Any) -> CollectiveEvidence:
+def at_length(evidence: CollectiveEvidence, nbytes: int, **changes: str | int) -> CollectiveEvidence:
     """Returns the same collective at another length, or with other fields of its shape."""
     return CollectiveEvidence(evidence.shape.with_(elements=max(1, nbytes // ITEM), **changes))
 

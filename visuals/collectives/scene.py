@@ -111,7 +111,7 @@ def _writes(plan: Schedule, states: Sequence[Sequence[np.ndarray]]) -> Iterator[
             cells.append(changed)
             steps.append(np.full(changed.size, n))
             values.append(states[n][rank][changed])
-        yield Write(f"gpu{rank}", *map(np.concatenate, (steps, values)), cells=np.concatenate(cells))
+        yield Write(f"gpu{rank}", np.concatenate(steps), np.concatenate(values), cells=np.concatenate(cells))
 
 
 def _cells(moves: Sequence[schedules.Move], at_source: bool = False) -> np.ndarray:
@@ -148,8 +148,8 @@ def _captions(plan: Schedule) -> Captions:
 
 def _round_texts(s: CollectiveShape) -> tuple[str, str]:
     """Returns the sentences of a round that copies and of one that adds."""
-    found = tuple(ROUNDS.get((s.algorithm, add), ROUNDS.get((s.algorithm, not add), "")) for add in (False, True))
-    return (CHAIN, CHAIN) if (s.kind, s.algorithm) == (BROADCAST, RING) else found
+    copies, adds = (ROUNDS.get((s.algorithm, add), ROUNDS.get((s.algorithm, not add), "")) for add in (False, True))
+    return (CHAIN, CHAIN) if (s.kind, s.algorithm) == (BROADCAST, RING) else (copies, adds)
 
 
 def _numbers(s: CollectiveShape, moves: Round) -> tuple[int, int]:

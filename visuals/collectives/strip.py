@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from kernels.i18n import tr, trn
+from kernels.model.row import Json
 from visuals import units
 from visuals.collectives.captions import ALGORITHM_TITLES
 from visuals.collectives.evidence import CollectiveEvidence
@@ -14,7 +14,7 @@ from visuals.strip.strip import Run
 MAX_BARS = 6
 
 
-def strip(sizes: Mapping[str, CollectiveEvidence], selected: str, run: Run, label: str = "") -> dict[str, Any]:
+def strip(sizes: Mapping[str, CollectiveEvidence], selected: str, run: Run, label: str = "") -> Json:
     """Returns the strip as data for the player. `sizes`: by key, "stage" and "real"; `label`: of the button."""
     return {
         "sizes": [_size(key, evidence) for key, evidence in sizes.items()],
@@ -31,7 +31,7 @@ def strip(sizes: Mapping[str, CollectiveEvidence], selected: str, run: Run, labe
     }
 
 
-def _size(key: str, evidence: CollectiveEvidence) -> dict[str, Any]:
+def _size(key: str, evidence: CollectiveEvidence) -> Json:
     return {
         "key": key,
         "label": tr("{shape}, on the stage", shape=evidence.shape_text) if key == "stage" else evidence.shape_text,
@@ -44,7 +44,7 @@ def _size(key: str, evidence: CollectiveEvidence) -> dict[str, Any]:
     }
 
 
-def time(evidence: CollectiveEvidence) -> dict[str, Any]:
+def time(evidence: CollectiveEvidence) -> Json:
     """Returns the time of the algorithm on the stage, and those of the others as bars."""
     mine = evidence.shape.algorithm
     longest = max((evidence.ms(name) for name in evidence.algorithms), default=1.0) or 1.0
@@ -80,7 +80,7 @@ def _time_text(evidence: CollectiveEvidence) -> str:
     return tr("The model predicts {time}.", time=units.time_(evidence.predicted_ms(mine)))
 
 
-def ports(evidence: CollectiveEvidence) -> dict[str, Any]:
+def ports(evidence: CollectiveEvidence) -> Json:
     """Returns the bytes of the busiest port, and the least that any algorithm needs."""
     moved, least = evidence.port_bytes, evidence.least_bytes
     parts = []
@@ -115,7 +115,7 @@ def _port_text(evidence: CollectiveEvidence) -> str:
     return text + " " + tr("No algorithm needs less.") if moved <= least * 1.001 else text
 
 
-def limits(evidence: CollectiveEvidence) -> dict[str, Any]:
+def limits(evidence: CollectiveEvidence) -> Json:
     """Returns the shares of latency and of transfer in the predicted time."""
     waits, moves = evidence.shares
     rows = [

@@ -59,7 +59,7 @@ def planes(name: str, H: int, W: int, C: int, n: int = 0, seed: int = 0) -> np.n
     return _finish(out)
 
 
-def images(first: np.ndarray, N: int, C: int) -> np.ndarray:
+def images(first: Callable[[int], np.ndarray], N: int, C: int) -> np.ndarray:
     """Returns float32[N, C, H, W] from the planes that `first(n)` returns; see `planes`."""
     return np.stack([first(n)[np.arange(C) % PLANES] for n in range(N)])
 

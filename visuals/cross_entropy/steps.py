@@ -12,6 +12,7 @@ from kernels.cross_entropy.cpu import LOWEST
 from visuals.cross_entropy import plan
 from visuals.cross_entropy.plan import Turn
 from visuals.scene.launch_scene import Arrays, Executed
+from visuals.scene.parts import Number
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import LANES, mask_of
 
@@ -39,7 +40,7 @@ class Steps:
     def warps(self) -> int:
         return self.block // LANES
 
-    def step(self, kind: str, *args: float, active: np.ndarray | None = None, **counts: int) -> None:
+    def step(self, kind: str, *args: Number, active: np.ndarray | None = None, **counts: int) -> None:
         """Adds a step. The lanes shown are those of warp 0."""
         threads = np.arange(LANES) if active is None else active[active < LANES]
         self.r.step(kind, *args, warp=0, mask=mask_of(threads), **counts)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from kernels.elementwise.shape import (
     GeluBackwardShape,
     MapsShape,
     ReluBackwardShape,
+    ReluShape,
     ResidualBackwardShape,
     ResidualShape,
 )
@@ -106,6 +106,7 @@ def steps_of(t: TracedProgram, s: MapsShape, n: int) -> Iterator[Step]:
 def _scalar(t: TracedProgram, s: MapsShape, n: int, block: int, warp: int) -> Iterator[Step]:
     of = t.launches[n]
     step = Step(n, ELEMENTS, block, warp, np.zeros(0, int))
+    element = np.zeros(0, int)
     for position, name in enumerate(_buffers(of)):
         _add_reads(step, t, of, name, s)
         _add_writes(step, t, of, name, s)
@@ -232,13 +233,13 @@ def _zero(t: TracedProgram, s: MapsShape, n: int, block: int, warp: int) -> Iter
         )
 
 
-def operation(ladder: str, s: Any, entry: str) -> str:
+def operation(ladder: str, s: MapsShape, entry: str) -> str:
     """Returns the name of what a launch computes per element, a key of captions.OPERATIONS."""
     entry = entry.removesuffix("_float4")
     if entry in ("relu_bytes", "relu_bits"):
         return entry
-    if ladder == "relu":
+    if ladder == "relu" and isinstance(s, ReluShape):
         return {"y": "relu", "bytes": "relu_bytes", "bits": "relu_bits"}[s.keep]
-    if ladder == "relu-backward":
+    if isinstance(s, ReluShape):  # backward
         return {"y": "relu_backward", "bytes": "relu_backward_mask", "bits": "relu_backward_mask"}[s.keep]
     return {"relu": "relu_of_sum", "relu_backward": "mask_of_dy"}.get(entry, entry)

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kernels.elementwise.shape import BITS, WORD, BiasShape, MapsShape
+from kernels.elementwise.shape import BITS, WORD, BiasShape, MapsShape, ReluShape
 from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find, ladder_of
 from kernels.model.program import RuleError
 from visuals.elementwise import sums
 from visuals.elementwise.captions import LAST, OPERATIONS, POSITIVE, TURN, TURNS, VALUES, WIDTH, WORDS, lit, template
 from visuals.elementwise.plan import BALLOT, IDLE, SUMMED, Step, bits_of, channels, link_of, operation, steps_of
-from visuals.scene.parts import Annotation, Captions, Group, Reading, Source, Tensor
+from visuals.scene.parts import Annotation, Captions, Group, Number, Reading, Source, Tensor
 from visuals.scene.program_traces import Given, TracedProgram, traced
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import ORDER, ORDER_NOTE, mask_of
@@ -64,7 +64,7 @@ def elementwise_scene(
             )
         )
     t = traced(rung, s, tuple(sorted(tiles.items())), seed, given=given)
-    r, kinds = Recorder(), _Kinds()
+    r, kinds = Recorder(), Kinds()
     summed: dict[str, Tensor] = {}
     for n, of in enumerate(t.launches):
         kinds.launch(of)
@@ -97,7 +97,7 @@ def elementwise_scene(
     )
 
 
-class _Kinds:
+class Kinds:
     """The kinds of steps of a program: for each its caption's template, and the line of its launch that it lights."""
 
     def __init__(self):
@@ -139,7 +139,7 @@ class _Kinds:
 
 
 # -- steps -----------------------------------------------------------------------------------------
-def _record(r: Recorder, kinds: _Kinds, t: TracedProgram, rung: str, s: MapsShape, n: int) -> None:
+def _record(r: Recorder, kinds: Kinds, t: TracedProgram, rung: str, s: MapsShape, n: int) -> None:
     entry = t.launches[n].launch.entry
     op = operation(ladder_of(rung).name, s, entry)
     for step in steps_of(t, s, n):
@@ -169,7 +169,7 @@ def _args(t: TracedProgram, s: MapsShape, step: Step, op: str) -> np.ndarray:
     return args
 
 
-def _number(t: TracedProgram, s: MapsShape, step: Step, name: str) -> float:
+def _number(t: TracedProgram, s: MapsShape, step: Step, name: str) -> Number:
     """Returns a number of the step's first element: its value in a buffer after the run, or before it; its channel."""
     i = step.element
     if name == "channel":
@@ -194,7 +194,7 @@ def _tensor(t: TracedProgram, s: MapsShape, name: str) -> Tensor:
         (rows, cols), planes, plane_name, note = t.arrays["sums"].shape, 1, "", tr("one row per part")
     elif name in ("b", "db") and isinstance(s, BiasShape):
         planes, rows, cols, plane_name, note = 1, 1, s.C, "", tr("one number per channel")
-    elif name == "mask" and getattr(s, "keep", "") == BITS:
+    elif name == "mask" and isinstance(s, ReluShape) and s.keep == BITS:
         planes, rows, cols, plane_name, note = 1, s.words, WORD, "", tr("one row per word of 32 bits")
     values = None
     if name in t.inputs:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from kernels.elementwise.shape import BITS, BYTES, KEPT, OUTPUT, MapsShape, ReluShape
 from kernels.i18n import mark, tr
 from kernels.ladders import LADDERS, find
+from kernels.model.shape import Shape
 from kernels.records.cards import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
@@ -85,7 +85,7 @@ def examples(ladder: str):
     the default tile sizes."""
     plain = LADDERS[ladder].rungs[0].name
 
-    def gained(s: Any) -> float | None:
+    def gained(s: Shape) -> float | None:
         rows = recorded_at(s, [rung.name for rung in LADDERS[ladder].rungs])
         best = fastest(row for name, row in rows.items() if not find(name).library)
         return rows[plain]["median_ms"] / best["median_ms"] if best and plain in rows else None

@@ -6,7 +6,7 @@ The first block is shown in full. The other blocks do the same and take one step
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from kernels.i18n import mark, tr
 from visuals.scene.parts import Tensor
 from visuals.scene.program_traces import TracedProgram
 from visuals.scene.recorder import Recorder
+
+if TYPE_CHECKING:
+    from visuals.elementwise.scene import Kinds
 
 ACC, PARTIAL = "acc", "partial"  # one of each per launch, with its number
 SPACES = {ACC: "registers", PARTIAL: "shared"}
@@ -51,7 +54,7 @@ LIT = {
 }
 
 
-def record(r: Recorder, kinds: Any, t: TracedProgram, s: MapsShape, n: int) -> dict[str, Tensor]:
+def record(r: Recorder, kinds: Kinds, t: TracedProgram, s: MapsShape, n: int) -> dict[str, Tensor]:
     """Records the steps of launch n and returns its tensors of registers and shared memory, by name."""
     block = _Block(t, n)
     for number in range(len(t.launches[n].traces)):
@@ -64,8 +67,9 @@ class _Block:
 
     def __init__(self, t: TracedProgram, n: int):
         self.t, self.n, self.of = t, n, t.launches[n]
-        self.source, self.target, _, columns, *_ = self.of.launch.args
-        self.columns, self.threads = int(columns), self.of.launch.block[0]
+        source, target, _, columns, *_ = self.of.launch.args
+        self.source, self.target = str(source), str(target)
+        self.columns, self.threads = int(np.array(columns)), self.of.launch.block[0]
         self.rows, self.per = self.threads // self.columns, dict(self.of.launch.defines)["PER"]
         self.levels = math.ceil(math.log2(self.rows)) if self.rows > 1 else 0
         self.is_atomic = self.of.launch.entry == "bias_backward_block"
@@ -92,7 +96,7 @@ class _Block:
         """Returns the cells of threads: row t % columns, column t / columns of a level."""
         return (level * self.columns + thread % self.columns) * self.rows + thread // self.columns
 
-    def show(self, r: Recorder, kinds: Any, block: int) -> None:
+    def show(self, r: Recorder, kinds: Kinds, block: int) -> None:
         x, y = block % self.of.launch.grid[0], block // self.of.launch.grid[0]
         result = self.of.accesses(block, self.target, True)
         values = self._results(block, result)
@@ -112,7 +116,7 @@ class _Block:
     def _written(self, result) -> int:
         return 0 if self.is_atomic else 4 * len(result)
 
-    def _step(self, r: Recorder, kinds: Any, kind: str, *args: float, **counts: int) -> None:
+    def _step(self, r: Recorder, kinds: Kinds, kind: str, *args: float, **counts: int) -> None:
         line = LIT.get(kind) or ("atomicAdd(" if kind == "atomic" else "sums[blockIdx.y")
         r.step(kinds.number(kind, tr(_TEXTS[kind]), line), *args, **counts)
 
@@ -124,7 +128,7 @@ class _Block:
         last = {int(t): v for t, v in zip(thread_sums.lane, thread_sums.value, strict=True)}
         return result.value + np.array([last[int(t)] for t in result.lane], np.float32)
 
-    def _loads(self, r: Recorder, kinds: Any, read, x: int, y: int) -> None:
+    def _loads(self, r: Recorder, kinds: Kinds, read, x: int, y: int) -> None:
         """Records the rounds of loads: PER elements of each thread, added in their order."""
         order = _rank(read.lane)
         rounds = int(order.max()) // self.per + 1
@@ -139,7 +143,7 @@ class _Block:
             r.look(self.source, read.element[now])
             r.put(f"{ACC}{self.n}", total[shown], self.cells(shown))
 
-    def _tree(self, r: Recorder, kinds: Any, x: int, y: int) -> None:
+    def _tree(self, r: Recorder, kinds: Kinds, x: int, y: int) -> None:
         """Records the stores of the sums and the levels of the tree, as traced, with a barrier after each."""
         trace = self.of.traces[0]
         at = trace.write & (trace.buffer == trace.buffers.index("partial"))
@@ -165,5 +169,5 @@ def _rank(lanes: np.ndarray) -> np.ndarray:
     order = np.argsort(lanes, kind="stable")
     starts = np.flatnonzero(np.diff(lanes[order], prepend=-1))
     rank = np.empty(len(lanes), int)
-    rank[order] = np.arange(len(lanes)) - np.repeat(starts, np.diff([*starts, len(lanes)]))
+    rank[order] = np.arange(len(lanes)) - np.repeat(starts, np.diff(starts, append=len(lanes)))
     return rank

@@ -41,7 +41,7 @@ CAPTIONS = {
     "others_join": mark("The other blocks ({0}) do the same. [dtable](output) is complete."),
 }  # fmt: skip
 
-_SORT = (
+_SORT: tuple[dict[str, Mark], ...] = (
     {"clear": "counts[i] = 0"},
     {"chunk": "__syncthreads()", "rank": "rank += i < thread", "others_rank": "counts[(size_t)blockIdx.x * V + token]"},
     {"totals": "earlier[i] = total"},

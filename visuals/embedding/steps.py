@@ -12,6 +12,7 @@ import numpy as np
 
 from kernels.embedding.ladder import SCAN
 from visuals.scene.launch_scene import Arrays, Executed
+from visuals.scene.parts import Number
 from visuals.scene.recorder import Recorder
 
 FLOAT = 4  # bytes, of an int32 too
@@ -44,7 +45,7 @@ class Steps:
 
     def __post_init__(self):
         self.tokens = self.inputs["tokens"]
-        data = self.inputs.get("table", self.inputs.get("dy"))
+        data = self.inputs["table" if "table" in self.inputs else "dy"]
         self.d, self.M = data.shape[1], len(self.tokens)
         self.links = Links(self.tokens, self.d)
         output = self.run.program.outputs[0]
@@ -54,7 +55,7 @@ class Steps:
     def tiles(self):
         return self.run.tiles
 
-    def step(self, kind: str, *args: float, **counts: int) -> None:
+    def step(self, kind: str, *args: Number, **counts: int) -> None:
         self.r.step(kind, *map(float, args), warp=0, mask=0xFFFFFFFF, **counts)
 
     def put(self, name: str, launch: int, cells: np.ndarray | None = None) -> None:

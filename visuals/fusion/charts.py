@@ -12,13 +12,13 @@ from kernels.fusion.ladder import PLANS
 from kernels.fusion.shape import ChainShape
 from kernels.i18n import tr, trn
 from kernels.ladders import find
+from kernels.model.row import Row
 from visuals import units
 from visuals.charts import bars as charts_bars
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-Row = Mapping
 LANE_PX, TEXT_PX = 52, 112
 FOLD = "fold"
 

@@ -25,15 +25,17 @@ def fusion_map(s: ChainShape, rung: str, tiles: Mapping[str, int], count: bool =
     counted by the emulator. RuleError if the rung cannot run the shape."""
     parts = PLANS[rung](s, tiles).parts
     program = find(rung).build(s, tiles)
-    blocks, gpu = [blocks_of(part.launch) for part in parts], recorded_gpu()
-    if None in blocks or gpu is None:
+    found_blocks, gpu = [blocks_of(part.launch) for part in parts], recorded_gpu()
+    blocks = [found for found in found_blocks if found is not None]
+    if len(blocks) < len(parts) or gpu is None:
         return None
     operands = _operands(program, parts)
     loads = [loads_of(s, part, program) for part in parts]
     kernels = [_kernel(part, grid, operands, found) for part, grid, found in zip(parts, blocks, loads, strict=True)]
     counters = counted(program, s.macs) if count else None
     stores = stored(counters, sum(part.writes for part in parts))
-    predicted = None if None in loads else sum(found.bytes for found in loads)
+    known = [found.bytes for found in loads if found is not None]
+    predicted = sum(known) if len(known) == len(loads) else None
     total = Traffic(
         (_once(sum(part.reads for part in parts)), _most(predicted), loaded(counters, predicted)),
         (_once(sum(part.writes for part in parts)), stores, stores),

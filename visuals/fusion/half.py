@@ -44,7 +44,7 @@ def _chains() -> Iterator[Chain]:
     for key in SWEPT:
         preset = LADDER.presets[key]
         here = [row for row in rows if LADDER.shape(**row["shape"]) == preset.shape]
-        library = {row["rung"]: row for row in here if LADDER.rung(row["rung"]).library}
+        library: dict[str, Row] = {row["rung"]: row for row in here if LADDER.rung(row["rung"]).library}
         ours = fastest(row for row in here if row["rung"] not in library)
         if ours and library.keys() == {EAGER, COMPILED}:
             yield Chain(preset, ours, library)

@@ -51,7 +51,7 @@ def inputs(s: ChainShape) -> Arrays:
     """Returns small whole numbers for every input, the same at each call. For batch norm, gamma may be a half and
     var + eps is a square, so that its gain is a short number too."""
     rng = np.random.default_rng(3)
-    arrays = {"x": rng.integers(-4, 5, s.x_shape)}
+    arrays: dict[str, np.ndarray] = {"x": rng.integers(-4, 5, s.x_shape)}
     for stage, names in zip(s.stages, s.tensors, strict=True):
         for tensor, name in names.items():
             size, eps = stage.tensors[tensor], stage.block.eps
@@ -90,7 +90,7 @@ def run_rung(s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...]) -> Ru
 
 def _by_cpu(program: Program, input_arrays: Arrays) -> Arrays:
     arrays = {b.name: input_arrays[b.name] if b.role == INPUT else np.empty(b.shape, b.dtype) for b in program.buffers}
-    for step in program.steps:
+    for step in program.launches:
         step.cpu(*(arrays[a] if isinstance(a, str) else a for a in step.args))
     return arrays
 
@@ -136,8 +136,14 @@ class BlockLaunch:
         return tuple(self.members[n] for n in self.group.prologue)
 
     @property
-    def core(self) -> Member | None:
-        return self.members[len(self.group.prologue)] if self.group.core else None
+    def has_core(self) -> bool:
+        """Returns whether a block is not computed number by number: a convolution or a pool."""
+        return bool(self.group.core)
+
+    @property
+    def core(self) -> Member:
+        """Returns that block, of a launch that has one."""
+        return self.members[len(self.group.prologue)]
 
     @property
     def epilogue(self) -> tuple[Member, ...]:
@@ -170,11 +176,12 @@ def block_launch(part: Part, arrays: Arrays) -> BlockLaunch:
     kinds = group.kinds
     source, *names, target = (a for a in launch.args if isinstance(a, str))
     maps, *eps = (a for a in launch.args if not isinstance(a, str))
-    names, eps, value, members = iter(names), iter(eps), arrays[source], []
+    assert isinstance(maps, np.void)  # the struct
+    names, scalars, value, members = iter(names), iter([np.float32(np.array(one)) for one in eps]), arrays[source], []
     for n, kind in enumerate(kinds):
         param_names = tuple(next(names) for _ in TENSORS.get(kind, ()))
         params = tuple(arrays[name] for name in param_names)
-        scalar = next(eps) if kind == "bn" else np.float32(0)
+        scalar = next(scalars) if kind == "bn" else np.float32(0)
         last = n == len(kinds) - 1
         after = arrays[target] if last else _after(kind, value, params, maps, scalar)
         members.append(Member(kind, param_names, params, float(scalar), value, after))

@@ -178,8 +178,9 @@ def _annotations(steps: Steps) -> Iterator[Annotation]:
     """Yields, for every value that a launch writes, its values after each block and the values it comes from."""
     for n, w in steps.block_launches.items():
         yield Annotation(w.target, _path(w), _links(w))
-        if w.epilogue or w.core:
-            yield _register_annotation(f"v{n}", w, steps.registers[f"v{n}"].cells)
+        cells = steps.registers[f"v{n}"].cells if w.epilogue or w.has_core else None
+        if cells is not None:
+            yield _register_annotation(f"v{n}", w, cells)
     for part in steps.run.parts:
         if is_fold(part):
             yield from _fold_annotations(part, steps.run.arrays)
@@ -212,8 +213,8 @@ def _path(w: BlockLaunch) -> Captions:
     kinds = [m.kind for m in w.epilogue]
     values = [m.after.ravel() for m in w.epilogue]
     chain = "{0}" + (" → " + _shifted(path(kinds)) if kinds else "")
-    first = (w.members[0].before if w.core is None else w.core.after).ravel()
-    if w.core is None:
+    first = (w.members[0].before if not w.has_core else w.core.after).ravel()
+    if not w.has_core:
         text = f"{named(w.source)} {chain}."
     elif w.prologue:
         before = ", ".join(m.kind for m in w.prologue)
@@ -246,14 +247,14 @@ def _links(w: BlockLaunch) -> dict[str, np.ndarray]:
     for m in w.epilogue:
         positions = cells if m.kind == "add" else m.of_map(cells)
         links |= dict.fromkeys(m.names, positions[:, None])
-    if w.core is not None and w.core.kind == "conv":
+    if w.has_core and w.core.kind == "conv":
         taps = w.core.params[0][0].size
         links[w.core.names[0]] = w.core.of_map(cells)[:, None] * taps + np.arange(taps)
     return links
 
 
 def _sources(w: BlockLaunch, size: int) -> np.ndarray:
-    if w.core is None:
+    if not w.has_core:
         return np.arange(size)[:, None]
     if w.core.kind == "gap":
         area = _area(w)

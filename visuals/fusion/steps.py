@@ -11,6 +11,7 @@ import numpy as np
 from kernels.i18n import mark, tr, trn
 from visuals.fusion.captions import ACTION, FORMULA, LOAD, MEAN, READ, SHUFFLE, STORE, Texts, numbers, pooled
 from visuals.fusion.plan import Arrays, BlockLaunch, Member, RungRun, block_launch, is_fold
+from visuals.scene.parts import Number
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import BITS, LANES
 
@@ -48,7 +49,9 @@ class Steps:
     """All launches of a rung. `registers` collects the visible registers of each, by tensor."""
 
     def __init__(self, run: RungRun, texts: Texts):
-        self.run, self.texts, self.r = run, texts, Recorder({})
+        self.run, self.texts = run, texts
+        self.templates: dict[str, tuple[int, str]] = {}  # the recorder's kinds of step, as they come
+        self.r = Recorder(self.templates)
         self.source_lines: list[int] = []
         self.launch: list[int] = []  # of each step, from 1
         self.registers: dict[str, Register] = {}
@@ -65,13 +68,13 @@ class Steps:
             {"": self.pointwise, "conv": conv, "gap": self.gap}.get(w.group.core, self.pool)(w)
 
     # -- one step ------------------------------------------------------------------------------------
-    def step(self, line: int, template: str, *args: float, mask: int = 1) -> None:
+    def step(self, line: int, template: str, *args: Number, mask: int = 1) -> None:
         """Add a step. The first of a launch has the launch's name."""
         if len(self.source_lines) == self.first_step:
             launch = self.run.parts[self.n - 1].launch
             head = tr("Launch {n} of {total}: {name}.", n=self.n, total=len(self.run.parts), name=launch.name)
             template = f"{head} {template}"
-        self.r.steps_by_kind.setdefault(template, (0, template))
+        self.templates.setdefault(template, (0, template))
         self.r.step(template, *map(float, args), warp=0 if mask else -1, mask=mask)
         self.source_lines.append(line)
         self.launch.append(self.n)
@@ -182,7 +185,7 @@ class Steps:
                 v=in_colour,
             )
             self.step(lines[0], text, sums[1], mask=mask)
-            self.read(w.source, np.concatenate([w.window(i) for i in cells[1:]]))
+            self.read(w.source, np.concatenate([w.window(i) for i in cells[1:].tolist()]))
             self.read(w.core.names[0], _filters(w, cells, taps))
             self.r.put(v, sums[cells[1:]], cells[1:])
         self.add_epilogue(w, lines, cells, v, 1, mask)
@@ -203,7 +206,7 @@ class Steps:
             source=named(w.source),
         )
         self.step(lines[0], text)
-        self.read(w.source, np.concatenate([w.window(i) for i in cells]))
+        self.read(w.source, np.concatenate([w.window(i) for i in cells.tolist()]))
         self.read(w.core.names[0], np.arange(taps))
         text = trn(
             "Thread 0 has the sum of filter 0 and the only window in a register: {v} = {0}.",

@@ -104,7 +104,7 @@ def fusion_gain(rows: Mapping[str, Row]) -> str:
         sentences.append(_against(implicit, fused))
         if implicit["median_ms"] < fused["median_ms"]:
             sentences.append(tr(PRODUCT))
-    best = fastest_ours(rows)
+    best = fastest_ours(rows) or fused
     if library:
         speed = library["median_ms"] / best["median_ms"]
         fields = {"share": units.share(speed), "ratio": units.ratio(speed), "library": _title(LIBRARY)}

@@ -150,7 +150,7 @@ def accumulator_scene(
     """Returns the scene of a warp of the first warpgroup of block 0. A [M, K], B [K, N] and, if beta is not 0, C0 [M, N], of
     any type; the rows and columns that the scene does not show are not read. RuleError if the rung cannot run the shape."""
     found = find(rung)
-    (launch,) = found.build(shape, found.check(shape, tiles)).steps
+    (launch,) = found.build(shape, found.check(shape, tiles)).launches
     p = _Part(shape, rung, launch, warp)
     row, column = (at.T.ravel() for at in elements(p.columns))  # register by register
     product = np.zeros((ROWS, p.columns), np.float32)
@@ -158,7 +158,7 @@ def accumulator_scene(
     product[: p.rows] = A[first : first + p.rows].astype(float) @ B[:, : p.columns].astype(float)
     register = np.repeat(np.arange(p.registers), WARP)
     stored = product * np.float32(shape.alpha)
-    if shape.beta:
+    if shape.beta and C0 is not None:
         stored[: p.rows] += np.float32(shape.beta) * C0[first : first + p.rows, : p.columns].astype(np.float32)
     return Scene(
         key=f"accumulator {rung} {shape} {launch.block} {warp}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kernels.gemm.cpu_traffic import FLOAT, traffic_ratio
 from kernels.gemm.shape import GemmShape
 from kernels.i18n import decimal, mark, tr
-from kernels.machine.memory_levels import Level, shown
+from kernels.machine.memory_levels import Cache, shown
 from kernels.records.statistics import fastest
 from visuals import units
 from visuals.charts.story import capitalized
@@ -30,13 +30,13 @@ ROLES = ("input", "workspace", "filter")  # colour of each cache's line, L1 firs
 def block_tile(s: GemmShape) -> Tile:
     """Returns the tile size BLOCK of the blocked loops."""
 
-    def share(value: int, cache: Level) -> float:
+    def share(value: int, cache: Cache) -> float:
         return traffic_ratio(s, value, cache.line_bytes, cache.bytes)
 
     return Tile("BLOCK", mark("3 tiles"), lambda value: 3 * FLOAT * value**2, share)
 
 
-def chart(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile, tokens: Tokens) -> Figure:
+def chart(rows: Sequence[Row], lines: Lines, caches: Sequence[Cache], tile: Tile, tokens: Tokens) -> Figure:
     """Returns the figure. Above: the rate at each value of a tile size with its spread (p20 to p80), a star at the best,
     lines for other rungs. Below: the predicted traffic past each cache. A dotted line marks where `tile.what` fills a
     cache."""
@@ -104,6 +104,7 @@ def _measured(figure: Figure, rows: Sequence[Row], tile: Tile, tokens: Tokens) -
         customdata=[_hover_texts(row) for row in rows],
         hovertemplate=f"{tile.name} %{{x}}: %{{customdata[0]}}<br>%{{customdata[1]}}<extra></extra>",
     )
+    assert top is not None  # a chart has rows
     figure.add_scatter(
         x=[tile.value_in(top)],
         y=[_rate(top)],
@@ -125,13 +126,13 @@ def _hover_texts(row: Row) -> tuple[str, str]:
 def _rungs(figure: Figure, lines: Lines, max_rate: float, tokens: Tokens) -> None:
     dim, rates = tokens["dim"], [_rate(row) for _, row in lines]
     for rate, dash in zip(rates, DASHES, strict=False):
-        figure.add_hline(y=rate, line={"color": dim, "width": 1.5, "dash": dash}, row=1, col=1)
+        figure.add_hline(y=rate, line={"color": dim, "width": 1.5, "dash": dash}, row=1, col=1)  # pyright: ignore[reportArgumentType]  # Plotly takes numbers
     shifts = _apart([rate / max_rate for rate in rates], UPPER_PX)
     for (title, _), rate, shift in zip(lines, rates, shifts, strict=True):
         _at_right(figure, "y", rate, title, dim, shift)
 
 
-def _predicted(figure: Figure, tile: Tile, values: list[int], caches: Sequence[Level], tokens: Tokens) -> None:
+def _predicted(figure: Figure, tile: Tile, values: list[int], caches: Sequence[Cache], tokens: Tokens) -> None:
     cache_shares = [[tile.share(value, cache) for value in values] for cache in caches]
     for cache, role, dash, shares in zip(caches, ROLES, ("solid", *DASHES), cache_shares, strict=False):
         figure.add_scatter(
@@ -168,7 +169,7 @@ def _apart(heights: Sequence[float], px: float) -> list[float]:
     return shifts
 
 
-def _marks(figure: Figure, tile: Tile, values: list[int], caches: Sequence[Level], tokens: Tokens) -> None:
+def _marks(figure: Figure, tile: Tile, values: list[int], caches: Sequence[Cache], tokens: Tokens) -> None:
     """Draws a vertical line where each cache is full, with its name on top, if it is within the values."""
     for cache, role in zip(caches, ROLES, strict=False):
         if values[0] <= (full := tile.largest_fitting(cache.bytes)) <= values[-1]:
@@ -213,8 +214,10 @@ def _axis(tokens: Tokens) -> dict:
 
 # -- sentences ------------------------------------------------------------------------------------
 def conclusion(rows: Sequence[Row], tile: Tile) -> str:
-    """Returns the best value and its rate."""
+    """Returns the best value and its rate; "" without rows."""
     top = fastest(rows)
+    if top is None:
+        return ""
     rate = units.rate(top["flops"], top["median_ms"])
     return tr("The fastest is {name} {value} with {rate}.", rate=rate, **_value(top, tile))
 
@@ -223,9 +226,11 @@ def _value(row: Row, tile: Tile) -> dict[str, str]:
     return {"name": tile.name, "value": decimal(f"{tile.value_in(row):,}")}
 
 
-def summary(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile) -> str:
+def summary(rows: Sequence[Row], lines: Lines, caches: Sequence[Cache], tile: Tile) -> str:
     """Returns sentences: the speedup of the best value over other rungs, and the smallest cache that its tiles fit in."""
     top = fastest(rows)
+    if top is None:
+        return ""
     value = _value(top, tile)
     sentences = [_comparison(top, title, row, value) for title, row in lines]
     size = tile.bytes_at(tile.value_in(top))
@@ -251,7 +256,7 @@ def _comparison(top: Row, title: str, row: Row, value: dict[str, str]) -> str:
     return tr("{kernel} is {ratio}× as fast as {name} {value}.", ratio=units.ratio(1 / ratio), kernel=kernel, **value)
 
 
-def caches_sentence(caches: Sequence[Level], tile: Tile) -> str:
+def caches_sentence(caches: Sequence[Cache], tile: Tile) -> str:
     """Returns sentences on this processor's caches and the value that fills each."""
     if not caches:
         return tr(
@@ -263,7 +268,7 @@ def caches_sentence(caches: Sequence[Level], tile: Tile) -> str:
     return " ".join((*sizes, lines))
 
 
-def _cache(cache: Level, tile: Tile) -> str:
+def _cache(cache: Cache, tile: Tile) -> str:
     """Returns a cache's size and the value whose tiles fill it."""
     full = tile.largest_fitting(cache.bytes)
     fields = {

@@ -32,7 +32,11 @@ _CAPTION = mark(
 def lane_elements() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Returns (row, column), int64[32 lanes, values], of each lane's elements of A (8 values), B (4) and C (4)."""
     lane = np.arange(LANES)[:, None]
-    return {name: np.broadcast_arrays(*f.position(lane, np.arange(f.values))) for name, f in M16N8K16.items()}
+    found = {}
+    for name, f in M16N8K16.items():
+        row, column = f.position(lane, np.arange(f.values))
+        found[name] = np.broadcast_to(row, (LANES, f.values)), np.broadcast_to(column, (LANES, f.values))
+    return found
 
 
 def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -> Scene:

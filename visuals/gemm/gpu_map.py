@@ -27,7 +27,7 @@ def gemm_map(shape: GemmShape, rung: str, tiles: Mapping[str, int], count: bool 
     the emulator. ValueError or RuleError if the rung has no plan or cannot run the shape."""
     plan = plan_of(shape, rung, tiles)
     program = find(rung).build(shape, tiles)
-    launch = program.steps[0]
+    launch = program.launch()
     blocks, gpu = blocks_of(launch), recorded_gpu()
     if blocks is None or gpu is None:
         return None

@@ -27,13 +27,14 @@ def hopper_map(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> GpuMap 
     found = find(rung)
     checked = found.check(shape, tiles)
     program = found.build(shape, checked)
-    launch = program.steps[0]
+    launch = program.launch()
     blocks, gpu = blocks_of(launch), recorded_gpu()
     if blocks is None or gpu is None:
         return None
+    stored = Amount(program.nbytes(OUTPUT), "predicted")
     total = Traffic(
         (Amount(program.nbytes(INPUT), "predicted", ONCE), Amount(loads(shape, rung, checked), "predicted"), UNKNOWN),
-        (Amount(program.nbytes(OUTPUT), "predicted", ONCE), *(Amount(program.nbytes(OUTPUT), "predicted"),) * 2),
+        (Amount(program.nbytes(OUTPUT), "predicted", ONCE), stored, stored),
     )
     own = tiles_of_block_0(shape, rung, checked, launch)
     steps = len(own) * -(-shape.K // hopper.BK)

@@ -361,7 +361,7 @@ PLANS: dict[str, Callable[[Mapping[str, int]], Plan]] = {
 
 def plan_of(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     """Returns the plan of a rung at a shape. Missing tile sizes are the rung's defaults."""
-    plan = PLANS[rung](find(rung).default_tiles | tiles)
+    plan = PLANS[rung](find(rung).default_tiles | dict(tiles))
     if rung == "gemm/mma-sync" and (shape.K % 8 or shape.N % 8):  # rows not aligned to 16 bytes: no asynchronous copies
         marks = (plan.marks[0], "tile_a[swizzled", "tile_b[swizzled", *plan.marks[3:])
         return replace(plan, stages=1, marks=marks, syncs=Syncs(complete=(BARRIER, 2), read=(BARRIER, 3)))

@@ -109,7 +109,7 @@ class RingScene:
 
     def _source(self) -> Source:
         lines = np.array([slot.line for slot in self.slots])
-        launch = program_of(self.cut.shape, self.rung, self.tiles).steps[0]
+        launch = program_of(self.cut.shape, self.rung, self.tiles).launch()
         source = source_of(RINGS[self.rung].file, ("wait(full",), np.zeros(1, int), detail=resources(launch))
         return dataclasses.replace(source, lines=lines)
 
@@ -143,7 +143,7 @@ class RingScene:
         note = tr("parity")
         if self.texts.clustered:
             shape, note = shape[::-1], tr("parity, one column per stage")
-        yield Tensor(f"barriers{b}", title, title, WAITS, 1, *shape, zeros, note=note, timed=True)
+        yield Tensor(f"barriers{b}", title, title, WAITS, 1, *shape, values=zeros, note=note, timed=True)
 
     def _lanes(self, name: str, b: int) -> Row:
         """Returns the row of the producer, the stages or the consumers of a block."""

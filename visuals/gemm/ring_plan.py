@@ -96,7 +96,7 @@ def shortened(s: GemmShape, rung: str, tiles: Tiles) -> Cut:
 def program_of(s: GemmShape, rung: str, tiles: Tiles) -> Program:
     """Returns the program whose launch is block 0 alone, or its cluster."""
     alone = {"BLOCKS": RINGS[rung].blocks} if RINGS[rung].persistent else {}
-    return find(rung).build(s, tiles | alone)
+    return find(rung).build(s, {**tiles, **alone})
 
 
 def trace_of(s: GemmShape, rung: str, tiles: Tiles) -> BlockTrace:

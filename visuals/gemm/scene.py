@@ -18,7 +18,7 @@ from visuals.gemm import plan as gemm_plan
 from visuals.gemm.plan import Plan, plan_of, why_not
 from visuals.gemm.steps import Steps, part_of
 from visuals.scene.fold import AFTER, BEFORE, folded, repeats
-from visuals.scene.parts import Group, MatMul, Reading, Tensor, product
+from visuals.scene.parts import Group, MatMul, Number, Reading, Tensor, product
 from visuals.scene.recorder import matrix
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
@@ -60,7 +60,7 @@ def gemm_scene(
     plan = plan_of(shape, rung, tiles)
     part = part_of(shape, plan, block)
     steps = Steps(shape, plan, part, A, B, C0)
-    launch = find(rung).build(shape, find(rung).check(shape, tiles)).steps[0]
+    launch = find(rung).build(shape, find(rung).check(shape, tiles)).launch()
     kind = np.array(steps.r.kinds)
     sizes = ",".join(f"{k}={v}" for k, v in plan.tiles.items())
     scene = Scene(
@@ -92,7 +92,7 @@ def folds(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> bool:
     return min(plan.BK if plan.As else shape.K, shape.K) > (BEFORE + AFTER + 1) * plan.depth
 
 
-def _folded_args(steps: Steps, first: int, last: int) -> tuple[float, ...]:
+def _folded_args(steps: Steps, first: int, last: int) -> tuple[Number, ...]:
     """Returns the numbers of captions.folded for steps `first` to `last`."""
     plan, args = steps.plan, steps.r.args
     terms = args[last][1] - args[first][0] + 1

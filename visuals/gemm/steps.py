@@ -72,8 +72,8 @@ class Steps:
         self.sums_after: dict[int, np.ndarray] = {}
         save = lambda k, sums: self.sums_after.update({k: self._followed_sums(sums)})  # noqa: E731
         self.sums = matmul_in_kernel_order(A, B, plan.depth, s.dtype, save)
-        C0 = self.C0[rows, cols] if s.beta else None
-        if s.beta:
+        C0 = self.C0[rows, cols] if s.beta and self.C0 is not None else None
+        if C0 is not None:
             self.visible["C0"] = C0.astype(np.float32)
         self.C = apply_alpha_beta(s, self.sums, C0)
         self._start()
@@ -208,6 +208,7 @@ class Steps:
 
     def layout(self, name: str) -> Layout:
         plan = self.plan
+        assert plan.As and plan.Bs  # the kernel has tiles
         if name == "A":
             return plan.As.cut(side(plan)[0], plan.BK)
         return plan.Bs.cut(plan.BK, side(plan)[1])
@@ -221,6 +222,7 @@ class Steps:
         if plan.TM * plan.TN == 1:
             args += [self._value(a, "A", k), self._value(b, "B", k), self.sums_after[k].item()]
         mask = mask_of(np.arange(min(32, plan.threads)))
+        rows = cols = np.zeros(0, int)  # of the first warp, if it reads global memory
         if not plan.As:
             warp = self._owners_of_warp(0)
             rows, cols = (
@@ -284,7 +286,7 @@ class Steps:
     def _write_C(self, step_of: np.ndarray, own_cells: np.ndarray) -> None:
         """Writes C. The followed owner's cells are copies of its sums if alpha is 1 and beta 0. Many cells are written as
         values only."""
-        C, t = self.C.ravel(), step_of[own_cells[0]]
+        C, t = self.C.ravel(), int(step_of[own_cells[0]])
         if not self.is_small or self.s.alpha != 1 or self.s.beta:
             self.writes.append(Write("C", step_of, C))
             self.r.look("acc", np.arange(self.followed_cells.size), at=t)

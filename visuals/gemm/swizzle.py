@@ -76,7 +76,7 @@ def read_passes(swizzle: int) -> list[list[tuple[int, int, int]]]:
 def swizzle_scene(shape: GemmShape, rung: str, tiles: Mapping[str, int], swizzle: int = hopper.SWIZZLE) -> Scene:
     """Returns the scene of the first rows of block 0's first tile of A. RuleError if the rung cannot run the shape."""
     found = find(rung)
-    (launch,) = found.build(shape, found.check(shape, tiles)).steps
+    (launch,) = found.build(shape, found.check(shape, tiles)).launches
     passes, expected = read_passes(swizzle), tile_bytes(launch)
     rows, cols = min(ROWS, shape.M), min(PIECES, -(-shape.K * ELEMENT_BYTES[shape.dtype] // PIECE))
     row, piece = np.divmod(np.arange(ROWS * PIECES), PIECES)

@@ -44,7 +44,7 @@ def timeline_scene(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Sce
         plan.file,
         (plan.marks[1], plan.marks[3]),
         np.arange(2),
-        detail=resources(find(rung).build(cut, plan.tiles).steps[0]),
+        detail=resources(find(rung).build(cut, plan.tiles).launch()),
     )
     sizes = ",".join(f"{k}={v}" for k, v in plan.tiles.items())
     timeline = TileTimeline(order, (stream,), (use,), count, run)
@@ -79,7 +79,7 @@ def trace_of(s: GemmShape, rung: str, plan: Plan) -> BlockTrace:
 def regions_of(plan: Plan) -> list[Region]:
     """Returns where the tiles of A and B are in shared memory, in each of the buffers."""
     regions = []
-    for layout in (plan.As, plan.Bs):
+    for layout in filter(None, (plan.As, plan.Bs)):
         size = layout.rows * layout.cols * layout.item
         for lane in range(plan.stages):
             start = layout.start + lane * layout.stride

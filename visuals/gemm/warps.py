@@ -51,7 +51,7 @@ def warps_scene(
     plan = plan_of(shape, rung, tiles)
     cut, inputs = shortened(shape, plan), {}
     inputs["A"], inputs["B"] = A[: cut.M, : cut.K], B[: cut.K]
-    if cut.beta:
+    if cut.beta and C0 is not None:
         inputs["C0"] = C0[: cut.M]
     trace, counters = traced(cut, rung, tiles, inputs)
     steps = WarpSteps(cut, plan, inputs, trace, warp, shape.K)
@@ -72,13 +72,13 @@ def traced(
 ) -> tuple[BlockTrace, Counters]:
     """Returns trace and counters of block 0 of the rung's launch. `values` as for emulator.trace_launch."""
     program = find(rung).build(cut, find(rung).check(cut, tiles))
-    alone = dataclasses.replace(program.steps[0], grid=(1, 1, 1))
+    alone = dataclasses.replace(program.launch(), grid=(1, 1, 1))
     return emulator.trace_launch(Program(program.buffers, (alone,)), 0, dict(inputs), values=values)
 
 
 def _scene(shape: GemmShape, rung: str, steps: WarpSteps, counters: Counters) -> Scene:
     cut, plan = steps.s, steps.plan
-    launch = find(rung).build(cut, plan.tiles).steps[0]
+    launch = find(rung).build(cut, plan.tiles).launch()
     notes = [tr(NOTE), tr(ORDER_NOTE)]
     if cut.K < shape.K:
         notes.append(tr(CUT_NOTE, cut=decimal(f"{cut.K:,}"), all=decimal(f"{shape.K:,}")))

@@ -53,14 +53,15 @@ class Amount:
 
 UNKNOWN = Amount()
 Amounts = tuple[Amount, Amount, Amount]  # one for each of LEVELS
+NOTHING_KNOWN: Amounts = (UNKNOWN, UNKNOWN, UNKNOWN)
 
 
 @dataclass(frozen=True)
 class Traffic:
     """Bytes on each part of the way from HBM to the registers, and back."""
 
-    read: Amounts = (UNKNOWN,) * LEVELS
-    written: Amounts = (UNKNOWN,) * LEVELS
+    read: Amounts = NOTHING_KNOWN
+    written: Amounts = NOTHING_KNOWN
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,15 @@ def facts(m: GpuMap | None) -> dict[str, str]:
 
 def times_from_l2(m: GpuMap | None) -> float | None:
     """Returns how many bytes leave L2 for each that has to come from HBM; None if that is not known."""
-    if m is None or None in (m.total.read[0].bytes, m.total.read[1].bytes):
+    if m is None:
         return None
-    return m.total.read[1].bytes / m.total.read[0].bytes
+    hbm, l2 = m.total.read[0].bytes, m.total.read[1].bytes
+    return None if hbm is None or l2 is None else l2 / hbm
 
 
 def busiest(m: GpuMap | None) -> int | None:
     """Returns which of ARROWS carries the most bytes; None if one of them is not known."""
-    counts = [amount.bytes for amount in m.total.read] if m else [None]
-    return None if None in counts else counts.index(max(counts))
+    if m is None:
+        return None
+    counts = [amount.bytes for amount in m.total.read if amount.bytes is not None]
+    return counts.index(max(counts)) if len(counts) == len(m.total.read) else None

@@ -16,7 +16,7 @@ from kernels.heads.shape import HeadsShape
 from kernels.i18n import decimal, mark, tr
 from kernels.model.program import RuleError
 from visuals.scene.launch_scene import Arrays, StepKind, executed, launch_scene, recorder
-from visuals.scene.parts import Group, Tensor
+from visuals.scene.parts import Group, Number, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import LANES, WORD, mask_of
 from visuals.scene.scene import Scene
@@ -169,7 +169,7 @@ class Steps:
             self.r.step("others0", numbers.size, read=WORD * numbers.size, written=WORD * numbers.size, warp=-1)
             self._copy(numbers)
 
-    def step(self, kind: str, numbers: np.ndarray, block: int, *args: float, **moved: int) -> None:
+    def step(self, kind: str, numbers: np.ndarray, block: int, *args: Number, **moved: int) -> None:
         """Records a step of the threads that have these numbers, or units; they are in one warp or in several."""
         threads = numbers % block
         warp = int(threads[0]) // LANES

@@ -12,6 +12,7 @@ from kernels.linear.ladder import DWEIGHT, LINEAR
 from visuals.linear.captions import tile_names
 from visuals.linear.plan import Product, add_products, thread_cells, tile_of
 from visuals.scene.launch_scene import Arrays, Executed
+from visuals.scene.parts import Number
 from visuals.scene.recorder import Recorder
 
 FLOAT = 4  # bytes
@@ -41,7 +42,7 @@ class Steps:
     def right(self) -> np.ndarray:
         return self.inputs[self.product.right].ravel()
 
-    def step(self, kind: str, *args: float, mask: int = FULL, **counts: int) -> None:
+    def step(self, kind: str, *args: Number, mask: int = FULL, **counts: int) -> None:
         self.r.step(kind, *map(float, args), warp=0, mask=mask, **counts)
 
     def block_cells(self, rows: int, cols: int) -> np.ndarray:

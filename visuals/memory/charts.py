@@ -13,6 +13,7 @@ from kernels.i18n import mark, tr
 from kernels.machine import ceilings
 from kernels.machine.memory_levels import ABSENT, Level, Levels, shown
 from kernels.memory.shape import BanksShape, StrideShape
+from kernels.model.row import Row
 from kernels.runner import run
 from visuals import units
 from visuals.charts.bars import FONT
@@ -20,7 +21,6 @@ from visuals.charts.bars import FONT
 if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure
 
-Row = Mapping
 HEIGHT = 300
 WARPS = 8  # of the counted launch; requests of one warp do not depend on how many there are
 
@@ -45,7 +45,7 @@ class Line:
 @lru_cache(maxsize=256)
 def sectors(stride: int) -> float:
     """Returns the sectors that a warp of stride/copy reads and writes in the emulator."""
-    total = run("stride/copy", StrideShape(32 * WARPS, stride), engine="emulator").counters.total
+    total = run("stride/copy", StrideShape(32 * WARPS, stride), engine="emulator").counted.total
     return (total["sectors_ld"] + total["sectors_st"]) / WARPS
 
 
@@ -53,7 +53,7 @@ def sectors(stride: int) -> float:
 def wavefronts(stride: int, padded: bool) -> float:
     """Returns the wavefronts of each shared read of a warp of banks/ in the emulator."""
     rung = "banks/padded" if padded else "banks/plain"
-    total = run(rung, BanksShape(32, stride), engine="emulator").counters.total
+    total = run(rung, BanksShape(32, stride), engine="emulator").counted.total
     return total["wavefronts_ld"] / total["shared_requests_ld"]
 
 

@@ -45,7 +45,7 @@ def layout_scene(rung: str, shape: LayoutShape, seed: int = 0) -> Scene:
             assert (lanes == stored).all()
             moves += [(*pair, warp) for pair in zip(read, written, lanes, strict=True)]
     source, target, lane, warp = np.array(moves).T
-    N, C, H, W = shape.params().values()
+    N, C, H, W = (int(extent) for extent in shape.params().values())
     steps, x = shape.elements, run.inputs["x"].ravel()
     index = np.stack(np.unravel_index(source, (N, C, H, W)), axis=1)
     extents = np.tile([N, C, H, W], (steps, 1))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 from kernels.i18n import decimal, tr, trn
 from kernels.ladders import LADDERS
 from kernels.memory.shape import SECTOR, BanksShape, BranchShape, MemoryShape, StrideShape
+from kernels.model.row import Json
 from kernels.runner import run
 from visuals import units
 from visuals.charts.bars import bar_line
@@ -49,14 +49,14 @@ class CountTable:
         )
 
 
-def _totals(rung: str, shape: MemoryShape, tiles: Mapping[str, int] | None = None) -> dict[str, Any]:
-    return run(rung, shape, engine="emulator", tiles=tiles).counters.total
+def _totals(rung: str, shape: MemoryShape, tiles: Mapping[str, int] | None = None) -> Json:
+    return run(rung, shape, engine="emulator", tiles=tiles).counted.total
 
 
 def mappings(ladder: str, shape: MemoryShape, tiles: Mapping[str, int]) -> CountTable:
     """Returns the sectors of every rung of a ladder at one shape: the same elements, accessed by different lanes."""
     lines, sectors_of = [], {}
-    minimum = -(-4 * shape.elements // SECTOR) * (3 if ladder == "add" else 2)
+    minimum = -(-4 * shape.macs // SECTOR) * (3 if ladder == "add" else 2)
     for rung in LADDERS[ladder].rungs:
         counts = _totals(rung.name, shape, {name: v for name, v in tiles.items() if name in rung.tiles})
         ld, st = counts["sectors_ld"], counts["sectors_st"]
@@ -147,7 +147,7 @@ def branches(rounds: int) -> CountTable:
     lines, instructions = [], {}
     for rung in LADDERS["branch"].rungs:
         result = run(rung.name, BranchShape(64, rounds), engine="emulator", tiles={"BLOCK": 64})
-        total = result.counters.total
+        total = result.counted.total
         divergent = total["divergent_branches"]
         instructions[rung.name] = total["warp_instructions"]
         active = total["thread_instructions"] / (32 * total["warp_instructions"])

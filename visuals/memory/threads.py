@@ -60,7 +60,7 @@ def traced(rung: str, shape, tiles: tuple[tuple[str, int], ...] = (), seed: int 
     """Run a rung of one launch in the emulator and trace every block. Raises RuleError if it has too many blocks."""
     found = find(rung)
     program = found.build(shape, found.check(shape, dict(tiles)))
-    (launch,) = program.steps
+    (launch,) = program.launches
     blocks = int(np.prod(launch.grid))
     if blocks > MAX_BLOCKS:
         raise RuleError(
@@ -73,13 +73,11 @@ def traced(rung: str, shape, tiles: tuple[tuple[str, int], ...] = (), seed: int 
             )
         )
     inputs = whole_numbers(seeded_inputs(program.of_role(INPUT), seed))
-    traces = []
-    for block in range(blocks):
-        session = emulator.Session(program, inputs, Options(trace_block=block))
-        output = np.array(session.verify_run())
-        traces += session.trace
-    assert output.shape == program.of_role(OUTPUT)[0].shape
-    return Traced(launch, inputs, output, tuple(traces), session.counters)
+    sessions = [emulator.Session(program, inputs, Options(trace_block=block)) for block in range(blocks)]
+    outputs = [np.array(session.verify_run()) for session in sessions]
+    assert outputs[-1].shape == program.of_role(OUTPUT)[0].shape
+    traces = tuple(trace for session in sessions for trace in session.traced)
+    return Traced(launch, inputs, outputs[-1], traces, sessions[-1].counted)
 
 
 def touched(trace: BlockTrace, buffer: str, write: bool, warp: int) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernels.norm.shape import EPS, NHWC
-from visuals.norm.plan import Executed, Step, merged, rest, units, written
+from visuals.norm.plan import Cells, Executed, Step, merged, rest, units, written
 
 F = np.float32
 MAX_PARTS = 12  # that are shown one by one
@@ -23,9 +23,9 @@ def _ranges(total: int, size: int) -> list[np.ndarray]:
 def _part_size(run: Executed) -> int:
     """Returns how many numbers of a channel a part has."""
     if run.shape.layout == NHWC:
-        return int(run.launches[0].args[-2])
+        return int(np.array(run.launches[0].args[-2]))
     width, names = run.defines(0)["WIDTH"], [a for a in run.launches[0].args if isinstance(a, str)]
-    return int(run.launches[0].args[len(names) + 1]) * width
+    return int(np.array(run.launches[0].args[len(names) + 1])) * width
 
 
 def _channels(run: Executed) -> np.ndarray:
@@ -176,7 +176,7 @@ def folded(run: Executed) -> Iterator[Step]:
     for channel in range(min(C, MAX_PARTS)):
         at = np.array([channel, C + channel])
         of = [float(run.arrays[name][channel]) for name in ("gamma", "var", "beta", "mean")]
-        reads = dict.fromkeys(("gamma", "beta", "mean", "var"), np.array([channel]))
+        reads: dict[str, Cells] = dict.fromkeys(("gamma", "beta", "mean", "var"), np.array([channel]))
         args = (channel, *of, *(float(v) for v in values[at]))
         yield Step("fold", args, None, reads, {"folded": (at, values[at])})
     shown = np.arange(min(C, MAX_PARTS))
@@ -254,7 +254,7 @@ def columns(run: Executed) -> Iterator[Step]:
     own = {name: np.zeros((WARPS, N), F) for name in ("dgamma", "dbeta")}
     for first in range(0, M, WARPS):
         rows = np.arange(first, min(first + WARPS, M))
-        for row in rows:
+        for row in rows.tolist():
             dy = run.arrays["dy"][units(run.shape)[row]]
             own["dgamma"][row % WARPS] += dy * _xhat(run, row)
             own["dbeta"][row % WARPS] += dy

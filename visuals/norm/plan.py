@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Generic
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options
 from kernels.ladders import find, ladder_of
 from kernels.model.program import Launch, Program
-from kernels.norm.shape import NHWC, MapsShape
+from kernels.model.shape import S, Shape
+from kernels.norm.shape import NHWC, MapsShape, RowsShape
 from kernels.runner import inputs_of
 from visuals.scene.fold import repeats
 
@@ -42,10 +43,10 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Executed:
+class Executed(Generic[S]):
     """A rung that the emulator has executed: the program, every buffer after it (flat), and its counters."""
 
-    shape: Any
+    shape: S
     tiles: Mapping[str, int]
     program: Program
     arrays: Mapping[str, np.ndarray]
@@ -53,35 +54,36 @@ class Executed:
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        return self.program.steps
+        return self.program.launches
 
     def defines(self, n: int) -> dict[str, int]:
         return dict(self.launches[n].defines)
 
 
-def execute(rung: str, shape: Any, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Executed:
+def execute(rung: str, shape: Shape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Executed:
     """Runs a rung in the emulator. Missing inputs are seeded. RuleError if the rung cannot run the shape."""
     given = tuple((name, np.ascontiguousarray(a, np.float32).tobytes()) for name, a in inputs.items())
     return _execute(rung, shape, tuple(sorted(tiles.items())), given)
 
 
 @lru_cache(maxsize=64)
-def _execute(rung: str, shape: Any, tiles: tuple, given: tuple[tuple[str, bytes], ...]) -> Executed:
+def _execute(rung: str, shape: Shape, tiles: tuple, given: tuple[tuple[str, bytes], ...]) -> Executed:
     found = find(rung)
     all_tiles = found.check(shape, dict(tiles))
     program = found.build(shape, all_tiles)
     inputs = inputs_of(ladder_of(rung), shape, program)
     own = {name: np.frombuffer(data, np.float32).reshape(inputs[name].shape) for name, data in given}
-    if own and ladder_of(rung).derive:
-        own = dict(ladder_of(rung).derive(shape, inputs | own)) | own
+    derive = ladder_of(rung).derive
+    if own and derive:
+        own = dict(derive(shape, inputs | own)) | own
     session = emulator.Session(program, inputs | own, Options())
     session.verify_run()
     arrays = {b.name: np.array(session.fetch(b.name)).ravel() for b in program.buffers}
-    return Executed(shape, all_tiles, program, arrays, session.counters)
+    return Executed(shape, all_tiles, program, arrays, session.counted)
 
 
 # -- numbers that belong together ------------------------------------------------------------------------
-def units(shape: Any) -> np.ndarray:
+def units(shape: MapsShape | RowsShape) -> np.ndarray:
     """Returns int64[units, n]: where the numbers of each channel or row are in memory, in the order of the kernels."""
     if not isinstance(shape, MapsShape):
         return np.arange(shape.elements).reshape(shape.M, shape.N)
@@ -91,7 +93,7 @@ def units(shape: Any) -> np.ndarray:
     return flat.reshape(shape.N, shape.C, shape.HW).transpose(1, 0, 2).reshape(shape.C, shape.count)
 
 
-def links(shape: Any) -> np.ndarray:
+def links(shape: MapsShape | RowsShape) -> np.ndarray:
     """Returns int64[elements, n]: the numbers that a number depends on, forward and backward: those of its unit."""
     found = units(shape)
     linked = np.empty((shape.elements, found.shape[1]), int)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 
 from kernels.i18n import mark, tr
 from kernels.ladders import find
 from kernels.model.program import INPUT
+from kernels.model.shape import Shape
 from kernels.norm.shape import NHWC, MapsShape
 from visuals.norm import parts, unit
 from visuals.norm.captions import MARKS, REPEATED, template
@@ -80,7 +80,7 @@ SPACES = {"own": "registers", "all": "registers", "row": "registers", "shared": 
 
 
 def norm_scene(
-    rung: str, shape: Any, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray] | None = None
+    rung: str, shape: Shape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray] | None = None
 ) -> Scene:
     """Returns the scene of one of our rungs at a shape. Missing inputs are seeded. Raises RuleError if the rung cannot run
     the shape."""
@@ -160,7 +160,7 @@ def _extents(run: Executed, name: str, shape: tuple[int, ...]) -> tuple[int, int
     return (1, shape[0], 1) if by_row else (1, 1, shape[0])
 
 
-def _note(shape: Any, planes: int) -> str:
+def _note(shape: MapsShape, planes: int) -> str:
     if planes == 1:
         return ""
     if shape.layout == NHWC:
@@ -248,7 +248,7 @@ def _sources(run: Executed, steps: Sequence[Step]) -> list[Source]:
     for n in dict.fromkeys(launch_of.tolist()):
         launch, at = run.launches[n], np.flatnonzero(launch_of == n)
         marks = MARKS[launch.source.rpartition("/")[2].removesuffix(".cu")]
-        kind = np.array([list(marks).index(steps[t].line or steps[t].kind) for t in at])
+        kind = np.array([list(marks).index(steps[t].line or steps[t].kind) for t in at.tolist()])
         file = launch.source.rpartition("/")[2]
         found.append(
             source_of(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kernels.i18n import mark, tr
 from kernels.ladders import LADDERS, find
+from kernels.model.shape import Shape
 from kernels.norm.maps_ladder import BATCH_NORM, BATCH_NORM_BACKWARD, BATCH_NORM_INFERENCE
 from kernels.norm.rows_ladder import LAYER_NORM, LAYER_NORM_BACKWARD, RMS_NORM, RMS_NORM_BACKWARD
-from kernels.norm.shape import FLOAT
+from kernels.norm.shape import FLOAT, MapsShape, RowsShape
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts import bandwidth
@@ -58,10 +58,10 @@ COSTS = {
 TENSORS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "seven": 7}
 
 
-def cost_of(ladder: str) -> Callable[[Any], str]:
+def cost_of(ladder: str) -> Callable[[MapsShape | RowsShape], str]:
     """Returns the function that says what the kernels of a ladder move at a shape."""
 
-    def cost(s: Any) -> str:
+    def cost(s: MapsShape | RowsShape) -> str:
         x = FLOAT * s.elements
         return tr(COSTS[ladder], **{name: units.bytes_(count * x) for name, count in TENSORS.items()})
 
@@ -131,7 +131,7 @@ def _useful(best: Row) -> list[str]:
 def examples_of(ladder: str) -> Callable[[], list]:
     """Returns the function that finds the presets with the largest and the smallest recorded speed-up."""
 
-    def gained(s: Any) -> float | None:
+    def gained(s: Shape) -> float | None:
         rows = recorded_at(s, [rung.name for rung in LADDERS[ladder].rungs])
         best = best_own(rows)
         plainest = rows.get(PLAINEST[ladder])

@@ -37,7 +37,7 @@ UNKNOWN = mark("The processor’s time was not measured at this size. The GPU ta
 
 def part(found: OffloadEvidence, name: str, start: float, end: float) -> str:
     """Returns the sentences of an interval: what the GPU's side does, and how far the processor is at its end."""
-    cpu, gpu = found.cpu, found.gpu
+    cpu, gpu = found.cpu, found.on_gpu
     fields = {
         "start": units.time_(start) if start else "0",
         "end": units.time_(end),
@@ -55,12 +55,12 @@ def part(found: OffloadEvidence, name: str, start: float, end: float) -> str:
 
 def verdict(found: OffloadEvidence) -> str:
     """Returns which side is faster, in a sentence."""
-    gpu = units.time_(found.gpu.ms)
+    gpu = units.time_(found.on_gpu.ms)
     if not found.gain:
         return tr(UNKNOWN, gpu=gpu)
     text = FASTER if found.gain >= 1 else SLOWER
     return tr(
-        text, gain=units.ratio(found.gain), loss=units.ratio(1 / found.gain), gpu=gpu, cpu=units.time_(found.cpu.ms)
+        text, gain=units.ratio(found.gain), loss=units.ratio(1 / found.gain), gpu=gpu, cpu=units.time_(found.on_cpu.ms)
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernels.i18n import tr
+from kernels.model.row import Json
 from kernels.offload import crossover
 from kernels.offload.figures import Figures
 from kernels.offload.measure import CPU, GPU
@@ -55,7 +56,7 @@ def times(found: OffloadEvidence, tokens: Tokens) -> PlainFigure:
     return figure
 
 
-def _spread(of_size: Mapping[int, Figures], colour: str) -> dict[str, Any]:
+def _spread(of_size: Mapping[int, Figures], colour: str) -> Json:
     found = of_size.values()
     return {
         "type": "data",
@@ -68,7 +69,7 @@ def _spread(of_size: Mapping[int, Figures], colour: str) -> dict[str, Any]:
     }
 
 
-def _line(x: float, colour: str) -> dict[str, Any]:
+def _line(x: float, colour: str) -> Json:
     return {
         "type": "line",
         "x0": x,
@@ -80,7 +81,7 @@ def _line(x: float, colour: str) -> dict[str, Any]:
     }
 
 
-def _band(low: float, high: float, colour: str) -> dict[str, Any]:
+def _band(low: float, high: float, colour: str) -> Json:
     return {
         "type": "rect",
         "x0": low / 1.02,

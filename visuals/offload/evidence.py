@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -11,6 +11,7 @@ from typing import Any
 
 from kernels.i18n import decimal, tr
 from kernels.model.program import INPUT, OUTPUT
+from kernels.model.row import Row
 from kernels.offload import crossover, figures, recorded
 from kernels.offload.figures import Figures, Range
 from kernels.offload.measure import CPU, GPU
@@ -29,7 +30,7 @@ class Side:
     kind: str
     device: str
     date: str
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Row]
 
     @property
     def source(self) -> str:
@@ -46,7 +47,7 @@ class OffloadEvidence:
     size: int
     copies: str = NONE
     left: float = 0.05
-    measured: Mapping[str, Any] | None = None
+    measured: Row | None = None
 
     def with_(self, **changes: Any) -> OffloadEvidence:
         return replace(self, **changes)
@@ -86,6 +87,18 @@ class OffloadEvidence:
     def gpu(self) -> Figures | None:
         """Returns the GPU's time at this size; None if it was not measured."""
         return self.of_gpu(self.copies)
+
+    @property
+    def on_gpu(self) -> Figures:
+        """Returns the GPU's time at a size that is on the stage: it was measured."""
+        assert self.gpu is not None
+        return self.gpu
+
+    @property
+    def on_cpu(self) -> Figures:
+        """Returns the processor's time where it is compared: it was measured."""
+        assert self.cpu is not None
+        return self.cpu
 
     def of_gpu(self, copies: str) -> Figures | None:
         return self.gpu_by_size(copies).get(self.point.size)
@@ -152,7 +165,7 @@ class OffloadEvidence:
     @cached_property
     def threads(self) -> int:
         """Returns the threads of the kernel's launch."""
-        return sum(prod(step.grid) * prod(step.block) for step in self.work.gpu_program(self.point.shape).steps)
+        return sum(prod(step.grid) * prod(step.block) for step in self.work.gpu_program(self.point.shape).launches)
 
     @property
     def size_text(self) -> str:

@@ -45,7 +45,7 @@ class Moment:
 def moments(found: OffloadEvidence) -> list[Moment]:
     """Returns the intervals between the ends of the parts and of the processor's work, in their order."""
     ends, at = [], 0.0
-    for name, ms in found.gpu.parts.items():
+    for name, ms in found.on_gpu.parts.items():
         if ms > 0:
             at += ms
             ends.append((at, name))
@@ -75,7 +75,7 @@ def work_scene(found: OffloadEvidence) -> Scene:
 
 def _bars(found: OffloadEvidence, spans: Sequence[Moment]) -> Iterator[Bar]:
     order = list(PART_TITLES)
-    total = {name: units.time_(ms) for name, ms in found.gpu.parts.items()}
+    total = {name: units.time_(ms) for name, ms in found.on_gpu.parts.items()}
     widest = {
         name: max((m for m in spans if m.part == name), key=lambda m: m.end - m.start)
         for name in {m.part for m in spans} - {""}
@@ -83,7 +83,7 @@ def _bars(found: OffloadEvidence, spans: Sequence[Moment]) -> Iterator[Bar]:
     busy = max((m for m in spans if m.busy), key=lambda m: m.end - m.start, default=None)
     for at, m in enumerate(spans):
         if m.busy:
-            lines = (tr(found.work.cpu_title), units.time_(found.cpu.ms)) if m is busy else ("",)
+            lines = (tr(found.work.cpu_title), units.time_(found.on_cpu.ms)) if m is busy else ("",)
             yield Bar(CPU, at, 0, m.start, m.end, "workspace", lines, at)
         if m.part:
             lines = (total[m.part],) if m is widest[m.part] else ("",)
@@ -109,7 +109,7 @@ def _is_part(text: Sequence[str], n: int, name: str) -> bool:
 # -- a program around the work -------------------------------------------------------------------------
 def program_scene(found: OffloadEvidence) -> Scene:
     """Returns the scene of a program of which the share `left` stays on the processor: before, with the GPU, at the limit."""
-    cpu, gpu_ms = found.cpu.ms, found.gpu.ms
+    cpu, gpu_ms = found.on_cpu.ms, found.on_gpu.ms
     rest = cpu * found.left / (1 - found.left)
     rows = [tr("processor alone"), tr("with the GPU"), tr("the limit")]
     bars = []

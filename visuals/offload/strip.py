@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from kernels.i18n import tr
+from kernels.model.row import Json
 from kernels.offload.figures import Figures
 from kernels.offload.measure import CPU, GPU
 from kernels.offload.works import COPIES, NONE
@@ -18,7 +18,7 @@ from visuals.strip.strip import Run
 LITTLE = 1.05  # times as fast: less is not shown as a factor
 
 
-def strip(found: OffloadEvidence, run: Run, program: bool = False) -> dict[str, Any]:
+def strip(found: OffloadEvidence, run: Run, program: bool = False) -> Json:
     """Returns the strip as data for the player. `program`: the stage shows a program around the work."""
     size = {
         "key": "stage",
@@ -51,7 +51,7 @@ def badge(side: Side, one: Figures | None) -> dict[str, str]:
     return {"kind": side.kind, "text": " · ".join(filter(None, (tr(side.kind), side.device, side.date, n)))}
 
 
-def time(found: OffloadEvidence, program: bool = False) -> dict[str, Any]:
+def time(found: OffloadEvidence, program: bool = False) -> Json:
     """Returns the GPU's time on the stage, the processor's, and the GPU's with other copies."""
     times = {CPU: found.cpu, **{copies: found.of_gpu(copies) for copies in COPIES}}
     longest = max((one.ms for one in times.values() if one), default=1.0)
@@ -68,7 +68,7 @@ def time(found: OffloadEvidence, program: bool = False) -> dict[str, Any]:
     }
 
 
-def _bar(title: str, one: Figures | None, longest: float, current: bool, hint: str) -> dict[str, Any]:
+def _bar(title: str, one: Figures | None, longest: float, current: bool, hint: str) -> Json:
     if one is None:
         return {"title": title, "share": None, "text": "–", "current": current, "hint": tr("not measured")}
     return {
@@ -110,7 +110,7 @@ def program_text(found: OffloadEvidence) -> str:
     return tr("With {left} of other work: {speedup} times as fast, at most {limit}.", **values)
 
 
-def memory(found: OffloadEvidence) -> dict[str, Any]:
+def memory(found: OffloadEvidence) -> Json:
     """Returns the bytes that the copies move."""
     total = found.bytes_in + found.bytes_out
     rows = [
@@ -143,7 +143,7 @@ def memory_text(found: OffloadEvidence) -> str:
     return tr("{ratio} operations for each byte that is copied.", ratio=units.ratio(done / total))
 
 
-def parts(found: OffloadEvidence) -> dict[str, Any]:
+def parts(found: OffloadEvidence) -> Json:
     """Returns the shares of the parts in the GPU's time, and what a faster kernel could still bring."""
     of: Mapping[str, float] = found.gpu.parts if found.gpu else {}
     whole, most = (found.gpu.ms, max(of.values())) if found.gpu else (1.0, 0.0)
@@ -157,7 +157,7 @@ def parts(found: OffloadEvidence) -> dict[str, Any]:
 
 def limit_of_kernel(found: OffloadEvidence) -> str:
     """Returns what a kernel without time would bring, in a sentence."""
-    if not found.gpu:
+    if found.kernel_limit is None:
         return ""
     if found.kernel_limit < LITTLE:
         return tr("A faster kernel would bring less than {share}.", share=units.share(LITTLE - 1))

@@ -5,16 +5,15 @@ Every array is shown tensor by tensor, one row each. The gaps between the tensor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find, ladder_of
 from kernels.model.program import RuleError
-from kernels.optimizer.shape import OptimizerShape
+from kernels.optimizer.shape import AdamShape, OptimizerShape, SgdShape
 from visuals.optimizer.captions import IDLE, LOAD, NUMBERS, STORE, TABLE, UPDATE, WIDTH, lit, template
 from visuals.scene.parts import Group, Reading, Source, Tensor
 from visuals.scene.program_traces import TracedLaunch, TracedProgram, traced
@@ -67,7 +66,7 @@ def optimizer_scene(rung: str, s: OptimizerShape, tiles: Mapping[str, int], seed
         )
     t = traced(rung, s, tuple(sorted(tiles.items())), seed, DECIMALS)
     ladder, places = ladder_of(rung).name, _Places(s)
-    per_tensor = len(t.launches) > 1 or t.launches[0].launch.entry.endswith("tensor")
+    per_tensor = len(t.launches) > 1 or t.program.launch().entry.endswith("tensor")
     r, kinds, marks = Recorder(), [], []
     for step in (step for n in range(len(t.launches)) for step in _steps(t, n)):
         if step.kind not in kinds:
@@ -138,7 +137,9 @@ def _turns(t: TracedProgram, of: TracedLaunch, at: Step) -> Iterator[Step]:
     wide = of.launch.entry.endswith("float4")
     per, block = dict(of.launch.defines).get("PER", 1), of.launch.block[0]
     start = (
-        int(t.inputs[TABLE_NAME][at.block, 0]) if not of.launch.entry.endswith("tensor") else int(of.launch.args[-3])
+        int(t.inputs[TABLE_NAME][at.block, 0])
+        if not of.launch.entry.endswith("tensor")
+        else int(np.array(of.launch.args[-3]))
     )
     turn_of = lambda element: (element - start) // (4 * block * per if wide else block)  # noqa: E731
     for turn in np.unique(turn_of(found.element)):
@@ -150,7 +151,7 @@ def _turns(t: TracedProgram, of: TracedLaunch, at: Step) -> Iterator[Step]:
         yield from steps
 
 
-def _turn(t: TracedProgram, of: TracedLaunch, at: Step, kind: str, is_here: Any) -> Step:
+def _turn(t: TracedProgram, of: TracedLaunch, at: Step, kind: str, is_here: Callable[[np.ndarray], np.ndarray]) -> Step:
     step = Step(kind, at.launch, at.block, at.warp, at.lanes)
     for name in t.inputs:
         if name == TABLE_NAME:
@@ -165,7 +166,9 @@ def _turn(t: TracedProgram, of: TracedLaunch, at: Step, kind: str, is_here: Any)
     return step
 
 
-def _record(r: Recorder, kind: int, t: TracedProgram, s: Any, ladder: str, places: _Places, step: Step) -> None:
+def _record(
+    r: Recorder, kind: int, t: TracedProgram, s: OptimizerShape, ladder: str, places: _Places, step: Step
+) -> None:
     of_table = step.kind == TABLE
     threads = t.launches[step.launch].launch.block[0]
     read = 8 * threads if of_table else 4 * sum(map(len, step.reads.values()))
@@ -188,7 +191,7 @@ def _by_tensor(places: _Places, elements: np.ndarray) -> Iterator[tuple[int, np.
         yield int(tensor), places.index[elements[at]], at
 
 
-def _args(t: TracedProgram, s: Any, ladder: str, places: _Places, step: Step) -> np.ndarray:
+def _args(t: TracedProgram, s: OptimizerShape, ladder: str, places: _Places, step: Step) -> np.ndarray:
     """Returns the numbers of a step's caption."""
     args = np.zeros(WIDTH)
     args[:4] = step.launch, step.block, step.warp, len(step.lanes)
@@ -200,8 +203,9 @@ def _args(t: TracedProgram, s: Any, ladder: str, places: _Places, step: Step) ->
         args[6:8] = t.inputs[TABLE_NAME][step.block]
         return args
     old, new = ({name: array[i] for name, array in of.items()} for of in (_floats(t.before), _floats(t.flat)))
+    assert isinstance(s, SgdShape | AdamShape)
     gradient = old["g"] + s.weight_decay * old["w"]
-    if ladder == "sgd":
+    if isinstance(s, SgdShape):
         numbers = s.momentum, old["v"], gradient, new["v"], old["w"], s.lr, new["w"]
     else:
         change = float(new["w"]) - float(old["w"])  # shown itself: it is far below the last digit of w

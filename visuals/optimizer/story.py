@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import LADDERS, find
+from kernels.model.shape import Shape
 from kernels.optimizer.shape import CHUNK, AdamShape, OptimizerShape
 from kernels.records.cards import cached
 from kernels.records.statistics import fastest, within_spread
@@ -82,7 +82,7 @@ def examples(ladder: str):
     the default tile sizes."""
     many = f"{ladder}/{PER_TENSOR}"
 
-    def gained(s: Any) -> float | None:
+    def gained(s: Shape) -> float | None:
         rows = recorded_at(s, [rung.name for rung in LADDERS[ladder].rungs])
         best = fastest(row for name, row in rows.items() if not find(name).library)
         return rows[many]["median_ms"] / best["median_ms"] if best and many in rows else None

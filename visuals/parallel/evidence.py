@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from kernels.i18n import tr
+from kernels.model.row import Row
 from kernels.parallel import data, links, memory, pipeline, tensor, times
 from kernels.parallel import timeline as timelines
 from kernels.parallel.memory import Holding
@@ -81,7 +81,7 @@ class ParallelEvidence:
         return "recorded" if self.record else "predicted"
 
     @property
-    def row(self) -> Mapping[str, Any] | None:
+    def row(self) -> Row | None:
         """Returns the recorded times of the kernels that the prediction is made from."""
         found = times.rows(self.plan.network)
         return found[-1] if found else None

@@ -8,17 +8,15 @@ yet.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import kernels
+from kernels.model.row import Row
 from kernels.parallel import times
 from kernels.parallel.plan import PIPELINES, Plan
 
 FILE = Path(kernels.__file__).parent / "records" / "parallel.json"
-Row = Mapping[str, Any]
 
 
 @cache

@@ -122,7 +122,7 @@ def _longest(layout: Layout, task: Task) -> Launch:
     """Returns the first launch of a task's longest node."""
     plan = layout.evidence.plan
     node = max(task.nodes, key=lambda node: times.node_us(plan.network, node, plan.images, plan.optimizer))
-    return node_program(node, ladder_of).steps[0]
+    return node_program(node, ladder_of).launch()
 
 
 def _write(layout: Layout, starts: Sequence[int]) -> Write:

@@ -4,9 +4,9 @@ to 10,000 GPUs."""
 from __future__ import annotations
 
 from math import log
-from typing import Any
 
 from kernels.i18n import decimal, mark, tr
+from kernels.model.row import Json
 from kernels.parallel import links
 from kernels.parallel import timeline as timelines
 from kernels.parallel.check import Check
@@ -25,9 +25,7 @@ TOPOLOGIES = {links.NODES: ("output", mark("nodes of 8")), links.FLAT: ("write",
 KINDS = {"measured": mark("measured here"), "recorded": mark("recorded"), "predicted": mark("predicted")}
 
 
-def strip(
-    evidence: ParallelEvidence, checked: Check | None = None, run: Run | None = None, label: str = ""
-) -> dict[str, Any]:
+def strip(evidence: ParallelEvidence, checked: Check | None = None, run: Run | None = None, label: str = "") -> Json:
     """Returns the strip as data for the player. `checked`: what a comparison on this processor found. `run` and `label`: of the
     button, which compares without them."""
     run, label = run or Run(), label or tr("Compare")
@@ -71,7 +69,7 @@ def _shape(evidence: ParallelEvidence) -> str:
     return tr("{batch} images on {gpus} GPUs", batch=units.count(evidence.plan.batch), gpus=evidence.plan.gpus)
 
 
-def time(evidence: ParallelEvidence) -> dict[str, Any]:
+def time(evidence: ParallelEvidence) -> Json:
     """Returns the time of the step, recorded or else predicted, and those of the same step on other numbers of GPUs."""
     found = {n: evidence.with_gpus(n) for n in SHOWN_GPUS}
     us = {n: step_us(each) for n, each in found.items() if each}
@@ -146,7 +144,7 @@ def _time_text(evidence: ParallelEvidence) -> str:
     return tr("Predicted efficiency {efficiency} (strong scaling): one GPU is predicted to take {one}.", **fields)
 
 
-def memory(evidence: ParallelEvidence) -> dict[str, Any]:
+def memory(evidence: ParallelEvidence) -> Json:
     """Returns the bytes at the peak of the fullest GPU by role, and one sentence."""
     holding = evidence.holdings[evidence.fullest]
     sizes, total = holding.peak.nbytes, holding.peak.total
@@ -169,7 +167,7 @@ def memory(evidence: ParallelEvidence) -> dict[str, Any]:
     }
 
 
-def shares(evidence: ParallelEvidence) -> dict[str, Any]:
+def shares(evidence: ParallelEvidence) -> Json:
     """Returns the shares of the step on the first GPU: computing by phase, and idle."""
     line = evidence.timeline
     rows = [
@@ -197,7 +195,7 @@ def _shares_text(evidence: ParallelEvidence) -> str:
     return tr("{hidden} of its communication runs while it computes.", hidden=units.share(line.hidden))
 
 
-def curve(evidence: ParallelEvidence) -> dict[str, Any]:
+def curve(evidence: ParallelEvidence) -> Json:
     """Returns the predicted efficiency of data parallel over the number of GPUs, each with as many images as here."""
     plan = evidence.plan
     images = max(1, plan.batch // plan.gpus)

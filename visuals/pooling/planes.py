@@ -69,14 +69,15 @@ def _lane_sums(planes: np.ndarray, vector: int) -> list[np.ndarray]:
 
 def _first_warp(r: Recorder, s: GlobalShape, planes: np.ndarray, vector: int) -> None:
     count, at_once = len(planes), LANES * vector
-    for turn, sums in enumerate(_lane_sums(planes, vector)):
+    after = _lane_sums(planes, vector)
+    for turn, sums in enumerate(after):
         pixels = np.arange(turn * at_once, min((turn + 1) * at_once, s.area))
         lanes = len(pixels) // vector
         args = (lanes, vector, turn * at_once, sums[0, 0])
         r.step("load" if vector > 1 else "load_one", *args, **shown_lanes(0, lanes), loads=count * len(pixels))
         r.look("x", np.arange(count)[:, None] * s.area + pixels)
         r.put("sums", sums)
-    row = sums[0]
+    row = after[-1][0]
     for bit in BITS:
         r.step("exchange", 0, bit, row[0], row[bit], row[0] + row[bit], **shown_lanes(0, LANES))
         row = row + row[np.arange(LANES) ^ bit]
@@ -85,7 +86,7 @@ def _first_warp(r: Recorder, s: GlobalShape, planes: np.ndarray, vector: int) ->
     r.step("store", 0, s.area, y, **shown_lanes(0, 1))
     r.look("sums", np.array([0]))
     r.put("y", y, np.array([0]))
-    for k, row in enumerate(_exchanged(sums[1:]), 1):
+    for k, row in enumerate(_exchanged(after[-1][1:]), 1):
         y = row[0] / np.float32(s.area)
         r.step("plane", k, row[0], s.area, y, **shown_lanes(0, LANES))
         r.put("sums", row, k * LANES + np.arange(LANES))

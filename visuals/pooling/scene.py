@@ -122,10 +122,10 @@ def pool_scene(rung: str, s: PoolShape | GlobalShape, tiles: Tiles, inputs: Mapp
         next_sources=next_sources,
         lanes=r.lanes(),
         sums=() if plan.scatters else (_sum(rung, s, inputs),),
-        annotations=(_outputs_of_pixels(rung, s, inputs),) if plan.scatters else (),
+        annotations=(_outputs_of_pixels(rung, s, inputs),) if plan.scatters and isinstance(s, PoolShape) else (),
         finite=plan.register != "patch",
     )
-    if rung == "global-avg-pool/plane" and s.area > MIN_FOLDED_PIXELS:
+    if rung == "global-avg-pool/plane" and isinstance(s, GlobalShape) and s.area > MIN_FOLDED_PIXELS:
         return _fold_pixels(scene, kinds)
     return scene
 
@@ -180,7 +180,8 @@ def _tensors(program: Program, s, tiles: Tiles, plan: Plan, inputs: Mapping[str,
 
 def _planes(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Returns planes, rows and columns of a buffer: [N, C] has one plane."""
-    return (1, *shape) if len(shape) == 2 else (shape[0] * shape[1], *shape[2:])
+    planes, rows, cols = (1, *shape) if len(shape) == 2 else (shape[0] * shape[1], *shape[2:])
+    return planes, rows, cols
 
 
 def _padding(s: PoolShape) -> tuple[int, int, int, int]:
@@ -258,7 +259,7 @@ def _sources(program: Program, plan: Plan, r: Recorder) -> tuple[Source, tuple[S
         own = lit[first_kind:] if since else lit[: first_kind or len(lit)]
         return source_of(launch.source, own, part - (first_kind if since else 0), detail=resources(launch), since=since)
 
-    first, *later = program.steps
+    first, *later = program.launches
     if not later:
         return source(first, 0, 0, kinds), ()
     return source(first, 0, 1, kinds[:1]), (source(later[0], 1, 1, kinds[1:]),)

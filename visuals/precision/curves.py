@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from kernels.i18n import decimal, mark, tr
+from kernels.model.row import Json
 from kernels.precision import record
 from kernels.precision.record import Curve
 from visuals.scene.parts import Captions, Group, Reading, Tensor, Write
@@ -92,7 +92,7 @@ def curves_scene(names: Sequence[str]) -> Scene:
 
 
 # -- the curves beside the strip -------------------------------------------------------------------------
-def strip_curve(names: Sequence[str]) -> dict[str, Any]:
+def strip_curve(names: Sequence[str]) -> Json:
     """Returns the losses of recorded runs as lines over all their steps, for the strip."""
     losses = {name: smooth(list(enumerate(map(float, record.curve(name).loss), start=1))) for name in names}
     steps = max(points[-1][0] for points in losses.values())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from kernels.gemm.eight_bit.shape import EightBitShape
 from kernels.i18n import mark, tr
 from kernels.ladders import LADDERS, find
+from kernels.model.preset import Preset
+from kernels.model.shape import Shape
 from kernels.records.statistics import fastest
 from visuals import units
 from visuals.charts.story import Row, Story, extremes, fastest_library, recorded_at, title
@@ -15,12 +17,12 @@ LADDER = LADDERS["gemm-8bit"]
 TYPES = {"int8": "INT8", "fp8": "FP8"}
 
 
-def name(shape: Any) -> str:
+def name(shape: EightBitShape) -> str:
     """Returns a shape in a few words."""
     return f"{shape.M:,} × {shape.N:,} × {shape.K:,} {TYPES[shape.dtype]}"
 
 
-def cost(s: Any) -> str:
+def cost(s: EightBitShape) -> str:
     """Returns what a shape computes, and what it moves at least."""
     return tr(
         "{macs} multiply-adds of 8-bit numbers. A and B have {inputs}, C has {outputs}: a result takes 4 bytes, a factor 1.",
@@ -50,10 +52,10 @@ def gain(rows: Mapping[str, Row]) -> str:
     )
 
 
-def examples() -> list[Any]:
+def examples() -> list[tuple[Preset, str]]:
     """Returns (preset, text) of the recorded shares of the library's speed."""
 
-    def reached(s: Any) -> float | None:
+    def reached(s: Shape) -> float | None:
         found = share_of_library(recorded_at(s, [rung.name for rung in LADDER.rungs]))
         return found[2] if found else None
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from kernels.i18n import mark, tr, trn
+from kernels.model.preset import Preset
 from kernels.precision.ladder import LADDER, macs_of
 from kernels.precision.presets import RATE_PRESETS
 from kernels.precision.shape import RateShape
@@ -46,7 +46,7 @@ def rate_gain(rows: Mapping[str, Row]) -> str:
     )
 
 
-def rate_examples() -> list[Any]:
+def rate_examples() -> list[tuple[Preset, str]]:
     """Returns (preset, text) of the recorded speedups over FP32 multiply-adds."""
 
     def gained(s: RateShape) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from visuals.scene.parts import (
     Annotation,
     Captions,
     Flow,
+    Group,
     MatMul,
     SceneError,
     Sum,
@@ -29,8 +30,11 @@ from visuals.scene.parts import (
     Write,
 )
 
+if TYPE_CHECKING:
+    from visuals.scene.scene import Scene
 
-def validate(scene: Any) -> None:
+
+def validate(scene: Scene) -> None:
     """Raise SceneError that names the part of the contract that a Scene breaks."""
 
     def need(condition, error):
@@ -94,7 +98,7 @@ def validate(scene: Any) -> None:
         diagram.check(scene.diagram, tensors, scene.steps, need)
 
 
-def _check_sources(scene: Any, need) -> None:
+def _check_sources(scene: Scene, need) -> None:
     sources = [scene.source, *scene.next_sources] if scene.source else []
     need(len(sources) > 0 or not scene.next_sources, SceneError("the first source is missing"))
     starts = [source.since for source in sources]
@@ -113,7 +117,7 @@ def _check_sources(scene: Any, need) -> None:
         )
 
 
-def _is_table(g: Any, tensors) -> bool:
+def _is_table(g: Group, tensors) -> bool:
     one_plane = all(tensors[n].planes == 1 and not any(tensors[n].pad) for row in g.rows for n in row if n in tensors)
     return one_plane and len({len(row) for row in g.rows}) == 1
 
@@ -154,7 +158,7 @@ def _check_flow(f: Flow, groups: int, steps: int, need) -> None:
     need(_within(f.active, 0, 2), SceneError("a flow is active (1) or not (0) at a step"))
 
 
-def _check_view(v: View, scene: Any, tensors, need) -> None:
+def _check_view(v: View, scene: Scene, tensors, need) -> None:
     need({v.tensor, v.source} <= tensors.keys(), SceneError("a view names no tensor"))
     need(np.size(v.index) == tensors[v.tensor].size, SceneError(f"the view {v.tensor} misses cells"))
     need(_within(v.index, -1, tensors[v.source].size), SceneError(f"the view {v.tensor} leaves {v.source}"))

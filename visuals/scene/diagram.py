@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from kernels.model.row import Json
 from visuals.scene.parts import ROLES, SceneError
 
 INK = "ink"  # the colour of a line over the areas
@@ -74,7 +74,7 @@ class Diagram:
     ticks: tuple[tuple[str, float], ...] = ()
 
 
-def check(diagram: Diagram, tensors: dict[str, Any], steps: int, need: Callable) -> None:
+def check(diagram: Diagram, tensors: Json, steps: int, need: Callable) -> None:
     """Raise SceneError that names what is wrong with a diagram of a scene with these tensors and steps."""
     for b in diagram.boxes:
         inside = b.tensor in tensors and 0 <= b.index < tensors[b.tensor].size
@@ -96,7 +96,7 @@ def check(diagram: Diagram, tensors: dict[str, Any], steps: int, need: Callable)
     need(all(0 <= at <= 1 for _, at in diagram.ticks), SceneError("a tick is outside the axis"))
 
 
-def payload(diagram: Diagram, put: Callable) -> dict[str, Any]:
+def payload(diagram: Diagram, put: Callable) -> Json:
     """Returns a diagram as it is sent: texts as JSON, heights of areas in the block. A line is sent as an area in ink."""
     areas = [*diagram.areas, *(Area(line.name, INK, line.values) for line in (diagram.line,) if line)]
     return {

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from visuals.scene.parts import Captions, Lanes, MatMul, Read, Source, Write
+from visuals.scene.parts import Captions, Cells, Lanes, MatMul, Number, Read, Source, Write
 from visuals.scene.recorder import read_per_step
 from visuals.scene.scene import Scene
 
@@ -17,7 +17,7 @@ BEFORE, AFTER = 2, 1  # steps of a repetition that stay: the first, the second a
 MIN_FOLDED = 2
 
 
-def repeats(kinds: Sequence[int], same: Collection[int]) -> list[Run]:
+def repeats(kinds: Cells, same: Collection[int]) -> list[Run]:
     """Returns the runs of steps to fold: consecutive steps of one kind of `same`, without the first two and the last.
 
     `kinds` has the kind of each step. Runs of fewer than two steps are left out."""
@@ -27,7 +27,7 @@ def repeats(kinds: Sequence[int], same: Collection[int]) -> list[Run]:
     return [run for run in runs if run[1] - run[0] + 1 >= MIN_FOLDED]
 
 
-def folded(scene: Scene, runs: Sequence[Run], template: str, args: Callable[[Run], Sequence[float]]) -> Scene:
+def folded(scene: Scene, runs: Sequence[Run], template: str, args: Callable[[Run], Sequence[Number]]) -> Scene:
     """Returns the scene with each run of steps as one step. Its caption is `template`, filled from `args(run)`.
 
     After a folded step all cells, readings and lanes are as after the last step of its run. No step of a run may write a

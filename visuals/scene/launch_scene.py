@@ -14,6 +14,7 @@ from kernels.engines.emulator.launch import Options
 from kernels.i18n import mark, tr
 from kernels.ladders import find
 from kernels.model.program import Launch, Program
+from kernels.model.shape import Shape
 from visuals.scene.parts import FIELD, Captions, Group, Source, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.scene import Scene
@@ -46,14 +47,14 @@ class Executed:
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        return self.program.steps
+        return self.program.launches
 
     @property
     def last(self) -> Arrays:
         return self.after[-1]
 
 
-def executed(rung: str, shape: Any, tiles: Mapping[str, int], inputs: Arrays) -> Executed:
+def executed(rung: str, shape: Shape, tiles: Mapping[str, int], inputs: Arrays) -> Executed:
     """Run a rung of launches in the emulator. Raises RuleError if it cannot run the shape."""
     found = find(rung)
     all_tiles = found.check(shape, dict(tiles))

@@ -98,6 +98,11 @@ class Flow:
     active: np.ndarray  # integer, one per step: 1 where values move at this step
 
 
+# A number of a caption. By NumPy's types many a number that is taken out of an array is an array.
+Number = float | np.number | np.ndarray
+Cells = Sequence[int] | np.ndarray
+
+
 @dataclass(frozen=True)
 class Write:
     """A write of cell cells[k] of `target` at step steps[k % len(steps)]: with values[k], or with a copy of

@@ -17,6 +17,7 @@ from kernels.i18n import decimal, tr
 from kernels.ladders import find, ladder_of
 from kernels.model import values
 from kernels.model.program import INPUT, Launch, Program, RuleError
+from kernels.model.shape import Shape
 from kernels.runner import inputs_of
 
 MAX_BLOCKS = 64  # of one launch
@@ -92,7 +93,7 @@ Given = Callable[[Any, dict[str, np.ndarray]], dict[str, np.ndarray]]  # inputs 
 @lru_cache(maxsize=32)
 def traced(
     rung: str,
-    shape: Any,
+    shape: Shape,
     tiles: tuple[tuple[str, int], ...] = (),
     seed: int = 0,
     decimals: int = 0,
@@ -105,7 +106,7 @@ def traced(
     """
     found, ladder = find(rung), ladder_of(rung)
     program = found.build(shape, found.check(shape, dict(tiles)))
-    blocks = [int(np.prod(step.grid)) for step in program.steps]
+    blocks = [int(np.prod(step.grid)) for step in program.launches]
     if max(blocks) > MAX_BLOCKS:
         raise RuleError(
             tr(
@@ -118,15 +119,15 @@ def traced(
         )
     inputs = rounded_inputs(ladder, shape, program, seed, decimals)
     inputs = given(shape, inputs) if given else inputs
-    traces: list[list[BlockTrace]] = [[] for _ in blocks]
-    for block in range(max(blocks)):
-        session = emulator.Session(program, inputs, Options(trace_block=block))
+    sessions = [emulator.Session(program, inputs, Options(trace_block=block)) for block in range(max(blocks))]
+    for session in sessions:
         session.verify_run()
-        for n, count in enumerate(blocks):
-            traces[n] += [session.trace[n]] if block < count else []
-    launches = tuple(TracedLaunch(step, tuple(of)) for step, of in zip(program.steps, traces, strict=True))
-    arrays = {b.name: np.array(session.fetch(b.name)) for b in program.buffers}
-    return TracedProgram(program, inputs, arrays, launches, session.counters)
+    launches = tuple(
+        TracedLaunch(step, tuple(session.traced[n] for session in sessions[:count]))
+        for n, (step, count) in enumerate(zip(program.launches, blocks, strict=True))
+    )
+    arrays = {b.name: np.array(sessions[-1].fetch(b.name)) for b in program.buffers}
+    return TracedProgram(program, inputs, arrays, launches, sessions[-1].counted)
 
 
 def rounded_inputs(ladder, shape, program: Program, seed: int, decimals: int) -> dict[str, np.ndarray]:

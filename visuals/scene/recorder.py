@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kernels.i18n import decimal, mark, tr
-from visuals.scene.parts import Captions, Lanes, Read, Reading, Tensor, Write
+from visuals.scene.parts import Captions, Cells, Lanes, Number, Read, Reading, Tensor, Write
 
 PLANES = {"channel": mark("{n} channels of {size}"), "plane": mark("{n} planes of {size}")}
 StepKinds = Mapping[str, tuple[int, str]]  # kind of step: (which line of the source is lit, caption template)
@@ -23,14 +24,14 @@ class Recorder:
     # Empty if kinds are the numbers of their templates.
     steps_by_kind: StepKinds = field(default_factory=dict)
     kinds: list[int] = field(default_factory=list)
-    args: list[tuple[float, ...]] = field(default_factory=list)
+    args: list[tuple[Number, ...]] = field(default_factory=list)
     counts: list[Counter[str]] = field(default_factory=list)
     _lanes: list[tuple[int, int]] = field(default_factory=list)  # warp, mask
     _values: dict = field(default_factory=lambda: defaultdict(list))
     _copies: dict = field(default_factory=lambda: defaultdict(list))
     _reads: dict = field(default_factory=lambda: defaultdict(dict))
 
-    def step(self, kind: str | int, *args: float, warp: int = -1, mask: int = 0, **counts: int) -> int:
+    def step(self, kind: str | int, *args: Number, warp: int = -1, mask: int = 0, **counts: int) -> int:
         """Adds a step and returns its number. `warp`: the one that works (-1: no single one), `mask`: its active lanes.
         `counts`: what the step adds to each counter, as `read=4` for four bytes read."""
         self.kinds.append(list(self.steps_by_kind).index(kind) if isinstance(kind, str) else kind)
@@ -47,23 +48,21 @@ class Recorder:
         """Adds to counters of the last step."""
         self.counts[-1].update(counts)
 
-    def put(self, target: str, values: np.ndarray, cells: np.ndarray | None = None, at: int | None = None) -> None:
+    def put(self, target: str, values: ArrayLike, cells: Cells | None = None, at: int | None = None) -> None:
         """Records that the step writes numbers; without `cells`, into all cells in their order."""
-        values = np.ravel(values).astype(np.float32)
-        if values.size:
-            self._add(self._values[target], cells, values, at)
+        numbers = np.ravel(values).astype(np.float32)
+        if numbers.size:
+            self._add(self._values[target], cells, numbers, at)
 
-    def copy(
-        self, target: str, source: str, index: np.ndarray, cells: np.ndarray | None = None, at: int | None = None
-    ) -> None:
+    def copy(self, target: str, source: str, index: Cells, cells: Cells | None = None, at: int | None = None) -> None:
         """Records that the step copies cells of `source`; -1 becomes a zero."""
         self._add(self._copies[target, source], cells, np.ravel(index), at)
 
-    def _add(self, events: list, cells: np.ndarray | None, new: np.ndarray, at: int | None) -> None:
+    def _add(self, events: list, cells: Cells | None, new: np.ndarray, at: int | None) -> None:
         cells = np.arange(new.size) if cells is None else np.ravel(cells)
         events.append((self.now if at is None else at, cells, new))
 
-    def look(self, source: str, cells: np.ndarray, at: int | None = None) -> None:
+    def look(self, source: str, cells: Cells, at: int | None = None) -> None:
         """Records that the step reads cells without copying them."""
         self._reads[source][self.now if at is None else at] = np.unique(np.ravel(cells))
 
@@ -166,7 +165,7 @@ def part_note(*axes: tuple[int, int, int], plane: str = "") -> str:
     return tr("part {ranges} of {size}", ranges=ranges, size=" × ".join(sizes))
 
 
-def read_per_step(source: str, cells: Sequence[np.ndarray]) -> Read:
+def read_per_step(source: str, cells: Sequence[Cells]) -> Read:
     """Returns a Read of these cells at each step."""
     start = np.cumsum([0, *map(len, cells)])
     return Read(source, start, np.concatenate([np.zeros(0, int), *(np.asarray(c, int) for c in cells if len(c))]))

@@ -59,7 +59,8 @@ def bank_wavefronts(byte: np.ndarray, mask: int, width: int) -> tuple[np.ndarray
             wavefront[same_bank] = np.arange(len(same_bank))
         parts.append((first + wavefront, word % BANKS, lane))
         first += int(wavefront.max()) + 1
-    return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+    first, second, third = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return first, second, third
 
 
 def _words(byte: np.ndarray, lanes: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:

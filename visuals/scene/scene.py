@@ -118,7 +118,7 @@ class Scene:
 
     def source_at(self, t: int) -> tuple[Source, int]:
         """Returns the file shown at step t and its lit line, 0 if none is. The scene must have a source."""
-        source = [s for s in (self.source, *self.next_sources) if s.since <= t][-1]
+        source = [s for s in (self.source, *self.next_sources) if s and s.since <= t][-1]
         return source, int(source.lines[t - source.since if len(source.lines) > 1 else 0])
 
     def cells(self, name: str, t: int | None = None) -> np.ndarray:
@@ -142,7 +142,8 @@ class Scene:
             parts = [self.written(w) for w in self.writes if w.target == name]
             columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.zeros(0, int)] * 3
             order = np.argsort(columns[0], kind="stable")
-            self._known[name] = tuple(column[order] for column in columns)
+            step, cell, value = (column[order] for column in columns)
+            self._known[name] = step, cell, value
         return self._known[name]
 
     def written(self, w: Write) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -150,6 +151,7 @@ class Scene:
         steps = np.resize(w.steps, cells.size).astype(int)
         if w.values is not None:
             return steps, cells, np.ravel(w.values).astype(np.float32)
+        assert w.index is not None  # a copy
         index = np.ravel(w.index).astype(int)
         for v in self.views:
             if v.tensor == w.source:
@@ -192,3 +194,11 @@ def number(v: float) -> str:
         else np.format_float_positional(float(v), precision=4, unique=False, fractional=False, trim="-")
     )
     return text.replace("-", "−")
+
+
+def required(found: tuple[Scene | None, str]) -> Scene:
+    """Returns the scene of a pair (scene, note). ValueError with the note if there is none."""
+    scene, note = found
+    if scene is None:
+        raise ValueError(note)
+    return scene

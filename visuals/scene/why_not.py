@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from typing import Any
 
 from kernels.i18n import tr
 from kernels.ladders import find
 from kernels.model.program import RuleError
+from kernels.model.shape import Shape
 from visuals import units
 
 
-def why_not(rung: str, shape: Any, tiles: Mapping[str, int], scenes: Container[str]) -> str:
+def why_not(rung: str, shape: Shape, tiles: Mapping[str, int], scenes: Container[str]) -> str:
     """Returns the rule that a rung breaks at a shape, or why it is none of those in `scenes`; "" if it has a scene."""
     if rule := broken_rule(rung, shape, tiles):
         return rule
@@ -27,7 +27,7 @@ def why_not(rung: str, shape: Any, tiles: Mapping[str, int], scenes: Container[s
     )
 
 
-def broken_rule(rung: str, shape: Any, tiles: Mapping[str, int]) -> str:
+def broken_rule(rung: str, shape: Shape, tiles: Mapping[str, int]) -> str:
     """Returns the rule that a rung breaks at a shape, as a sentence; "" if it can run."""
     try:
         find(rung).check(shape, tiles)

@@ -12,15 +12,19 @@ import sys
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernels import engines
 from kernels.engines import cpu
 from kernels.i18n import tr
+from kernels.model.row import Json, Row
 from visuals.site import counting
 from visuals.site.files import HeldFiles
 from visuals.site.host import Element, Host, Switch, install
 from visuals.site.pack import Packer
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Recorder:
@@ -59,9 +63,9 @@ class Recorder:
 
     def _mounted(self, name: str) -> None:
         """Sends the page so far when its stage is drawn: the cards below it may run kernels in the emulator."""
-        if name == "stage" and self._is_early:
+        if name == "stage" and self._is_early and self.early:
             self._is_early = False
-            self.early(self._packed(self.host.run.query, self.host.run.root))
+            self.early(self._packed(self.host.now.query, self.host.now.root))
 
     def count(self) -> str:
         """Counts a rung of the page that was recorded last. Returns JSON: "counting" is how many are left.
@@ -87,10 +91,10 @@ def _words(error: Exception) -> str:
 class _Figure:
     """A figure as data, as visuals.charts.plain_figure makes it."""
 
-    def __init__(self, *_: Any, **__: Any):
-        self._figure: dict[str, Any] = {"data": [], "layout": {}}
+    def __init__(self, *_: object, **__: object):
+        self._figure: Json = {"data": [], "layout": {}}
 
-    def to_plotly_json(self) -> dict[str, Any]:
+    def to_plotly_json(self) -> Json:
         return self._figure
 
     def to_json(self) -> str:
@@ -105,11 +109,11 @@ class _NoFigure(_Figure):
             raise AttributeError(name)
         return self
 
-    def __call__(self, *_: Any, **__: Any) -> _NoFigure:
+    def __call__(self, *_: object, **__: object) -> _NoFigure:
         return self
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: np.ndarray | np.generic) -> object:
     """Returns an array or a number of NumPy as JSON can hold it."""
     return value.tolist()
 
@@ -122,7 +126,7 @@ def _without_plotly() -> None:
             raise AttributeError(name)
         return _NoFigure
 
-    parts: Mapping[str, Mapping[str, Any]] = {
+    parts: Mapping[str, Row] = {
         "plotly": {},
         "plotly.basedatatypes": {"BaseFigure": _Figure},
         "plotly.graph_objects": {"__getattr__": drawn},

@@ -6,14 +6,15 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from kernels.i18n import tr
 from kernels.jobs import counts as jobs
 from kernels.jobs.counts import Count
 from kernels.jobs.job import Job, JobError
 from kernels.jobs.settings import HERE, VARIABLE
+from kernels.model.row import Json
 from kernels.model.rung import Rung
+from kernels.model.shape import Shape
 from kernels.records.row import kernel_digest
 from kernels.runner import run
 
@@ -28,15 +29,15 @@ class CountsHere:
     later = False
 
     def __init__(self) -> None:
-        self._known: dict[str, Any] = {}
-        self.left: dict[str, tuple[Rung, Any, dict[str, int]]] = {}  # to be counted, by key
+        self._known: Json = {}
+        self.left: dict[str, tuple[Rung, Shape, dict[str, int]]] = {}  # to be counted, by key
         self._new = False
         if self.file and self.file.exists():
             self._known = json.loads(self.file.read_text("utf-8"))
 
-    def get(self, rung: Rung, shape: Any, tiles: Mapping[str, int]) -> Count | None:
+    def get(self, rung: Rung, shape: Shape, tiles: Mapping[str, int]) -> Count | None:
         """Returns the counts of a rung; None if the emulator cannot run it here."""
-        full = dict(sorted((rung.default_tiles | tiles).items()))
+        full = dict(sorted((rung.default_tiles | dict(tiles)).items()))
         key = f"{rung.name} {shape} {full} {kernel_digest(rung.build(shape, full))}"
         if key not in self._known:
             if self.later:
@@ -51,7 +52,7 @@ class CountsHere:
         key, (rung, shape, full) = self.left.popitem()
         self._known[key] = _count(rung, shape, full)
 
-    def request(self, rungs: Iterable[Rung], *_: Any) -> Job:
+    def request(self, rungs: Iterable[Rung], *_: object) -> Job:
         names = ", ".join(rung.name for rung in rungs)
         raise JobError(tr("the emulator cannot run {rungs} here", rungs=names))
 
@@ -69,9 +70,9 @@ class CountsHere:
             self.file.write_text(json.dumps(self._known), "utf-8")
 
 
-def _count(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> tuple[dict[str, float] | None, list[str]]:
+def _count(rung: Rung, shape: Shape, tiles: Mapping[str, int]) -> tuple[dict[str, float] | None, list[str]]:
     try:
-        counters = run(rung.name, shape, engine="emulator", tiles=dict(tiles)).counters.to_json()
+        counters = run(rung.name, shape, engine="emulator", tiles=dict(tiles)).counted.to_json()
     except (RuntimeError, ValueError):  # tile sizes that were not compiled ahead, and no compiler here
         return None, []
     return counters["total"], counters["uncounted"]

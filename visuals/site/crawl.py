@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from html import unescape
-from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+from kernels.model.row import Json
 from visuals.site.host import Element
 
 Params = Mapping[str, str]
@@ -80,7 +80,7 @@ def changed(params: Params, name: str, value: str, default: str | None) -> dict[
     return rest if is_story(rest) == is_story(params) else rest | {VIEW: EXPLORE}
 
 
-def stage_head(elements: Iterable[Element]) -> dict[str, Any]:
+def stage_head(elements: Iterable[Element]) -> Json:
     """Returns the data of a page's stage for the player, without its scene; {} without a stage."""
     for element in walk(elements):
         if element["t"] == "component" and element["name"] == "stage":

@@ -6,7 +6,6 @@ import json
 from gzip import compress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 FOLDER = "files"
 NAME_CHARS = 16  # of the hash: two of ten thousand files share a name with a chance of 1 in 10^11
@@ -36,7 +35,7 @@ class Files:
         self.used.add(name)
         return name
 
-    def put_json(self, value: Any) -> str:
+    def put_json(self, value: object) -> str:
         return self.put(plain(value))
 
 
@@ -60,6 +59,6 @@ class HeldFiles(Files):
         return new
 
 
-def plain(value: Any) -> str:
+def plain(value: object) -> str:
     """Returns a value as JSON without needless space."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

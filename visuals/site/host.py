@@ -21,11 +21,12 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
+from kernels.model.row import Json, Row
 from visuals.site.session import Context, Query, Rerun, RunContext, Switch
 
 SHELL = Path(__file__).resolve().parents[2] / "pages" / "_shell.py"
 MAX_RUNS = 8  # of one page until it stops asking for another run
-Element = dict[str, Any]
+Element = Json
 
 
 @dataclass
@@ -54,7 +55,7 @@ class _Run:
 
     path: str
     query: Query
-    state: dict[str, Any]
+    state: Json
     root: list[Element] = field(default_factory=list)
     open: list[list[Element]] = field(default_factory=list)  # the innermost container last
 
@@ -71,43 +72,49 @@ class Host:
         self.mounted: Callable[[str], None] = lambda name: None  # called with the name of a component that was drawn
 
     # -- running ---------------------------------------------------------------------------------
-    def record(self, path: str, params: Mapping[str, str], presses: Mapping[str, Any] | None = None) -> Recording:
+    def record(self, path: str, params: Mapping[str, str], presses: Row | None = None) -> Recording:
         """Returns a page at these parameters. `presses`: what was pressed on a stage, by its key, before the first run.
 
         Switch if the page leads to another address.
         """
-        state: dict[str, Any] = {key: {"press": value} for key, value in (presses or {}).items()}
+        state: Json = {key: {"press": value} for key, value in (presses or {}).items()}
         query = Query({name: str(value) for name, value in params.items()})
         for _ in range(MAX_RUNS):
-            self.run = _Run(path, query, state)
-            self.run.open.append(self.run.root)
+            self.run = run = _Run(path, query, state)
+            run.open.append(run.root)
             try:
                 runpy.run_path(str(SHELL), run_name="__main__")
             except Rerun:
                 for key in presses or {}:
                     state.pop(key, None)
                 continue
-            return Recording(path, dict(query), self.run.root)
+            return Recording(path, dict(query), run.root)
         raise RuntimeError(f"{path}?{urlencode(params)} still asks for another run after {MAX_RUNS}")
+
+    @property
+    def now(self) -> _Run:
+        """Returns the run that is under way."""
+        assert self.run is not None  # a page draws
+        return self.run
 
     def add(self, kind: str, **fields: Any) -> Element:
         """Appends an element to the open container and returns it. Fields without a value are left out."""
         element = {"t": kind} | {name: value for name, value in fields.items() if value not in (None, "", False)}
-        self.run.open[-1].append(element)
+        self.now.open[-1].append(element)
         return element
 
     @contextmanager
     def inside(self, children: list[Element]) -> Iterator[None]:
-        self.run.open.append(children)
+        self.now.open.append(children)
         try:
             yield
         finally:
-            self.run.open.pop()
+            self.now.open.pop()
 
     # -- the values of controls ------------------------------------------------------------------
-    def value(self, key: str | None, default: Any, bound: bool, parse: Callable[[str], Any] = str) -> Any:
+    def value(self, key: str | None, default: object, bound: bool, parse: Callable[[str], object] = str) -> Any:
         """Returns the value of a control: that of the session, else of the URL if it is bound to it, else its default."""
-        state, query = self.run.state, self.run.query
+        state, query = self.now.state, self.now.query
         if key in state:
             return state[key]
         if bound and key in query:
@@ -130,7 +137,7 @@ class Box:
         self._inside[-1].__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._inside.pop().__exit__(*error)
 
     def __getattr__(self, name: str) -> Any:
@@ -146,7 +153,7 @@ class Box:
 class Page:
     """A page of the app: its script, its title and its address."""
 
-    def __init__(self, page: str, *, title: str = "", url_path: str = "", default: bool = False, **_: Any):
+    def __init__(self, page: str, *, title: str = "", url_path: str = "", default: bool = False, **_: object):
         self.file, self.title, self.url_path = page, title, "" if default else url_path
 
     def run(self) -> None:
@@ -168,7 +175,7 @@ def install(host: Host) -> None:
 def _module(host: Host) -> ModuleType:
     """Returns the stand-in: the functions that the pages call."""
     module = ModuleType("streamlit")
-    module.__getattr__ = _of_run(host)
+    vars(module)["__getattr__"] = _of_run(host)
     layout, controls = _layout(host), _controls(host)
     for name, function in {**layout, **controls, **_flow(host)}.items():
         setattr(module, name, function)
@@ -179,9 +186,9 @@ def _of_run(host: Host) -> Callable[[str], Any]:
     def found(name: str) -> Any:
         match name:
             case "session_state":
-                return host.run.state
+                return host.now.state
             case "query_params":
-                return host.run.query
+                return host.now.query
             case "context":
                 return host.context
         raise AttributeError(f"the site's stand-in for Streamlit has no {name}")
@@ -190,7 +197,7 @@ def _of_run(host: Host) -> Callable[[str], Any]:
 
 
 # -- what is drawn --------------------------------------------------------------------------------
-def _layout(host: Host) -> dict[str, Callable]:
+def _layout(host: Host) -> Json:
     def box(kind: str, key: str | None, **fields: Any) -> Box:
         children: list[Element] = []
         host.add(kind, k=key, **fields)["c"] = children
@@ -204,13 +211,16 @@ def _layout(host: Host) -> dict[str, Callable]:
 
     def tabs(names: Sequence[str], *, default=None, key=None, **_) -> list[Box]:
         parts: list[list[Element]] = [[] for _ in names]
-        front = list(names).index(default) if default in names else 0
+        front = list(names).index(default) if default is not None and default in names else 0
         host.add("tabs", k=key, names=list(names), front=front)["c"] = parts
         return [Box(host, part) for part in parts]
 
-    def page_link(page: Any, *, label: str = "", query_params=None, help=None, **_) -> None:
+    def page_link(page: Page | str, *, label: str = "", query_params=None, help=None, **_) -> None:
         path = page.url_path if isinstance(page, Page) else host.pages[page].url_path
         host.add("link", l=label, help=help)["to"] = [path, dict(query_params or {})]
+
+    def html(text: str, **_) -> None:
+        host.add("html")["h"] = text
 
     def chart(figure: Any, *, key=None, **_) -> None:
         text = figure.to_json() if not isinstance(figure, Mapping) else json.dumps(figure)
@@ -228,7 +238,8 @@ def _layout(host: Host) -> dict[str, Callable]:
         return mount
 
     return {
-        "html": lambda text, **_: host.add("html") and host.run.open[-1][-1].update(h=text),
+        "components": SimpleNamespace(v2=SimpleNamespace(component=component)),
+        "html": html,
         "caption": lambda text, **_: host.add("caption", l=text),
         "code": lambda text, *, language=None, **_: host.add("code", language=language, text=text),
         "container": container,
@@ -238,24 +249,23 @@ def _layout(host: Host) -> dict[str, Callable]:
         "page_link": page_link,
         "plotly_chart": chart,
         "progress": lambda share, text="": host.add("progress", share=share, l=text),
-        "components": SimpleNamespace(v2=SimpleNamespace(component=component)),
         "set_page_config": lambda **_: None,
     }
 
 
 # -- controls -------------------------------------------------------------------------------------
 def _controls(host: Host) -> dict[str, Callable]:
-    def pills(label: str, options: Sequence, *, default=None, key=None, bind=None, label_visibility="", **_) -> Any:
+    def pills(label: str, options: Sequence, *, default=None, key=None, bind=None, label_visibility="", **_) -> object:
         chosen = host.value(key, default, bool(bind), _one_of(options))
         host.add("pills", k=key, l="" if label_visibility == "collapsed" else label, o=list(map(str, options)))
-        host.run.open[-1][-1] |= {"v": _text(chosen), "d": _text(default), "bound": bool(bind), "name": label}
+        host.now.open[-1][-1] |= {"v": _text(chosen), "d": _text(default), "bound": bool(bind), "name": label}
         return chosen
 
-    def selectbox(label: str, options: Sequence, index=0, *, key=None, bind=None, width=None, **_) -> Any:
+    def selectbox(label: str, options: Sequence, index=0, *, key=None, bind=None, width=None, **_) -> object:
         default = options[index] if index is not None and options else None
         chosen = host.value(key, default, bool(bind), _one_of(options))
         host.add("select", k=key, l=label, o=list(map(str, options)), width=width)
-        host.run.open[-1][-1] |= {"v": _text(chosen), "d": _text(default), "bound": bool(bind)}
+        host.now.open[-1][-1] |= {"v": _text(chosen), "d": _text(default), "bound": bool(bind)}
         return chosen
 
     def number_input(
@@ -270,10 +280,10 @@ def _controls(host: Host) -> dict[str, Callable]:
         bind=None,
         width=None,
         **_,
-    ) -> Any:
+    ) -> float:
         chosen = host.value(key, value, bool(bind), float)
         host.add("number", k=key, l=label, width=width)
-        host.run.open[-1][-1] |= {"v": chosen, "d": value, "min": min_value, "max": max_value, "bound": bool(bind)}
+        host.now.open[-1][-1] |= {"v": chosen, "d": value, "min": min_value, "max": max_value, "bound": bool(bind)}
         return chosen
 
     def text(kind: str) -> Callable:
@@ -282,7 +292,7 @@ def _controls(host: Host) -> dict[str, Callable]:
         ) -> str:
             chosen = host.value(key, value, bool(bind))
             host.add(kind, k=key, l=label, width=width, hint=placeholder)
-            host.run.open[-1][-1] |= {"v": chosen, "d": value, "bound": bool(bind)}
+            host.now.open[-1][-1] |= {"v": chosen, "d": value, "bound": bool(bind)}
             return chosen
 
         return draw
@@ -306,12 +316,12 @@ def _controls(host: Host) -> dict[str, Callable]:
     }
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return None if value is None else format(value, "g") if isinstance(value, float) else str(value)
 
 
-def _one_of(options: Sequence) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
+def _one_of(options: Sequence) -> Callable[[str], object]:
+    def parse(text: str) -> object:
         for option in options:
             if str(option) == text:
                 return option
@@ -321,15 +331,15 @@ def _one_of(options: Sequence) -> Callable[[str], Any]:
 
 
 # -- the order of runs, and what stays between them ------------------------------------------------
-def _flow(host: Host) -> dict[str, Any]:
+def _flow(host: Host) -> Json:
     def navigation(pages: Sequence[Page], **_) -> Page:
         host.pages, host.listed = {page.file: page for page in pages}, list(pages)
-        return next(page for page in pages if page.url_path == host.run.path)
+        return next(page for page in pages if page.url_path == host.now.path)
 
     def rerun(*_, **__) -> None:
         raise Rerun
 
-    def switch_page(page: Any, *, query_params=None) -> None:
+    def switch_page(page: Page | str, *, query_params=None) -> None:
         found = page if isinstance(page, Page) else host.pages[page]
         raise Switch(found.url_path, query_params or {})
 
@@ -347,7 +357,7 @@ def _flow(host: Host) -> dict[str, Any]:
 def _decorator(wrap: Callable) -> Callable:
     """Returns a decorator that is used with or without arguments."""
 
-    def decorate(function: Callable | None = None, **_: Any) -> Callable:
+    def decorate(function: Callable | None = None, **_: object) -> Callable:
         return wrap(function) if function else wrap
 
     return decorate
@@ -363,11 +373,11 @@ def _cached(function: Callable) -> Callable:
         except TypeError:  # arguments that have no hash
             return function(*args, **kwargs)
 
-    call.clear = found.cache_clear
+    vars(call)["clear"] = found.cache_clear
     return call
 
 
-def parted(message: bytes) -> dict[str, Any]:
+def parted(message: bytes) -> Json:
     """Returns the parts of a message to the player (visuals.stage.message): what a page says, and the scene."""
     head, strip = (int.from_bytes(message[at : at + 4], "little") for at in (0, 4))
     found = json.loads(message[8 : 8 + head])

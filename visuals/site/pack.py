@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
+from kernels.model.row import Json
 from visuals.site.crawl import MACHINE
 from visuals.site.files import Files, plain
 from visuals.site.host import Component, Element
@@ -23,7 +23,7 @@ class Packer:
     def __init__(self, files: Files):
         self.files = files
         self.css = ""
-        self.common: dict[str, Any] = {}
+        self.common: Json = {}
 
     def pack(self, elements: Iterable[Element]) -> list[Element]:
         """Returns elements that refer to files for what is large: scenes, charts, listings, tables."""
@@ -84,7 +84,7 @@ def _for_reader(elements: Iterable[Element]) -> list[Element]:
     return [element for element in kept if element not in captions[:1]]  # the first is about the machine's GPU
 
 
-def pack_component(files: Files, component: Component) -> dict[str, Any]:
+def pack_component(files: Files, component: Component) -> Json:
     """Returns what the browser needs to mount a component, its script as a file. The stage's is the player itself: the
     app's small loader would ask the app's server for it."""
     js = player() if component.name == "stage" else component.js

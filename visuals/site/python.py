@@ -7,10 +7,10 @@ import tarfile
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from kernels.i18n import tr
+from kernels.model.row import Json, Row
 from visuals.site.files import Files, name_of
 from visuals.site.host import SHELL
 
@@ -87,7 +87,7 @@ class Pyodide:
         """Returns NumPy for WebAssembly as a zip file, without its tests and tools."""
         return packed(_wheel(self._numpy) if self._numpy.suffix == ".whl" else _conda(self._numpy))
 
-    def copy(self, out: Path, files: Files) -> dict[str, Any]:
+    def copy(self, out: Path, files: Files) -> Json:
         """Copies the runtime, packs NumPy and the code, and returns the names under which the browser finds them.
 
         "later": files by their place beside the code, which Python loads when it opens them.
@@ -123,14 +123,13 @@ def _conda(file: Path) -> dict[str, bytes]:
     """Returns the files of NumPy in an archive of conda by name, those that are used."""
     with tarfile.open(file) as archive:
         members = {m.name.partition("site-packages/")[2]: m for m in archive if m.isfile()}
-        return {
-            name: archive.extractfile(m).read()
-            for name, m in members.items()
-            if name.startswith("numpy/") and _is_used(name)
+        used = {
+            name: archive.extractfile(m) for name, m in members.items() if name.startswith("numpy/") and _is_used(name)
         }
+        return {name: file.read() for name, file in used.items() if file}
 
 
-def is_python(file: Path, names: dict[str, Any]) -> bool:
+def is_python(file: Path, names: Row) -> bool:
     """Returns whether a file of the site, by its path in it, is one of those that `copy` made."""
     return file.parts[0] == FOLDER or file.stem in (names["numpy"], names["wasm"], names["code"])
 
@@ -151,6 +150,8 @@ def archive() -> bytes:
     sources |= {name: ROOT / name for name in SETTINGS}
     for package, names in PACKAGES.items():
         spec = find_spec(package)
+        if spec is None or spec.origin is None:
+            raise ModuleNotFoundError(package)
         folder = Path(spec.origin).parents[1 if spec.submodule_search_locations else 0]
         sources |= {name: folder / name for name in names}
     return packed({name: path.read_bytes() for name, path in sources.items()})

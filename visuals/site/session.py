@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from kernels.model.row import Row
 
 
 class Query(dict):
     """The parameters of a URL as text, with the methods of st.query_params that pages call."""
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         super().__setitem__(name, str(value))
 
-    def update(self, other: Mapping[str, Any] = {}, **more: Any) -> None:
+    def update(self, other: Mapping[str, object] = {}, **more: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  # a part of dict's
         for name, value in {**other, **more}.items():
             self[name] = value
 
-    def from_dict(self, params: Mapping[str, Any]) -> None:
+    def from_dict(self, params: Row) -> None:
         self.clear()
         self.update(params)
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from kernels import engines
 from kernels.engines import cpu
 from kernels.i18n import tr
+from kernels.model.row import Json
 from visuals.site import counting, crawl
 from visuals.site.files import Files, name_of
 from visuals.site.host import SHELL, Host, Recording, Switch, install
@@ -44,8 +45,8 @@ class Unit:
     docs: dict[str, str]
     defaults: dict[str, str]
     texts: list[list[str]]  # for the search: address, title, text
-    components: dict[str, Any]
-    common: dict[str, Any]
+    components: Json
+    common: Json
     css: str
     files: list[str]
     reads: dict[str, str]
@@ -102,13 +103,13 @@ def _fill(unit: Unit, record: _Recorder, recordings: Iterable[Made], packer: Pac
         if made.drawn is None:
             unit.failed[made.key] = made.failed
             continue
-        doc: dict[str, Any] = {"params": made.drawn.params, "c": packer.pack(made.drawn.elements)}
-        if put := _put(record.host, unit.path, made):
+        doc: Json = {"params": made.drawn.params, "c": packer.pack(made.drawn.elements)}
+        if put := _put(record.host, unit.path, made, made.drawn):
             doc["put"] = put
             if put[0] == unit.path and put[1] not in unit.puts:
                 unit.puts.append(put[1])
         unit.docs[made.key] = packer.files.put_json(doc)
-        unit.texts += _texts(unit.path, made)
+        unit.texts += _texts(unit.path, made, made.drawn)
         for path, params in crawl.leads(made.drawn.elements):
             if [path, params] not in unit.leads:
                 unit.leads.append([path, params])
@@ -185,21 +186,26 @@ class _Recorder:
         chapter = crawl.stage_head(first.elements).get("chapter")
         self.has_story = bool(chapter)
         for number in range(1, chapter["count"] + 1) if chapter else ():
-            yield self({crawl.VIEW: crawl.STORY, crawl.CHAPTER: str(number)})
-        yield self({crawl.VIEW: crawl.EXPLORE} if chapter else {})
+            yield from self._once({crawl.VIEW: crawl.STORY, crawl.CHAPTER: str(number)})
+        yield from self._once({crawl.VIEW: crawl.EXPLORE} if chapter else {})
+
+    def _once(self, params: Mapping[str, str]) -> Iterator[Made]:
+        if made := self(params):
+            yield made
 
 
 def _recordings(record: _Recorder, depth: int, unit: Unit) -> Iterator[Made]:
     """Yields each address of a page: its chapters, then what links and choices lead to from its controls."""
+    level: list[Made] = []
     for made in record.story():
         yield made
-    level = [made]
+        level = [made]
     for made in level:
         unit.defaults |= crawl.defaults(made.drawn.elements if made.drawn else [])
     for at in range(depth):
         found = []
-        for before in filter(lambda one: one.drawn, level):
-            elements = before.drawn.elements
+        for before in level:
+            elements = before.drawn.elements if before.drawn else []
             for params in _next(record.path, before.params, elements, at):
                 if not (record.has_story and crawl.is_story(params)) and (made := record(params)):
                     yield made
@@ -217,9 +223,9 @@ def _next(path: str, params: Mapping[str, str], elements: list, depth: int) -> I
         yield from crawl.values(params, elements)
 
 
-def _put(host: Host, path: str, made: Made) -> list | None:
+def _put(host: Host, path: str, made: Made, drawn: Recording) -> list | None:
     """Returns the address that shows the real size on the stage, as path and parameters; None if the page has none."""
-    for element in crawl.walk(made.drawn.elements):
+    for element in crawl.walk(drawn.elements):
         if element["t"] == "component" and element["name"] == "stage":
             sizes = (element["data"]["strip"] or {}).get("sizes", ())
             size = next((size["key"] for size in sizes if size.get("canPut")), None)
@@ -232,15 +238,13 @@ def _put(host: Host, path: str, made: Made) -> list | None:
     return None
 
 
-def _texts(path: str, made: Made) -> list[list[str]]:
+def _texts(path: str, made: Made, drawn: Recording) -> list[list[str]]:
     """Returns what the search finds of an address: the title and the text of a chapter, or the idea of a page."""
-    if chapter := crawl.stage_head(made.drawn.elements).get("chapter"):
+    if chapter := crawl.stage_head(drawn.elements).get("chapter"):
         text = " ".join([*chapter["text"], (chapter["question"] or {}).get("text", "")])
         return [[f"{path}?{made.key}", crawl.unmarked(chapter["title"]), crawl.unmarked(text)]]
     if made.key == crawl.EXPLORE:
-        return [
-            [f"{path}?view=explore" if path else "", title, text] for title, text in crawl.about(made.drawn.elements)
-        ]
+        return [[f"{path}?view=explore" if path else "", title, text] for title, text in crawl.about(drawn.elements)]
     return []
 
 

@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from html import escape
-from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import ParamSpec, TypeVar
 
+import plotly
 from rjsmin import jsmin
 
 from kernels.i18n import tr
+from kernels.model.row import Json, Row
 from visuals.palette import DARK, LIGHT
 from visuals.site.files import FOLDER, Files, name_of, plain
 from visuals.site.host import SHELL
@@ -24,6 +25,8 @@ from visuals.site.python import Pyodide, is_python
 from visuals.site.unit import BUILD, HISTORY, Unit, build, extend, is_current, listed
 from visuals.stage.standalone import standalone, takeaway
 
+P = ParamSpec("P")
+T = TypeVar("T")
 HERE = Path(__file__).parent / "web"
 SCRIPTS = ("address", "load", "stage", "code", "chart", "draw", "search", "python", "site")  # in the order of imports
 PYTHON = ("python-runtime", "python-worker")  # in a worker
@@ -46,7 +49,7 @@ class Settings:
     depth: int = 1  # how many choices lead from the controls of a page to an address of the site; 0: chapters alone
 
 
-def write(settings: Settings, report: Callable[[str], None] = print) -> dict[str, Any]:
+def write(settings: Settings, report: Callable[[str], None] = print) -> Json:
     """Writes the site and returns what it holds: bytes, files, addresses, and the addresses that failed."""
     if settings.pyodide:
         Pyodide(settings.pyodide)  # names what is missing before anything is recorded
@@ -68,10 +71,10 @@ def write(settings: Settings, report: Callable[[str], None] = print) -> dict[str
 
 
 # -- the pages -----------------------------------------------------------------------------------
-def _in_process(function: Callable, *args: Any) -> Any:
+def _in_process(function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
     """Returns what a function returns in a process of its own: the stand-in for Streamlit stays there."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        return pool.submit(function, *args).result()
+        return pool.submit(function, *args, **named).result()
 
 
 def _units(settings: Settings, paths: Iterable[str], report: Callable[[str], None]) -> Iterable[Unit]:
@@ -121,10 +124,10 @@ def _kept(settings: Settings, path: str) -> Unit | None:
 
 
 # -- what all pages load --------------------------------------------------------------------------
-def _shell(files: Files, units: Mapping[str, Unit], settings: Settings) -> dict[str, Any]:
+def _shell(files: Files, units: Mapping[str, Unit], settings: Settings) -> Json:
     """Returns the part of a page's HTML that is the same on all: names of the files, and the pages by path."""
-    components: dict[str, Any] = {}
-    common: dict[str, Any] = {}
+    components: Json = {}
+    common: Json = {}
     for unit in units.values():
         components |= unit.components
         common |= unit.common
@@ -157,7 +160,7 @@ def _shell(files: Files, units: Mapping[str, Unit], settings: Settings) -> dict[
     }
 
 
-def _python(files: Files, settings: Settings) -> dict[str, Any] | None:
+def _python(files: Files, settings: Settings) -> Json | None:
     """Returns the names under which a browser finds Python; None if the site is built without it."""
     if not settings.pyodide:
         return None
@@ -169,7 +172,7 @@ def _python(files: Files, settings: Settings) -> dict[str, Any] | None:
 
 def bundle(names: Sequence[str] = SCRIPTS) -> str:
     """Returns scripts of the site as one module."""
-    return jsmin("\n".join(_IMPORTS_EXPORTS.sub("", _text(f"{name}.js")) for name in names))
+    return str(jsmin("\n".join(_IMPORTS_EXPORTS.sub("", _text(f"{name}.js")) for name in names)))
 
 
 def _text(name: str) -> str:
@@ -178,7 +181,7 @@ def _text(name: str) -> str:
 
 def _plotly() -> bytes:
     """Returns the drawing library of the charts, from the Python package of it."""
-    return (Path(find_spec("plotly").origin).parent / "package_data" / "plotly.min.js").read_bytes()
+    return (Path(plotly.__file__).parent / "package_data" / "plotly.min.js").read_bytes()
 
 
 def _variables() -> str:
@@ -200,7 +203,7 @@ def _variables() -> str:
     )
 
 
-def _page(out: Path, path: str, unit: Unit, shell: Mapping[str, Any], root: str) -> None:
+def _page(out: Path, path: str, unit: Unit, shell: Row, root: str) -> None:
     folder = out / path
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "index.html").write_text(html(unit.title, shell, root, path), "utf-8")
@@ -208,7 +211,7 @@ def _page(out: Path, path: str, unit: Unit, shell: Mapping[str, Any], root: str)
         (out / f"{path}.html").write_text(html(unit.title, shell, "./", path), "utf-8")
 
 
-def html(title: str, shell: Mapping[str, Any], root: str, path: str | None) -> str:
+def html(title: str, shell: Row, root: str, path: str | None) -> str:
     """Returns the HTML of a page: what it loads, in the order in which it needs it."""
     config = shell["config"]
     first = [config["core"], shell["player"]] + ([config["pages"][path]["index"]] if path is not None else [])
@@ -243,7 +246,7 @@ def html(title: str, shell: Mapping[str, Any], root: str, path: str | None) -> s
 """
 
 
-def _missing_page(out: Path, shell: Mapping[str, Any]) -> None:
+def _missing_page(out: Path, shell: Row) -> None:
     """Writes the page for addresses that do not exist. Its address can have any depth, so it finds the root by itself."""
     (out / "404.html").write_text(_text("404.html"), "utf-8")
 
@@ -288,9 +291,7 @@ def _sweep(out: Path, files: Files, paths: set[str]) -> None:
             file.unlink()
 
 
-def _summary(
-    out: Path, units: Mapping[str, Unit], python: Mapping[str, Any] | None, report: Callable[[str], None]
-) -> dict[str, Any]:
+def _summary(out: Path, units: Mapping[str, Unit], python: Row | None, report: Callable[[str], None]) -> Json:
     """Reports and returns what the site holds. Python's files are counted apart from its pages."""
     files = [file for file in out.rglob("*") if file.is_file() and BUILD not in file.parts]
     of_python = [file for file in files if python and is_python(file.relative_to(out), python)]

@@ -22,7 +22,7 @@ from kernels.model.program import Launch, RuleError, buffer_of
 from kernels.softmax.shape import SoftmaxShape
 from visuals.scene.requests import BITS, LANES
 from visuals.softmax import long_rows
-from visuals.softmax.rows import QUIET, RowSteps, State, Step, totals
+from visuals.softmax.rows import RowSteps, State, Step, quiet, totals
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ def run_rung(rung: str, tiles: tuple[tuple[str, int], ...], row: bytes) -> RunRe
         raise RuleError(rule)
     program = found.build(shape, sizes)
     session = emulator.Session(program, {"x": x}, Options())
-    with np.errstate(**QUIET):
+    with quiet():
         output = np.array(session.verify_run())
-    return RunResult(program.steps, output.ravel(), session.counters)
+    return RunResult(program.launches, output.ravel(), session.counted)
 
 
 # -- the rungs ---------------------------------------------------------------------------------------
@@ -173,5 +173,5 @@ def steps_of(rung: str, tiles: Mapping[str, int], x: np.ndarray, y: np.ndarray) 
     """Returns the steps of a rung ("softmax/online") at a row x, float32 [n]; y: the kernel's output."""
     threads, blocks = threads_of(rung, tiles), blocks_of(rung, tiles)
     row = long_rows.PartSteps(x, y, threads, blocks) if rung in long_rows.BLOCKS else RowSteps(x, y, threads)
-    with np.errstate(**QUIET):
+    with quiet():
         return list(STEP_FUNCTIONS[rung.partition("/")[2]](row))

@@ -11,7 +11,11 @@ import numpy as np
 from visuals.scene.requests import BITS
 
 State = dict[str, np.ndarray]  # "m", "l" or both: float32, one a thread
-QUIET = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "under": "ignore"}
+
+
+def quiet() -> np.errstate:
+    """Returns a context without warnings: infinities give NaN, which is correct."""
+    return np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore")
 
 
 @dataclass(frozen=True)
@@ -185,7 +189,7 @@ def describe_gathered(
     args = (int(t[k]), float(x[k]), float(before["m"][k]))
     if names == "m":
         return ("first" if is_first else "larger" if grew else "smaller"), (*args, float(after["m"][k]))
-    with np.errstate(**QUIET):
+    with quiet():
         factor = float(np.exp(before["m"][k] - after["m"][k])) if before["m"][k] > -np.inf else 0.0
     args += (float(before["l"][k]), factor, float(after["l"][k]))
     if np.isnan(after["l"][k]):

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from rjsmin import jsmin
 
+from kernels.model.row import Row
 from visuals.palette import DARK, LIGHT
 from visuals.scene.payload import payload
 from visuals.scene.scene import Scene
@@ -92,7 +92,7 @@ def bundle(*names: str) -> str:
     """Join modules of this folder into one, without comments and needless space. Each name comes after the modules
     that it imports. (rjsmin cannot handle a template within a template: a test looks for them.)"""
     modules = ((HERE / f"{name}.js").read_text("utf-8") for name in names)
-    code = jsmin("\n".join(_IMPORTS_EXPORTS.sub("", module) for module in modules))
+    code = str(jsmin("\n".join(_IMPORTS_EXPORTS.sub("", module) for module in modules)))
     return _ONE_PARAMETER.sub(r"\1=>", _NEEDLESS.sub("", code))
 
 
@@ -108,7 +108,7 @@ _ONE_PARAMETER = re.compile(r"(?<![\w$])\((\w+)\)=>")
 def _component():
     import streamlit as st
 
-    return st.components.v2.component("stage", html=_PLACE, js=loader())
+    return st.components.v2.component("stage", html=_PLACE, js=loader())  # pyright: ignore[reportAttributeAccessIssue]  # Streamlit loads it lazily
 
 
 _PLACE = '<div class="stage-place"></div>'  # loader.js puts the stage here
@@ -126,8 +126,8 @@ def message(
     fit: bool = False,
     orders: Sequence[tuple[str, str]] = (),
     every_step: tuple[bool, str] | None = None,
-    chapter: Mapping[str, Any] | None = None,
-    strip: Mapping[str, Any] | None = None,
+    chapter: Row | None = None,
+    strip: Row | None = None,
 ) -> bytes:
     """Returns what the player receives: the lengths of a JSON head and of the strip's JSON (4 bytes each, little endian),
     the head, the strip, the scene's block. Arguments as in `mount`.
@@ -173,7 +173,7 @@ def mount(scene: Scene | None, key: str, **options) -> None:
     show(message(scene, **options), key)
 
 
-def pressed(key: str) -> Any:
+def pressed(key: str) -> Row | None:
     """Returns what the reader pressed on the stage `key` in this rerun, before it is mounted: {"do": "run", "size": "real"}
     say, else None."""
     import streamlit as st

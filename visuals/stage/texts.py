@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from kernels import i18n
+from kernels.model.row import Json
 
 HERE = Path(__file__).parent
 # The functions of texts.js and the positions of their messages, as in the Makefile.
@@ -19,7 +20,7 @@ Message = str | tuple[str, str]
 
 
 @i18n.cached(8)
-def catalog() -> dict[str, Any]:
+def catalog() -> Json:
     """Returns what texts.js needs to show the player in the reader's language; {} for English."""
     return i18n.browser_catalog(messages()) if i18n.language() != i18n.SOURCE else {}
 
@@ -33,12 +34,15 @@ def messages() -> tuple[Message, ...]:
     found: dict[Message, None] = {}
     for path, method in [*files, (HERE / "stage.html", html_messages)]:
         with path.open("rb") as file:
-            found |= dict.fromkeys(message for _, message, *_ in extract(method, file, keywords=FUNCTIONS))
+            found |= {
+                message if isinstance(message, str) else (message[0], message[1]): None
+                for _, message, *_ in extract(method, file, keywords=FUNCTIONS)
+            }
     return tuple(found)
 
 
 def html_messages(
-    file: BinaryIO, keywords: Any = (), comment_tags: Any = (), options: Any = None
+    file: BinaryIO, keywords: object = (), comment_tags: object = (), options: object = None
 ) -> Iterator[tuple[int, None, str, list[str]]]:
     """Yields (line, None, message, []) for each text, aria-label and title of an HTML file. A method of Babel.
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic
 
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE
+from kernels.model.row import Row
 from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import S
 from visuals.charts import roofline
 
-Row = Mapping[str, Any]
 Totals = Mapping[str, float]  # of the emulator's counters
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(Generic[S]):
     """The rows at one shape, by rung name, and what a formula predicts. `kind`: "recorded" or "measured"."""
 
     ladder: Ladder
     rung: Rung  # on the stage
-    shape: Any
+    shape: S
     shape_text: str  # as the strip names it: "4,096 × 4,096 × 4,096"
     tiles: Mapping[str, int]
     rows: Mapping[str, Row] = field(default_factory=dict)
@@ -35,6 +36,11 @@ class Evidence:
     def row(self) -> Row | None:
         """Returns the row of the kernel on the stage."""
         return self.rows.get(self.rung.name)
+
+    @property
+    def timed(self) -> Row:
+        """Returns the row of the kernel on the stage, where it is known that it has one."""
+        return self.rows[self.rung.name]
 
     @property
     def title(self) -> str:

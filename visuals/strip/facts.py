@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kernels.model.program import WORKSPACE
+from kernels.model.row import Row
 from kernels.records.statistics import same_time, undecided
 from visuals import units
 from visuals.strip import limits
@@ -12,8 +13,9 @@ from visuals.strip.evidence import Evidence
 from visuals.strip.times import compared
 
 Evidences = Mapping[str, Evidence]  # by size, "stage" and "real"
-Facts = Mapping[str, str]  # fields of sentences; "" if nothing was measured
-Right = Callable[[Evidences], int | None]  # the index of the right answer; None if nothing was measured
+OwnEvidences = Row  # of a lesson with evidence of its own kind
+Facts = dict[str, str]  # fields of sentences; "" if nothing was measured
+Right = Callable[[OwnEvidences], int | None]  # the index of the right answer; None if nothing was measured
 FASTER, SLOWER, SAME = range(3)  # the answers to which `against` refers
 
 
@@ -86,8 +88,9 @@ def limited_by(size: str) -> Right:
 
     def right(evidences: Evidences) -> int | None:
         evidence = evidences.get(size)
-        known = evidence and limits.shares(evidence)
-        return (*limits.NAMES, "").index(limits.limit_of(evidence)) if known else None
+        if evidence is None or not limits.shares(evidence):
+            return None
+        return (*limits.NAMES, "").index(limits.limit_of(evidence))
 
     return right
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kernels.i18n import mark, tr
+from kernels.model.row import Json
 from kernels.records import comparable
 from kernels.records.statistics import fastest
 from visuals import units
@@ -32,7 +31,7 @@ CEILINGS = {"memory": mark("memory bandwidth"), "arithmetic": mark("FP32 arithme
 LANES = 32  # of a warp: a load of one float each needs 4 sectors at best and 32 at worst
 
 
-def limits(evidence: Evidence, watched: Evidence | None = None) -> dict[str, Any]:
+def limits(evidence: Evidence, watched: Evidence | None = None) -> Json:
     """Returns four shares of the row's time or of its device's ceilings, and what they say in one sentence.
 
     `watched`: what is known at the shape on the stage, whose sectors are shown where this shape is too large to count.
@@ -58,10 +57,10 @@ def _product(evidence: Evidence) -> products.Product | None:
 
 
 def _of_product(evidence: Evidence, product: products.Product) -> float:
-    return products.rate(evidence.row) / product.flops_per_s
+    return products.rate(evidence.timed) / product.flops_per_s
 
 
-def _arithmetic(found: dict[str, float], product: products.Product | None, evidence: Evidence) -> dict[str, Any]:
+def _arithmetic(found: dict[str, float], product: products.Product | None, evidence: Evidence) -> Json:
     """Returns the share of the FP32 peak; of a kernel on tensor cores that of the fastest product in its format."""
     if product is None:
         return {"label": tr("arithmetic (FP32)"), "hint": tr(OF_ARITHMETIC), **_share(found.get("arithmetic"))}
@@ -123,11 +122,11 @@ def rival(evidence: Evidence) -> Row | None:
     return None
 
 
-def _share(part: float | None) -> dict[str, Any]:
+def _share(part: float | None) -> Json:
     return {"share": None, "text": "–"} if part is None else {"share": min(part, 1.0), "text": units.share(part)}
 
 
-def sectors(evidence: Evidence, watched: Evidence | None = None) -> dict[str, Any]:
+def sectors(evidence: Evidence, watched: Evidence | None = None) -> Json:
     """Returns the sectors (32 bytes) that a load of a warp reads on average, of the 32 that it can need."""
     label = tr("sectors per load")
     totals = evidence.totals
@@ -175,7 +174,7 @@ NEARING = {
 
 def _not_memory(evidence: Evidence, other: Row) -> str:
     """Returns that another kernel moves as many bytes faster. It is named if it is among those of the strip."""
-    fields = {"ratio": units.ratio(evidence.row["median_ms"] / other["median_ms"])}
+    fields = {"ratio": units.ratio(evidence.timed["median_ms"] / other["median_ms"])}
     if other["rung"] == evidence.rung.name:
         sizes = ", ".join(f"{name} {size}" for name, size in other["tiles"].items())
         text = tr("Memory bandwidth does not limit it: with {sizes} it is {ratio}× as fast.", sizes=sizes, **fields)
@@ -191,7 +190,7 @@ def _not_memory(evidence: Evidence, other: Row) -> str:
 
 def _below(evidence: Evidence, shares: dict[str, float]) -> str:
     """Returns how far a kernel is from the nearest ceiling. What a library moves and computes inside is not known."""
-    if roofline.is_opaque(evidence.row):
+    if roofline.is_opaque(evidence.timed):
         return tr("Only the library knows what else it moves and computes.")
     nearest = max((name for name in CEILINGS if name in shares), key=shares.__getitem__, default="")
     if not nearest or shares[nearest] < FAR:

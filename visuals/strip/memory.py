@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kernels.i18n import tr
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE
+from kernels.model.row import Json
 from visuals import units
 from visuals.strip.evidence import Evidence
 
@@ -13,7 +12,7 @@ SMALL = 4096  # bytes: below that the difference is the allocator's rounding, an
 ALLOCATION = 512  # bytes: CuPy's memory pool hands out multiples of it
 
 
-def memory(evidence: Evidence) -> dict[str, Any]:
+def memory(evidence: Evidence) -> Json:
     """Returns the bytes by role, each with its share of all, and one sentence."""
     row, predicted = evidence.row, evidence.predicted_bytes()
     sizes = {role: row[f"{role}_bytes"] for role in predicted} if row else {r: n or 0 for r, n in predicted.items()}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kernels.i18n import tr
+from kernels.model.row import Json, Row
 from visuals import units
 from visuals.strip.evidence import Evidence
 from visuals.strip.limits import limits
@@ -35,7 +35,7 @@ class Size:
     can_put: bool = False
 
 
-def strip(sizes: Sequence[Size], selected: str, run: Run, curve: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def strip(sizes: Sequence[Size], selected: str, run: Run, curve: Row | None = None) -> Json:
     """Returns the strip of these sizes, the selected one first shown. `curve`: curves beside the figures of each size."""
     return {
         "sizes": [
@@ -91,7 +91,7 @@ def _with_tiles(evidence: Evidence, watched: Mapping[str, int]) -> str:
     return ", ".join([evidence.shape_text, *(f"{name} {size}" for name, size in evidence.tiles.items())])
 
 
-def _size(size: Size, watched: Evidence | None, can_run: bool) -> dict[str, Any]:
+def _size(size: Size, watched: Evidence | None, can_run: bool) -> Json:
     evidence = size.evidence
     time = times(evidence, can_run)
     return {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from kernels.i18n import mark, tr, trn
 from kernels.ladders import find
+from kernels.model.row import Json
 from kernels.records import comparable
 from kernels.records.statistics import fastest, same_time, undecided, within_ratio
 from visuals import units
@@ -21,7 +21,7 @@ CACHES = {
 }
 
 
-def times(evidence: Evidence, can_run: bool = True) -> dict[str, Any]:
+def times(evidence: Evidence, can_run: bool = True) -> Json:
     """Returns the texts and bars of the time of a kernel, or why there is none. `can_run`: whether there is a button Run."""
     row = evidence.row
     if row is None:
@@ -84,7 +84,7 @@ def _no_time(evidence: Evidence, can_run: bool) -> str:
 
 def verdict(evidence: Evidence) -> str:
     """Returns how the kernel compares with the rung before it, and with the fastest library."""
-    row = evidence.row
+    row = evidence.timed
     sentences = []
     if other := _compared_with(evidence):
         sentences.append(compared(row, other, evidence))
@@ -127,14 +127,14 @@ def _timed(evidence: Evidence) -> list[Row]:
 
 def _compared_with(evidence: Evidence) -> Row | None:
     """Returns the row of the rung before; for the first rung that of the next. A library's is the last choice."""
-    rows, row = _timed(evidence), evidence.row
+    rows, row = _timed(evidence), evidence.timed
     own = [r for r in rows if r is row or not evidence.ladder.rung(r["rung"]).library]
     pool = own if len(own) > 1 else rows
     at = pool.index(row)
     return pool[at - 1] if at else next(iter(pool[1:]), None)
 
 
-def _bars(evidence: Evidence) -> list[dict[str, Any]]:
+def _bars(evidence: Evidence) -> list[Json]:
     """Returns the bars of the kernel and its neighbours. If they were recorded on different days, each names its day."""
     rows, tags = neighbours(evidence), _tags(evidence)
     longest = max((row["p80_ms"] for row in rows), default=1.0)
@@ -145,7 +145,7 @@ def _bars(evidence: Evidence) -> list[dict[str, Any]]:
     ]
 
 
-def _bar(row: Row, longest: float, evidence: Evidence) -> dict[str, Any]:
+def _bar(row: Row, longest: float, evidence: Evidence) -> Json:
     return {
         "title": evidence.ladder.rung(row["rung"]).title_on(row["engine"]),
         "share": row["median_ms"] / longest,
@@ -190,7 +190,7 @@ def _of_ours(ours: Row, evidence: Evidence) -> str:
     return tr("our fastest of these") if best and best["median_ms"] < ours["median_ms"] else tr("our fastest")
 
 
-def neighbours(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
+def neighbours(evidence: Evidence) -> Sequence[Row]:
     """Returns at most MAX_BARS rows in the ladder's order: the kernel's own, our fastest kernel's, the fastest library's,
     those of our kernels beside it."""
     rows = _timed(evidence)

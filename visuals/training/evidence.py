@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from kernels.i18n import decimal, mark, tr, trn
+from kernels.model.row import Json
 from kernels.training.graph import ACTIVATION, BACKWARD, FORWARD, GRADIENT, PHASES, STATE, WEIGHT
 from kernels.training.held import Held
 from kernels.training.loop import KEPT
@@ -118,7 +118,7 @@ class StepEvidence:
     def badge(self) -> dict[str, str] | None:
         if self.measured:
             return {"kind": "measured", "text": " · ".join((tr("measured here"), self.measured.device))}
-        if self.step_ms is None:
+        if self.step_ms is None or self.record is None:
             return None
         parts = (tr("recorded"), str(self.record["device"]).removeprefix("NVIDIA "))
         return {"kind": "recorded", "text": " · ".join(parts)}
@@ -130,7 +130,7 @@ class StepEvidence:
 
     def by_family(self) -> dict[str, float]:
         """Returns the share of each family of kernels, largest first; {} without times."""
-        found = self._shares(lambda node: tr(FAMILIES.get(node.rung.partition("/")[0], node.rung)), ())
+        found = self._shares(lambda node: tr(FAMILIES.get(node.rung.partition("/")[0]) or node.rung), ())
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def _shares(self, key, order) -> dict[str, float]:
@@ -206,7 +206,7 @@ def facts(evidence: StepEvidence) -> dict[str, str]:
     for name, key in (("one_by_one", "one_by_one_us"), ("graph", "graph_us"), ("eager", "eager_us")):
         title = tr(recorded.WHOLE[key])
         found[name] = units.time_(times[title]) if title in times else ""
-    if found["one_by_one"] and found["graph"]:
+    if found["one_by_one"] and found["graph"] and evidence.record:
         found["gain"] = units.ratio(evidence.record["one_by_one_us"] / evidence.record["graph_us"])
     return found
 
@@ -217,7 +217,7 @@ def largest_role(evidence: StepEvidence) -> str:
     return max(ROLES, key=memory.__getitem__)
 
 
-def as_rows(evidence: StepEvidence) -> list[dict[str, Any]]:
+def as_rows(evidence: StepEvidence) -> list[Json]:
     """Returns a row for each node: name, rung, phase, launches, ms if it was timed."""
     counts = dict.fromkeys((n for n, _ in enumerate(evidence.plan.graph.nodes)), 0)
     for part in evidence.plan.parts:

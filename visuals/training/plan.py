@@ -95,7 +95,7 @@ def _parts(graph: Graph, program: Program) -> tuple[Part, ...]:
     for n, node in enumerate(graph.nodes):
         count = len(node_program(node, ladder_of).steps)
         first = len(parts)
-        parts += [Part(n, k, count, program.steps[first + k]) for k in range(count)]
+        parts += [Part(n, k, count, program.launch(first + k)) for k in range(count)]
     if len(parts) != len(program.steps):
         raise ValueError(f"{len(program.steps)} launches for nodes of {len(parts)}")
     return tuple(parts)

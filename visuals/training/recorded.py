@@ -8,13 +8,12 @@ loss]], "accuracy": [[step, share]], "steps_per_epoch": n}. What a row lacks is 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import kernels
 from kernels.i18n import mark
+from kernels.model.row import Row
 from kernels.training.step import PLAIN, Memory
 
 FILE = Path(kernels.__file__).parent / "records" / "training.json"
@@ -25,7 +24,6 @@ WHOLE = {  # a whole step, by its name in a row
     "compile_us": mark("torch.compile"),
     "compile_graph_us": mark("torch.compile, one graph"),
 }
-Row = Mapping[str, Any]
 
 
 @cache

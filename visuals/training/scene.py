@@ -464,7 +464,7 @@ def function_text(path: str, entry: str) -> tuple[str, int]:
     )
     while start and "__global__" not in lines[start]:
         start -= 1
-    depth, opened = 0, False
+    depth, opened, end = 0, False, start
     for end in range(start, len(lines)):
         depth += lines[end].count("{") - lines[end].count("}")
         opened = opened or "{" in lines[end]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from kernels.i18n import decimal, tr, trn
+from kernels.model.row import Json, Row
 from visuals import units
 from visuals.strip.curve import loss_text, shares, smooth, thinned
 from visuals.training import recorded
@@ -44,7 +44,7 @@ class Run:
     others: Mapping[str, str] = field(default_factory=dict)
 
 
-def strip(evidence: StepEvidence, curve: Curve | None, run: Run) -> dict[str, Any]:
+def strip(evidence: StepEvidence, curve: Curve | None, run: Run) -> Json:
     """Returns the strip as data for the player. `curve` None leaves the curve out."""
     size = {
         "key": "stage",
@@ -73,7 +73,7 @@ def strip(evidence: StepEvidence, curve: Curve | None, run: Run) -> dict[str, An
     }
 
 
-def time(evidence: StepEvidence) -> dict[str, Any]:
+def time(evidence: StepEvidence) -> Json:
     """Returns the time of the step and of its slowest kernels, or why there is none."""
     bars = list(evidence.whole_steps()) if not evidence.measured else []
     shown = tr(recorded.WHOLE["graph_us"]) if bars else ""
@@ -103,10 +103,14 @@ def _time_text(evidence: StepEvidence) -> str:
         name, ms = evidence.slowest(1)[0]
         share = units.share(ms / sum(evidence.node_ms.values()))
         return tr("{node} takes {share} of it, the most.", node=name, share=share)
-    return tr("As one CUDA graph.") if evidence.record.get("graph_us") else tr("Its launches one by one.")
+    return (
+        tr("As one CUDA graph.")
+        if evidence.record and evidence.record.get("graph_us")
+        else tr("Its launches one by one.")
+    )
 
 
-def memory(evidence: StepEvidence) -> dict[str, Any]:
+def memory(evidence: StepEvidence) -> Json:
     """Returns the bytes at the peak by role, and one sentence."""
     sizes, p = evidence.at_peak(), evidence.plan
     total = sum(sizes.values())
@@ -145,7 +149,7 @@ def _peak_badge(evidence: StepEvidence, predicted: int) -> dict[str, str]:
     return {"kind": "predicted", "text": tr("predicted {bytes}", bytes=units.bytes_(predicted))}
 
 
-def phases(evidence: StepEvidence) -> dict[str, Any]:
+def phases(evidence: StepEvidence) -> Json:
     """Returns the share of each phase in the time of all kernels, and what launches one by one add to it on a GPU."""
     found = evidence.by_phase()
     rows = [
@@ -179,7 +183,7 @@ def _phase_text(found: Mapping[str, float]) -> str:
 
 
 # -- the curve -----------------------------------------------------------------------------------------
-def curve_part(evidence: StepEvidence, curve: Curve) -> dict[str, Any]:
+def curve_part(evidence: StepEvidence, curve: Curve) -> Json:
     """Returns loss and accuracy as points between 0 and 1, beside the recorded ones if there are any."""
     steps = max(1, curve.epochs * curve.steps_per_epoch)
     other = recorded.curve(evidence.network)
@@ -215,7 +219,7 @@ def curve_part(evidence: StepEvidence, curve: Curve) -> dict[str, Any]:
     }
 
 
-def _dashed(row: Mapping[str, Any] | None) -> str:
+def _dashed(row: Row | None) -> str:
     """Returns what the dashed lines are; "" if there are none."""
     return tr("Dashed: {device}.", device=str(row["device"]).removeprefix("NVIDIA ")) if row else ""
 
@@ -235,5 +239,5 @@ def aria(curve: Curve) -> str:
     return text
 
 
-def _recorded(row: Mapping[str, Any] | None, name: str) -> list[tuple[int, float]]:
+def _recorded(row: Row | None, name: str) -> list[tuple[int, float]]:
     return [tuple(pair) for pair in row["curve"].get(name, ())] if row else []

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from kernels.i18n import tr
+from kernels.model.row import Row
 from kernels.transfers import model, recorded
 from kernels.transfers.operations import COMPUTE, HOST, IN, OUT, Op, Timeline, memory_after
 from kernels.transfers.rates import Rates, rates
@@ -16,7 +15,6 @@ from visuals import units
 
 ROWS = 8192  # of the stories; LARGE_ROWS of the overlap that counts
 LARGE_ROWS, LARGE_PIECES = 32_768, 32
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,8 @@ class TransferEvidence:
         """Returns where the times come from: the device, and for a prediction the rates."""
         if self.found and self.measured:
             return str(self.found["device"])
-        if self.kind == "recorded":
-            return str(recorded.newest()["device"]).removeprefix("NVIDIA ")
+        if self.kind == "recorded" and (record := recorded.newest()):
+            return str(record["device"]).removeprefix("NVIDIA ")
         return tr("{device}’s rates", device=rates().device.removeprefix("NVIDIA "))
 
     @property

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from kernels.i18n import mark, tr
+from kernels.model.row import Json
 from kernels.transfers.operations import COMPUTE, HOST, IN, OUT
 from kernels.transfers.scenarios import SHORT, WIDTH
 from visuals import units
@@ -28,7 +28,7 @@ class Run:
     more: Mapping[str, str] = field(default_factory=dict)
 
 
-def strip(found: TransferEvidence, run: Run) -> dict[str, Any]:
+def strip(found: TransferEvidence, run: Run) -> Json:
     """Returns the strip as data for the player."""
     size = {
         "key": "stage",
@@ -59,7 +59,7 @@ def badge(found: TransferEvidence) -> dict[str, str]:
     return {"kind": found.kind, "text": " · ".join((tr(found.kind), found.source))}
 
 
-def time(found: TransferEvidence) -> dict[str, Any]:
+def time(found: TransferEvidence) -> Json:
     """Returns the total, and those of the scenarios beside it."""
     beside = [one for one in group(found) if not one.unknown]
     longest = max((one.total_ms for one in beside), default=1.0)
@@ -102,7 +102,7 @@ def _over_longest(found: TransferEvidence) -> str:
     return mark("{ratio} times the busiest queue.")
 
 
-def memory(found: TransferEvidence) -> dict[str, Any]:
+def memory(found: TransferEvidence) -> Json:
     """Returns the most bytes on the GPU at a time, and those that stay there."""
     peak = max(found.memory, default=0)
     s = found.settings
@@ -128,7 +128,7 @@ def memory_text(found: TransferEvidence) -> str:
     return tr("At the end all of it is free again.")
 
 
-def queues(found: TransferEvidence) -> dict[str, Any]:
+def queues(found: TransferEvidence) -> Json:
     """Returns the share of the total in which each queue is busy."""
     t = found.timeline
     whole = max(t.total_ms, 1e-9)

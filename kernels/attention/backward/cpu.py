@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kernels.attention.cpu import QUIET, as_float32, heads, hidden
+from kernels.attention.cpu import as_float32, heads, hidden, quiet
 
 
 def row_dots(dO: np.ndarray, O: np.ndarray, D: np.ndarray, rows, d) -> None:
@@ -26,7 +26,7 @@ def softmax_gradient(L: np.ndarray, D: np.ndarray, P: np.ndarray, dS: np.ndarray
     for l, D_row, p, ds in heads(L, D, P, dS):
         if causal:
             p[masked], ds[masked] = -np.inf, 0
-        with np.errstate(**QUIET):
+        with quiet():
             np.exp(np.subtract(p, l[:, None], out=p), out=p)
         ds -= D_row[:, None]
         ds *= p
@@ -54,7 +54,7 @@ def recompute_keys(Q, K, V, dO, L, D, dK, dV, N, d, scale, causal) -> None:
     for q, k, v, do, l, rowdot, dk, dv in heads(Q, K, V, dO, L, D, dK, dV):
         for j in range(N):
             seen = slice(j if causal else 0, N)
-            with np.errstate(**QUIET):
+            with quiet():
                 p = np.exp(scale * (q[seen] @ k[j]) - l[seen])
             ds = p * (do[seen] @ v[j] - rowdot[seen])
             dv[j] = p @ do[seen]
@@ -66,7 +66,7 @@ def recompute_queries(Q, K, V, dO, L, D, dQ, N, d, scale, causal) -> None:
     for q, k, v, do, l, rowdot, dq in heads(Q, K, V, dO, L, D, dQ):
         for i in range(N):
             seen = slice(0, i + 1 if causal else N)
-            with np.errstate(**QUIET):
+            with quiet():
                 p = np.exp(scale * (k[seen] @ q[i]) - l[i])
             ds = p * (v[seen] @ do[i] - rowdot[i])
             dq[i] = scale * (ds @ k[seen])
@@ -142,7 +142,7 @@ def _tile(q, k, v, do, l, rowdot, rows: slice, keys: slice, scale, causal):
     if causal and keys.stop > rows.start:
         N = len(q)
         s[hidden(range(N)[rows], range(N)[keys])] = -np.inf
-    with np.errstate(**QUIET):
+    with quiet():
         p = np.exp(s - l[rows, None])
     return p, p * (do[rows] @ v[keys].T - rowdot[rows, None])
 

@@ -67,8 +67,8 @@ def _softmax_gradient(s: BackwardShape) -> Launch:
 def _product(s: BackwardShape, tiles: Tiles, source: str, function, args: tuple[str, ...], label: str) -> Launch:
     side = tiles["TILE"]
     grid = ceil(s.d, side), ceil(s.N, side), s.heads
-    args = (*args, np.int32(s.N), np.int32(s.d), np.int32(s.causal))
-    return replace(launch(source, grid, side * side, args, function, tiles), label=label)
+    extents = np.int32(s.N), np.int32(s.d), np.int32(s.causal)
+    return replace(launch(source, grid, side * side, (*args, *extents), function, tiles), label=label)
 
 
 def _values(s: BackwardShape, tiles: Tiles, weights: str, x: str, out: str, label: str) -> Launch:

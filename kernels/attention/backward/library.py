@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from types import ModuleType
 
 from kernels.attention.backward import common
 from kernels.attention.backward.shape import BackwardShape
@@ -48,12 +48,10 @@ class Backward(torch_library.Call):
     def prepare(self) -> None:
         """Run the forward pass as PyTorch's public function does, which says why a backend cannot; then the operator that
         keeps what its backward pass needs."""
-        attention, inputs = self.torch.nn.attention, self.tensors[:4]
+        attention, (Q, K, V, dO) = self.torch.nn.attention, self.tensors[:4]
         with attention.sdpa_kernel(getattr(attention.SDPBackend, self._backend)):
-            self.torch.nn.functional.scaled_dot_product_attention(
-                *inputs[:3], is_causal=self._causal, scale=self._scale
-            )
-        self._backward = OPERATORS[self._backend](self.torch.ops.aten, *inputs, self._causal, self._scale)
+            self.torch.nn.functional.scaled_dot_product_attention(Q, K, V, is_causal=self._causal, scale=self._scale)
+        self._backward = OPERATORS[self._backend](self.torch.ops.aten, Q, K, V, dO, self._causal, self._scale)
 
     def run(self) -> tuple:
         return self._backward()
@@ -70,7 +68,7 @@ class Backward(torch_library.Call):
 
 
 # -- each runs a forward pass and returns its backward pass ---------------------------------------------
-def _efficient(aten: Any, q, k, v, grad, causal: bool, scale: float) -> Callable[[], tuple]:
+def _efficient(aten: ModuleType, q, k, v, grad, causal: bool, scale: float) -> Callable[[], tuple]:
     out, row_sums, seed, offset = aten._scaled_dot_product_efficient_attention(
         q, k, v, None, True, 0.0, causal, scale=scale
     )
@@ -79,7 +77,7 @@ def _efficient(aten: Any, q, k, v, grad, causal: bool, scale: float) -> Callable
     return partial(aten._scaled_dot_product_efficient_attention_backward, grad, q, k, v, *saved, scale=scale)
 
 
-def _flash(aten: Any, q, k, v, grad, causal: bool, scale: float) -> Callable[[], tuple]:
+def _flash(aten: ModuleType, q, k, v, grad, causal: bool, scale: float) -> Callable[[], tuple]:
     out, row_sums, starts_q, starts_k, max_q, max_k, seed, offset, _ = aten._scaled_dot_product_flash_attention(
         q, k, v, 0.0, causal, False, scale=scale
     )
@@ -87,7 +85,7 @@ def _flash(aten: Any, q, k, v, grad, causal: bool, scale: float) -> Callable[[],
     return partial(aten._scaled_dot_product_flash_attention_backward, grad, q, k, v, *saved, scale=scale)
 
 
-def _cudnn(aten: Any, q, k, v, grad, causal: bool, scale: float) -> Callable[[], tuple]:
+def _cudnn(aten: ModuleType, q, k, v, grad, causal: bool, scale: float) -> Callable[[], tuple]:
     out, row_sums, starts_q, starts_k, max_q, max_k, seed, offset, _ = aten._scaled_dot_product_cudnn_attention(
         q, k, v, None, True, 0.0, causal, False, scale=scale
     )

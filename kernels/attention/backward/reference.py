@@ -115,7 +115,7 @@ def _scores(s: BackwardShape, q: np.ndarray, keys: np.ndarray, rows: slice) -> n
     """Returns the scores of the queries `rows` with the first keys, -infinity where hidden."""
     scores = float(np.float32(s.factor)) * q.astype(np.float64) @ keys.T
     if s.causal:
-        scores[~_visible(s, rows, slice(0, len(keys)))] = -np.inf
+        scores[np.logical_not(_visible(s, rows, slice(0, len(keys))))] = -np.inf
     return scores
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.attention.cpu import QUIET, heads, hidden
+from kernels.attention.cpu import heads, hidden, quiet
 from kernels.model.log_sum import log_sum_exp
 
 
@@ -36,7 +36,7 @@ def softmax(S: np.ndarray, P: np.ndarray, L: np.ndarray, rows, N, causal) -> Non
     if causal:
         P[..., hidden(range(N), range(N))] = -np.inf
     m = P.max(axis=3, keepdims=True)
-    with np.errstate(**QUIET):
+    with quiet():
         P -= m
         np.exp(P, out=P)
         l = P.sum(axis=3, keepdims=True)
@@ -81,10 +81,10 @@ def _rows(q: np.ndarray, k: np.ndarray, v: np.ndarray, first: int, bc: int, caus
             s[hidden(range(first, first + rows), range(j, j + s.shape[1]))] = -np.inf
         new_m = np.fmax(m, np.fmax.reduce(s, axis=1, keepdims=True))  # like fmaxf: ignores NaN
         base = np.where(new_m == -np.inf, np.float32(0), new_m)
-        with np.errstate(**QUIET):
+        with quiet():
             shrink, p = np.exp(m - base), np.exp(s - base)
             l = l * shrink + p.sum(axis=1, keepdims=True)
             o = o * shrink + p @ v[j : j + bc]
         m = new_m
-    with np.errstate(**QUIET):
+    with quiet():
         return o / l, log_sum_exp(m, l)[:, 0]

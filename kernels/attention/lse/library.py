@@ -7,7 +7,6 @@ copies them to ours outside of the timing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from kernels.model.rung import TENSOR_CORES, Cost, Rung
 class Forward(torch_library.Call):
     """The call on tensors [B, H, N, d]."""
 
-    def __init__(self, Q: Any, K: Any, V: Any, O: Any, L: Any, scale: Any, causal: Any):  # noqa: E741
+    def __init__(self, Q: object, K: object, V: object, O: object, L: object, scale: float, causal: int):  # noqa: E741
         super().__init__(Q, K, V, O, L)
         self._causal, self._scale = bool(causal), float(scale)
 

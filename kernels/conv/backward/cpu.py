@@ -69,7 +69,9 @@ def col2im_scatter(col: np.ndarray, dx: np.ndarray, s: np.void) -> None:
     numbers = np.arange(H * W).reshape(H, W)
     flat = dx.reshape(N, C, H * W)
     for r, t, h, v, p, q in _taps(s):
-        np.add.at(flat, (slice(None), slice(None), numbers[h, v].ravel()), rows[:, :, r, t, p, q].reshape(N, C, -1))
+        # NumPy's types know fewer indices than NumPy.
+        at = slice(None), slice(None), numbers[h, v].ravel()
+        np.add.at(flat, at, rows[:, :, r, t, p, q].reshape(N, C, -1))  # pyright: ignore[reportArgumentType]
 
 
 def col2im_gather(col: np.ndarray, dx: np.ndarray, s: np.void) -> None:

@@ -94,7 +94,7 @@ def phase_steps(s: ConvShape) -> np.void:
     """
     common_h, common_w = gcd(s.u, s.dilation_h), gcd(s.v, s.dilation_w)
     values = (min(s.v, s.W), s.u // common_h, s.v // common_w, s.dilation_h // common_h, s.dilation_w // common_w)
-    return np.array(values, PHASES)[()]
+    return np.array([values], PHASES)[0]
 
 
 def phase_count(s: ConvShape) -> int:

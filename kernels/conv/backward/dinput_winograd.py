@@ -79,7 +79,7 @@ def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
 
 def cost(s: ConvShape, program: Program) -> Cost:
     """Returns the FLOPs executed, and bytes as for every rung of the ladder."""
-    m = dict(program.steps[0].defines)["M"]
+    m = dict(program.launch().defines)["M"]
     tensors = common.cost(s, program)
     return Cost(winograd.flops(convolution(s), m), tensors.bytes, tensors.workspace_bytes)
 

@@ -118,7 +118,7 @@ def build_implicit(s: ConvShape, tiles: Tiles) -> Program:
 
 def _implicit(source: str, s: ConvShape, tiles: Tiles, target: str, terms: int) -> Launch:
     magics = (magic(s.PQ), magic(s.Q))
-    divisors = np.array(tuple(v for m in magics for v in (m.multiplier, m.shift)), DIVISORS)[()]
+    divisors = np.array([tuple(v for m in magics for v in (m.multiplier, m.shift))], DIVISORS)[0]
     grid = ceil(s.CRS, tiles["BN"]), ceil(s.filters, tiles["BM"]), s.groups * ceil(s.N * s.PQ, terms)
     return launch(
         f"conv/{source}",

@@ -150,7 +150,7 @@ def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
 def cost(s: ConvShape, program: Program) -> Cost:
     """Returns the FLOPs executed, and bytes as for every rung of the ladder. The transforms have as many operations as those
     of the forward pass, whose matrices they are."""
-    m = dict(program.steps[0].defines)["M"]
+    m = dict(program.launch().defines)["M"]
     tensors = common.cost(s, program)
     return Cost(winograd.flops(s, m), tensors.bytes, tensors.workspace_bytes)
 
@@ -159,7 +159,7 @@ def scale(s: ConvShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.nd
     """Returns the error scale, float64 [K, C, 3, 3]: the algorithm on absolute values."""
     m = tiles["M"]
     AT, G, BT = (np.abs(X) for X in winograd_matrices.derive(m, winograd.R).arrays("float64"))
-    z = 0.0
+    z = np.zeros((len(BT) ** 2, s.K, s.C))
     for x, dy in zip(inputs["x"], inputs["dy"], strict=True):  # image by image: the workspace is large
         d = winograd_cpu.input_tiles(np.abs(x[None]).astype("float64"), m, s.pad, (s.P, s.Q))[0]
         v = winograd_cpu.transform_2d(BT, d).reshape(len(BT) ** 2, s.C, -1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kernels.conv.shape import EXTRA_SINCE, ConvShape, set_extra
 from kernels.i18n import tr
-from kernels.model.shape import Shape, ShapeError, integer, pair, parse
+from kernels.model.shape import Pair, Shape, ShapeError, integer, pair, parse
 
 
 @dataclass(frozen=True, init=False)
@@ -41,8 +41,9 @@ class TransposeShape(Shape):
     extra_w: int
 
     def __init__(
-        self, N, C, H, W, K, R, S, *, stride=1, pad=0, output_pad=0, dilation=1, u=None, v=None, pad_h=None, pad_w=None,
-        output_pad_h=None, output_pad_w=None, dilation_h=None, dilation_w=None, groups=1, extra=0, extra_h=None,
+        self, N, C, H, W, K, R, S, *, stride: Pair = 1, pad: Pair = 0, output_pad: Pair = 0, dilation: Pair = 1,
+        u=None, v=None, pad_h=None, pad_w=None,
+        output_pad_h=None, output_pad_w=None, dilation_h=None, dilation_w=None, groups=1, extra: Pair = 0, extra_h=None,
         extra_w=None,
     ):  # fmt: skip
         axes = {

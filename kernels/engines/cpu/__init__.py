@@ -16,8 +16,8 @@ from kernels.machine import others, processor
 from kernels.machine.status import Status
 from kernels.machine.timing import Budget, interleave, warm_up
 from kernels.model import values
-from kernels.model.program import INPUT, OUTPUT, WORKSPACE, HostLoop, Program, Step, buffer_of, refuse_steps
-from kernels.model.result import Memory
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, HostLoop, Program, Step, buffer_of, cpu_of, refuse_steps
+from kernels.model.result import Memory, Stage
 
 __all__ = [
     "MEASURES",
@@ -79,11 +79,11 @@ class Session:
 
     counters = trace = None  # this engine counts and traces nothing
 
-    def __init__(self, program: Program, inputs: dict[str, np.ndarray]):
+    def __init__(self, program: Program, inputs: Mapping[str, np.ndarray]):
         self.program = program
         self._inputs = inputs
         self.arrays = {b.name: np.ascontiguousarray(inputs[b.name]) for b in program.of_role(INPUT)}
-        self._timeline: list[dict] = []
+        self._timeline: list[Stage] = []
         self.first_run_s = 0.0
         for step in program.steps:
             if isinstance(step, HostLoop):
@@ -134,7 +134,7 @@ class Session:
         }
         excess = tracemalloc.get_traced_memory()[1] - allocated[OUTPUT] - allocated[WORKSPACE]
         allocated[WORKSPACE] += excess if excess >= RESOLUTION else 0
-        self._timeline.append({"at": at, **allocated})
+        self._timeline.append(Stage(at=at, **allocated))
 
     @property
     def memory(self) -> Memory:
@@ -142,7 +142,7 @@ class Session:
         return memory_of(peaks, self._timeline)
 
     def run_step(self, step: Step) -> None:
-        step.cpu(*(self.arrays[name] if (name := buffer_of(a)) else a for a in step.args))
+        cpu_of(step)(*(self.arrays[name] if (name := buffer_of(a)) else a for a in step.args))
 
     def run(self) -> None:
         for step in self.program.steps:
@@ -152,7 +152,7 @@ class Session:
         self.arrays.clear()
 
 
-def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) -> Session:
+def open(program: Program, inputs: Mapping[str, np.ndarray], trace: None = None) -> Session:
     refuse_steps(program, "cpu")
     return Session(program, inputs)
 
@@ -163,7 +163,7 @@ def sample(
     """Time every session, interleaved. Cold: the last-level cache is overwritten before each run."""
     flush = flusher() if mode == "cold" else lambda: None
 
-    def timed(work: Callable[[], None], waits: others.Waits) -> float:
+    def timed(work: Callable[[], object], waits: others.Waits) -> float:
         flush()
         return waits.timed_s(work) * 1e3
 
@@ -191,6 +191,6 @@ def _parts(session: Session, timed, budget: Budget) -> tuple[tuple[str, float], 
     return tuple((step.name_on_cpu, float(np.median(s))) for step, s in zip(steps, samples, strict=True))
 
 
-def flusher() -> Callable[[], None]:
+def flusher() -> Callable[[], object]:
     trash = np.zeros(2 * processor.last_level_cache() // 8)
     return lambda: np.add(trash, 1.0, out=trash)

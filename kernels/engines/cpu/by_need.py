@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from kernels.engines.protocol import RESOLUTION, Allocated
 from kernels.model import values
-from kernels.model.program import INPUT, OUTPUT, Program, buffer_of
+from kernels.model.program import INPUT, OUTPUT, Arg, Program, View, buffer_of, cpu_of
 
 
 def allocate_by_need(
@@ -24,7 +23,7 @@ def allocate_by_need(
     buffers = {b.name: b for b in program.buffers}
     tracemalloc.start()
     try:
-        arrays: dict[str, Any] = {b.name: np.array(inputs[b.name]) for b in program.of_role(INPUT)}
+        arrays: dict[str, np.ndarray] = {b.name: np.array(inputs[b.name]) for b in program.of_role(INPUT)}
         arrays |= {b.name: np.full(b.shape, values.poison(b.dtype), b.dtype) for b in program.of_role(OUTPUT)}
         views = {view.name: view for view in program.views}
         found = []
@@ -37,7 +36,7 @@ def allocate_by_need(
                     arrays[name] = np.full(b.shape, values.poison(b.dtype), b.dtype)
             sizes = {name: array.nbytes for name, array in arrays.items()}
             tracemalloc.reset_peak()
-            step.cpu(*(_argument(a, arrays, views) for a in step.args))
+            cpu_of(step)(*(_argument(a, arrays, views) for a in step.args))
             excess = tracemalloc.get_traced_memory()[1] - sum(sizes.values())
             found.append(Allocated(sizes, excess if excess >= RESOLUTION else 0))
     finally:
@@ -45,7 +44,7 @@ def allocate_by_need(
     return found
 
 
-def _argument(a: Any, arrays: Mapping[str, Any], views: Mapping[str, Any]) -> Any:
+def _argument(a: Arg, arrays: Mapping[str, np.ndarray], views: Mapping[str, View]) -> Arg | np.ndarray:
     """Returns an argument of a step: an array by its name, a view of one that exists now, or a number."""
     name = buffer_of(a)
     if name is None:

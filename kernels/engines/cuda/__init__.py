@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from kernels.machine.timing import Budget, interleave, warm_up
 from kernels.model.program import Launch, Tiles
 from kernels.model.rules import MAX_STATIC_SHARED
 from kernels.model.rung import Rung
+from kernels.model.shape import Shape
 
 __all__ = [
     "MEASURES",
@@ -51,7 +51,7 @@ __all__ = [
 MEASURES = True
 
 
-def refusal(rung: Rung, shape: Any, tiles: Tiles) -> str:
+def refusal(rung: Rung, shape: Shape, tiles: Tiles) -> str:
     """Returns why the GPU of the machine that the reader's runs go to, or its libraries, cannot run a rung at a shape and
     all its tile sizes; "" if nothing is known against it."""
     there = elsewhere.chosen()
@@ -141,7 +141,9 @@ def sample(
     `Timed.queued` reports how many samples were not queued in time.
     Hot: no flush. A graph of many runs is launched twice, and the second launch is timed.
     """
-    stream, programs = own_stream(), Programs(machine_driver.find().bus)
+    card = machine_driver.find()
+    assert not isinstance(card, machine_driver.GpuUnavailable)  # the sessions are on it
+    stream, programs = own_stream(), Programs(card.bus)
     with stream:
         for session in sessions:
             warm_up(lambda s=session: (s.run(), stream.synchronize()), budget.warm_up_s)

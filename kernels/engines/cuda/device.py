@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from kernels.i18n import cached, tr
@@ -56,7 +57,7 @@ def device_name() -> str:
 
 
 @cache
-def load() -> Any:
+def load() -> ModuleType:
     """Returns CuPy. RuleError if it does not load."""
     try:
         import cupy

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from kernels.engines.cuda.device import load, refused_when_full
 from kernels.i18n import decimal, tr
 from kernels.machine import driver as machine_driver
 from kernels.model.program import RuleError
+
+if TYPE_CHECKING:
+    import cupy
 
 DEADLINE_S = 20.0  # that a collective takes at most
 POLL_S = 20e-6
@@ -56,7 +60,7 @@ class Devices:
         if there < ranks:
             raise RuleError(tr("{ranks} GPUs are needed, this machine has {count}", ranks=ranks, count=there))
         self.ranks, self._cupy = ranks, cupy
-        self.streams: list[Any] = []
+        self.streams: list[cupy.cuda.Stream] = []
         for rank in range(ranks):
             with cupy.cuda.Device(rank):
                 self.streams.append(cupy.cuda.Stream(non_blocking=True))
@@ -76,7 +80,7 @@ class Devices:
                     raise
 
     @contextmanager
-    def on(self, rank: int) -> Iterator[Any]:
+    def on(self, rank: int) -> Iterator[cupy.cuda.Stream]:
         """Make a GPU and its stream the current ones, and yield the stream."""
         with self._cupy.cuda.Device(rank), self.streams[rank] as stream:
             yield stream
@@ -86,7 +90,7 @@ class Devices:
         name = self._cupy.cuda.runtime.getDeviceProperties(rank)["name"]
         return name.decode() if isinstance(name, bytes) else name
 
-    def empty(self, rank: int, size: int, dtype: Any) -> Any:
+    def empty(self, rank: int, size: int | tuple[int, ...], dtype: np.dtype | type | str) -> cupy.ndarray:
         """Returns an array on a GPU, its content unknown. RuleError if the memory is full."""
         with self.on(rank), refused_when_full():
             return self._cupy.empty(size, dtype)
@@ -97,12 +101,12 @@ class Devices:
             with self.on(rank):
                 self._cupy.get_default_memory_pool().free_all_blocks()
 
-    def fill(self, rank: int, array: Any, byte: int) -> None:
+    def fill(self, rank: int, array: cupy.ndarray, byte: int) -> None:
         """Queue a fill of every byte: 0xFF makes float32 NaN."""
         with self.on(rank) as stream:
             array.data.memset_async(byte, array.nbytes, stream)
 
-    def kernel(self, rank: int, source: str, entry: str, defines: tuple[tuple[str, int], ...]) -> Any:
+    def kernel(self, rank: int, source: str, entry: str, defines: tuple[tuple[str, int], ...]) -> cupy.RawKernel:
         """Returns a kernel loaded on a GPU. Each GPU has a module of its own."""
         with self.on(rank):
             kernel = compile_kernel.__wrapped__(source, entry, defines)
@@ -110,7 +114,7 @@ class Devices:
             return kernel
 
     def launcher(
-        self, rank: int, kernel: Any, grid: Sequence[int], block: Sequence[int], args: Sequence[Any]
+        self, rank: int, kernel: cupy.RawKernel, grid: Sequence[int], block: Sequence[int], args: Sequence[object]
     ) -> Callable[[], None]:
         """Returns a function that queues a kernel on a GPU. Its arguments are packed once, and the driver is called without
         CuPy's checks. It leaves that GPU's context current, so call it through `all_of`."""
@@ -121,7 +125,7 @@ class Devices:
         pointers = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
         call = partial(driver.launchKernel, function, *grid, *block, 0, stream.ptr, ctypes.addressof(pointers), 0)
 
-        def launch(memory: Any = (values, pointers)) -> None:  # `memory` lives as long as the function
+        def launch(memory: object = (values, pointers)) -> None:  # `memory` lives as long as the function
             driver.ctxSetCurrent(context)
             call()
 
@@ -224,7 +228,7 @@ class Devices:
 
         return launch
 
-    def copy(self, to: Any, to_rank: int, source: Any, from_rank: int) -> None:
+    def copy(self, to: cupy.ndarray, to_rank: int, source: cupy.ndarray, from_rank: int) -> None:
         """Queue a copy of an array between two GPUs, or within one, on the stream of the one that sends."""
         with self.on(from_rank) as stream:
             if to_rank == from_rank:
@@ -236,7 +240,10 @@ class Devices:
 
 
 # -- NCCL ------------------------------------------------------------------------------------------
-def nccl() -> Any:
+OfRank = Callable[[Any, int, int], None]  # with a communicator of NCCL, a rank and a stream
+
+
+def nccl() -> ModuleType:
     """Returns CuPy's NCCL. RuleError if it is not installed."""
     load()
     from cupy.cuda import nccl as found
@@ -262,23 +269,23 @@ class Nccl:
         self._nccl, self.devices = nccl(), devices
         self._comms = self._nccl.NcclCommunicator.initAll(list(range(devices.ranks)))
 
-    def _each(self, call: Callable[[Any, int, int], None]) -> None:
+    def _each(self, call: OfRank) -> None:
         """Call for every rank: its communicator, rank and stream. NCCL begins once all calls are made."""
         self._nccl.groupStart()
         for rank in range(self.devices.ranks):
             self.one(call, rank)
         self._nccl.groupEnd()
 
-    def one(self, call: Callable[[Any, int, int], None], rank: int, stream: Any = None) -> None:
+    def one(self, call: OfRank, rank: int, stream: cupy.cuda.Stream | None = None) -> None:
         """Call for one rank, on its own stream or on another one."""
         call(self._comms[rank], rank, (stream or self.devices.streams[rank]).ptr)
 
-    def runner(self, kind: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[[], None]:
+    def runner(self, kind: str, inputs: Sequence[cupy.ndarray], outputs: Sequence[cupy.ndarray]) -> Callable[[], None]:
         """Returns a function that queues a collective on all GPUs."""
         call = self.call(kind, inputs, outputs)
         return lambda: self._each(call)
 
-    def call(self, kind: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[[Any, int, int], None]:
+    def call(self, kind: str, inputs: Sequence[cupy.ndarray], outputs: Sequence[cupy.ndarray]) -> OfRank:
         """Returns a function that queues one rank's part of a collective. Chunks lie as in schedules: at their place in
         an array of the whole length. RuleError if the length is no multiple of the ranks, where NCCL needs that."""
         ranks, n = self.devices.ranks, inputs[0].size
@@ -289,7 +296,7 @@ class Nccl:
         step = part * np.dtype(np.float32).itemsize
         into, out = [a.data.ptr for a in inputs], [a.data.ptr for a in outputs]
 
-        def all_to_all(c: Any, r: int, s: int) -> None:
+        def all_to_all(c, r: int, s: int) -> None:
             for peer in range(ranks):
                 c.send(into[r] + peer * step, part, f32, peer, s)
                 c.recv(out[r] + peer * step, part, f32, peer, s)

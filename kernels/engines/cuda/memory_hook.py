@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from kernels.engines.protocol import ALLOCATED, memory_of, total_bytes
 from kernels.model.program import WORKSPACE
-from kernels.model.result import Memory
+from kernels.model.result import Memory, Stage
 
 
 @cache
@@ -20,7 +21,7 @@ def memory_hook():
         def __init__(self):
             super().__init__()
             self.role = WORKSPACE
-            self.timeline: list[dict] = []  # for each stage, its moment with the most bytes
+            self.timeline: list[Stage] = []  # for each stage, its moment with the most bytes
             self._live: dict[int, tuple[str, int]] = {}
             self._current = dict.fromkeys(ALLOCATED, 0)
             self._peaks = dict(self._current)
@@ -28,14 +29,14 @@ def memory_hook():
         def stage(self, at: str, role: str) -> None:
             """Begin the stage `at`. Allocations from here on have the role `role`."""
             self.role = role
-            self.timeline.append({"at": at, **self._current})
+            self.timeline.append(Stage(at=at, **self._current))
 
         def malloc_postprocess(self, device_id, size, mem_size, mem_ptr, pmem_id):
             self._live[pmem_id] = self.role, mem_size
             self._current[self.role] += mem_size
             self._peaks[self.role] = max(self._peaks[self.role], self._current[self.role])
             if sum(self._current.values()) > total_bytes(self.timeline[-1]):
-                self.timeline[-1].update(self._current)
+                self._set_last(self._current)
 
         def free_postprocess(self, device_id, mem_size, mem_ptr, pmem_id):
             if pmem_id in self._live:
@@ -46,8 +47,11 @@ def memory_hook():
             """Add bytes that a step took in this role while it ran, from an allocator other than CuPy's."""
             during_step = {**self._current, self.role: self._current[self.role] + nbytes}
             self._peaks[self.role] = max(self._peaks[self.role], during_step[self.role])
-            if total_bytes(during_step) > total_bytes(self.timeline[-1]):
-                self.timeline[-1].update(during_step)
+            if sum(during_step.values()) > total_bytes(self.timeline[-1]):
+                self._set_last(during_step)
+
+        def _set_last(self, nbytes: Mapping[str, int]) -> None:
+            self.timeline[-1] = Stage(at=self.timeline[-1]["at"], **nbytes)
 
         def memory(self) -> Memory:
             return memory_of(self._peaks, self.timeline)

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernels.machine import driver
 from kernels.model.program import Launch, Program, Step
+
+if TYPE_CHECKING:
+    import cupy
 
 KERNEL = 0  # CUgraphNodeType
 
@@ -38,12 +41,12 @@ class Replay:
     graph: CuPy's, of a capture of `program`. A program whose steps are all launches of one kernel can be updated.
     """
 
-    def __init__(self, graph: Any, program: Program, library: Any = None):
+    def __init__(self, graph: cupy.cuda.Graph, program: Program, library: ctypes.CDLL | None = None):
         self._graph, self.program = graph, program
         self._driver = library or driver.library()
         self._nodes: list[int] = []
 
-    def launch(self, stream: Any) -> None:
+    def launch(self, stream: cupy.cuda.Stream) -> None:
         self._graph.launch(stream)
 
     def update(self, program: Program) -> None:
@@ -95,7 +98,7 @@ class Replay:
         self._call("cuGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
         return kind.value
 
-    def _call(self, function: str, *args: Any) -> None:
+    def _call(self, function: str, *args: object) -> None:
         if code := getattr(self._driver, function)(*args):
             raise RuntimeError(f"{function} gave error {code}")
 

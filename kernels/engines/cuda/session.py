@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,10 +15,24 @@ from kernels.engines.cuda.device import clear, own_stream, poison, refused_when_
 from kernels.engines.cuda.memory_hook import memory_hook
 from kernels.engines.cuda.replay import Replay
 from kernels.engines.protocol import ALLOCATED, Allocated
-from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Launch, Program, RefusedError, Step, refuse_steps
+from kernels.model.program import (
+    INPUT,
+    OUTPUT,
+    WORKSPACE,
+    Arg,
+    HostLoop,
+    Launch,
+    Program,
+    RefusedError,
+    Step,
+    refuse_steps,
+)
 from kernels.model.result import Memory
 from kernels.model.rules import MAX_STATIC_SHARED
 from kernels.model.tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    import cupy
 
 
 class Session:
@@ -26,7 +40,7 @@ class Session:
 
     counters = trace = None  # the GPU counts and traces nothing
 
-    def __init__(self, program: Program, inputs: dict[str, np.ndarray]):
+    def __init__(self, program: Program, inputs: Mapping[str, np.ndarray]):
         import cupy
 
         self.program = program
@@ -143,13 +157,13 @@ def bits(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).view(stored(array.dtype))
 
 
-def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) -> Session:
+def open(program: Program, inputs: Mapping[str, np.ndarray], trace: None = None) -> Session:
     refuse_steps(program, "cuda")
     with refused_when_full():
         return Session(program, inputs)
 
 
-def call_of(step: Step, arrays: Mapping[str, Any]) -> Callable[[], None]:
+def call_of(step: Step, arrays: Mapping[str, cupy.ndarray]) -> Callable[[], None]:
     """Returns the call that queues a step on the current stream, with arrays by the names of its arguments."""
     args = tuple(argument(a, arrays) for a in step.args)
     if isinstance(step, Launch):
@@ -159,10 +173,12 @@ def call_of(step: Step, arrays: Mapping[str, Any]) -> Callable[[], None]:
         if sources.needs_whole_grid(step.source):
             refuse_partial_grid(kernel, step)
         return lambda: kernel(step.grid, step.block, args, shared_mem=step.shared)
+    if isinstance(step, HostLoop):
+        raise TypeError(f"{step.name} is loops for the processor")
     return step.bind(*args)
 
 
-def refuse_partial_grid(kernel: Any, step: Launch) -> None:
+def refuse_partial_grid(kernel: cupy.RawKernel, step: Launch) -> None:
     """Raises RefusedError if the GPU cannot run all blocks of a launch at the same time."""
     import cupy
 
@@ -177,7 +193,7 @@ def refuse_partial_grid(kernel: Any, step: Launch) -> None:
         )
 
 
-def argument(a: Arg, arrays: Mapping[str, Any]) -> Any:
+def argument(a: Arg, arrays: Mapping[str, cupy.ndarray]) -> object:
     """Returns an argument as CuPy takes it."""
     if isinstance(a, TensorMap):
         return tensor_maps.encoded(a, arrays[a.buffer].data.ptr)

@@ -50,7 +50,8 @@ def sampler(run: Callable[[], None], stream, flush: Callable[[], None] | None) -
 class Sampler(Protocol):
     """A function that takes one sample in ms at each call."""
 
-    queued: str  # of Timed
+    @property
+    def queued(self) -> str: ...  # of Timed
 
     def __call__(self) -> float: ...
 

@@ -6,17 +6,18 @@ It returns results, counters and traces, never times. NumPy computes library cal
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.counters import Counters, add_up
-from kernels.engines.emulator.launch import Dim, Options, device_memory, launch
+from kernels.engines.emulator.launch import Dim, Options, Run, device_memory, launch
 from kernels.engines.emulator.trace import BlockTrace
 from kernels.machine.processor import free_bytes
 from kernels.machine.status import Status
 from kernels.model import values
-from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, refuse_steps
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, Step, cpu_of, refuse_steps
 
 __all__ = [
     "MEASURES",
@@ -56,7 +57,7 @@ def check_threads(entry: str, grid: Dim, block: Dim) -> None:
 class Session:
     """A program with its buffers in emulated memory. Output and workspace are unwritten until a kernel writes them."""
 
-    def __init__(self, program: Program, inputs: dict[str, np.ndarray], options: Options):
+    def __init__(self, program: Program, inputs: Mapping[str, np.ndarray], options: Options):
         self.program, self.options = program, options
         arrays = {b.name: np.ascontiguousarray(inputs[b.name]) for b in program.of_role(INPUT)}
         arrays |= {b.name: np.zeros(b.shape, b.dtype) for b in program.of_role(WORKSPACE) if b.zeroed}
@@ -73,7 +74,8 @@ class Session:
         self.trace: tuple[BlockTrace, ...] | None = None
 
     def verify_run(self) -> np.ndarray:
-        runs, uncounted = [], []
+        runs: list[Run] = []
+        uncounted = []
         for name, array in self._in_place.items():
             self.memory.write(name, array)
         for step in self.program.steps:
@@ -83,15 +85,29 @@ class Session:
                 self._call(step)
                 uncounted.append(step.name)
         if self.options.count:
-            self.counters = add_up([r.counters for r in runs], uncounted)
+            self.counters = add_up([r.counted for r in runs], uncounted)
         if self.options.trace_block is not None:
-            self.trace = tuple(r.trace for r in runs)
+            self.trace = tuple(r.traced for r in runs)
         return self.fetch(self.program.outputs[0].name)
+
+    @property
+    def counted(self) -> Counters:
+        """Returns the counters of the last run. ValueError if the options do without."""
+        if self.counters is None:
+            raise ValueError("nothing was counted")
+        return self.counters
+
+    @property
+    def traced(self) -> tuple[BlockTrace, ...]:
+        """Returns the traces of the last run, launch by launch. ValueError if the options have no block to trace."""
+        if self.trace is None:
+            raise ValueError("no block was traced")
+        return self.trace
 
     def fetch(self, name: str) -> np.ndarray:
         return self.memory.array(name)
 
-    def _launch(self, step: Launch):
+    def _launch(self, step: Launch) -> Run:
         check(step)
         options = self.options
         if options.trace_block is not None:  # in a launch with fewer blocks, the last is traced
@@ -107,10 +123,10 @@ class Session:
             options,
         )
 
-    def _call(self, step) -> None:
+    def _call(self, step: Step) -> None:
         """Run a library call's NumPy implementation on copies of the buffers, and write its results back."""
         arrays = {a: self.memory.array(a) for a in step.args if isinstance(a, str)}
-        step.cpu(*(arrays[a] if isinstance(a, str) else a for a in step.args))
+        cpu_of(step)(*(arrays[a] if isinstance(a, str) else a for a in step.args))
         for b in self.program.buffers:
             if b.name in arrays and (b.role != INPUT or b.in_place):
                 self.memory.write(b.name, arrays[b.name])
@@ -120,7 +136,7 @@ class Session:
 
 
 def trace_launch(
-    program: Program, n: int, inputs: dict[str, np.ndarray], block: int = 0, values: bool = True
+    program: Program, n: int, inputs: Mapping[str, np.ndarray], block: int = 0, values: bool = True
 ) -> tuple[BlockTrace, Counters]:
     """Run a program up to its n-th step, a launch, and trace one block of that launch, without accesses if `values` is
     false."""
@@ -128,8 +144,8 @@ def trace_launch(
     for step in program.steps[:n]:
         session._launch(step) if isinstance(step, Launch) else session._call(step)
     session.options = Options(trace_block=block, trace_values=values, seconds=math.inf)
-    run = session._launch(program.steps[n])
-    return run.trace, run.counters
+    run = session._launch(program.launch(n))
+    return run.traced, run.counted
 
 
 def order_of_launch(program: Program, until: tuple[str, int] | None = None, order: str = "forward") -> BlockTrace:
@@ -137,9 +153,9 @@ def order_of_launch(program: Program, until: tuple[str, int] | None = None, orde
     this does not depend on values. `until` and `order` as in Options."""
     zeros = {b.name: np.zeros(b.shape, b.dtype) for b in program.of_role(INPUT)}
     session = Session(program, zeros, Options(True, 0, False, order=order, seconds=math.inf, until=until, zeros=True))
-    return session._launch(program.steps[0]).trace
+    return session._launch(program.launch()).traced
 
 
-def open(program: Program, inputs: dict[str, np.ndarray], trace: int | None = None) -> Session:
+def open(program: Program, inputs: Mapping[str, np.ndarray], trace: int | None = None) -> Session:
     refuse_steps(program, "emulator")
     return Session(program, inputs, Options(trace_block=trace, seconds=math.inf))  # its kernels end

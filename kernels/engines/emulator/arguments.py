@@ -70,9 +70,10 @@ class Array:
                 return rng.integers(0, min(100, np.iinfo(self.dtype).max), self.shape).astype(self.dtype)
             return rng.standard_normal(self.shape).astype(self.dtype)
         if isinstance(self.fill, tuple):
+            low, high = self.fill
             if whole:
-                return rng.integers(*self.fill, self.shape, self.dtype, endpoint=True)
-            return rng.uniform(*self.fill, self.shape).astype(self.dtype)
+                return rng.integers(int(low), int(high), self.shape, self.dtype, endpoint=True)
+            return rng.uniform(low, high, self.shape).astype(self.dtype)
         if self.fill == "arange":
             return np.arange(math.prod(self.shape)).astype(self.dtype).reshape(self.shape)
         return (np.ones if self.fill == "ones" else np.zeros)(self.shape, self.dtype)
@@ -95,7 +96,7 @@ def parse(text: str, depth: int = 0) -> Argument:
     if depth > MAX_DEPTH:
         raise RuleError(f"structs are at most {MAX_DEPTH} deep; got {text!r} inside")
     if match := _STRUCT.fullmatch(text):
-        return _struct(text, *match.groups(), depth)
+        return _struct(text, match[1], match[2], depth)
     if text.endswith(".npy"):
         return _of_file(Path(text))
     type_, _, rest = text.partition(":")
@@ -107,8 +108,9 @@ def parse(text: str, depth: int = 0) -> Argument:
     extents, colon, fill = rest.partition(":")
     if not colon:
         return _number(type_, rest)
-    sizes = [numerals.count(part) for part in extents.split("x") if part]
-    if not 1 <= len(sizes) <= MAX_EXTENTS or None in sizes:
+    counts = [numerals.count(part) for part in extents.split("x") if part]
+    sizes = [count for count in counts if count is not None]
+    if not 1 <= len(sizes) <= MAX_EXTENTS or len(sizes) < len(counts):
         raise RuleError(
             f"an array is TYPE:EXTENTS:FILL, EXTENTS 1 to {MAX_EXTENTS} positive whole numbers with x between them; "
             f"got {text!r}"
@@ -174,10 +176,10 @@ def _of_file(path: Path) -> Argument:
     """Returns an array with the values of a file, or a number if the file's array has no shape."""
     array = _mapped(path)
     # NumPy writes bfloat16 as two bytes without a type.
-    dtype = DTYPES.get("bf16") if array.dtype == "V2" else array.dtype.newbyteorder("=")
+    dtype = np.dtype(DTYPES["bf16"]) if array.dtype == "V2" else array.dtype.newbyteorder("=")
     if dtype not in (*DTYPES.values(), np.bool_, np.complex64, np.complex128):
         raise RuleError(f"{path} holds {array.dtype}; an argument is {', '.join(DTYPES)}, bool or complex")
     if not array.size:
         raise RuleError(f"{path} holds no element: its shape is {array.shape}")
-    array_argument = Array(array.shape, dtype, path)
-    return array_argument if array.shape else array_argument.values(np.random.default_rng(0))[()]
+    argument = Array(array.shape, dtype, path)
+    return argument if array.shape else argument.values(np.random.default_rng(0)).reshape(1)[0]

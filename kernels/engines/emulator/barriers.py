@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kernels.engines.emulator.ptx.kernel import Instruction
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine, needed
 from kernels.engines.emulator.threads import LANES, Groups, join
 
 NAMED = 16  # barriers of a block: 0 to 15
@@ -190,7 +190,7 @@ class Barriers:
             return
         arrived, true_count = np.zeros(self._keys, np.int64), np.zeros(self._keys, np.int64)
         for pc, threads in red.items():
-            predicates = np.broadcast_to(self._operands[pc][2](), self.m.slots)
+            predicates = np.broadcast_to(needed(self._operands[pc][2])(), self.m.slots)
             arrived += np.bincount(key[threads], minlength=self._keys)
             true_count += np.bincount(key[threads & predicates], minlength=self._keys)
         for pc, threads in red.items():

@@ -14,7 +14,7 @@ import numpy as np
 from kernels.engines.emulator.events import NONE
 from kernels.engines.emulator.memory import ALLOCATED, Fault
 from kernels.engines.emulator.phases import complete_bytes, phase_at
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine, needed
 
 PIECE = 16  # bytes; a copy consists of pieces
 
@@ -75,7 +75,7 @@ class BulkCopies:
             m.fail(load.pc, fault.description, load.slot)
         if m.products is not None:
             m.products.check_overwritten(load.pc, pieces, load.slot)
-        m.proxies.check(load.pc, pieces, load.slot, "overwrites")
+        needed(m.proxies).check(load.pc, pieces, load.slot, "overwrites")
 
     def complete(self) -> bool:
         """Do the oldest load and all others that report to the same barrier, each in its block. Return whether there were

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from kernels.engines.emulator.memory import ALLOCATED, OUTSIDE, VIEWS, PerThread
 from kernels.engines.emulator.ptx.kernel import Function, Instruction, Kernel, Operand, Variable
 from kernels.engines.emulator.ptx.liveness import live_after_calls
 from kernels.engines.emulator.ptx.names import plain
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine, needed
 
 ADDRESSES, APART = 1 << 46, 16  # of functions: the first address, bytes from one to the next
 HEADER = 16  # bytes: the return address and the start of the caller's frame, 8 each
@@ -115,7 +116,7 @@ class Frames:
     def _site(self, i: Instruction, variables: Mapping[str, Variable]) -> _Site:
         results, arguments, *pointer = i.operands
         copied_results, copied_arguments = (
-            tuple(self._copied(variables[o.value]) for o in group.value) for group in (results, arguments)
+            tuple(self._copied(variables[o.name]) for o in group.inner) for group in (results, arguments)
         )
         if pointer:
             return _Site(None, self.m.reader(pointer[0], "u64"), copied_arguments, copied_results)
@@ -123,7 +124,7 @@ class Frames:
 
     def reader(self, o: Operand, dtype) -> Callable[[], np.ndarray]:
         """Returns a function that returns the address of a variable of the current frame for every thread."""
-        offset = np.uint64(self.offsets[o.value] + o.offset)
+        offset = np.uint64(self.offsets[o.name] + o.offset)
         return lambda: (self.base + offset).astype(dtype)
 
     # -- calling and returning -------------------------------------------------------------------
@@ -151,7 +152,7 @@ class Frames:
             self._push(pc, site, site.layout, slots)
             yield site.layout.function.start, slots
             return
-        pointers = np.broadcast_to(site.pointer(), self.m.slots)[slots]
+        pointers = np.broadcast_to(needed(site.pointer)(), self.m.slots)[slots]
         for pointer in np.unique(pointers):
             group = slots[pointers == pointer]
             layout = self._pointed(pc, site, int(pointer), int(group[0]))
@@ -161,11 +162,11 @@ class Frames:
     def _pointed(self, pc: int, site: _Site, pointer: int, slot: int) -> _Layout:
         """Returns the function at an address. EmulatorError if its parameters or results differ from the call's."""
         name = self._named.get(pointer)
-        layout = self._layouts.get(name)
         if pointer == 0:
             self._bad_call(pc, "call of a null function pointer: it holds the address of no function", slot)
         if name is None:
             self._bad_call(pc, f"call of a pointer to no function: {pointer:#x}", slot)
+        layout = self._layouts.get(name)
         if layout is None:
             self._bad_call(pc, f"call of {plain(name)}, a function that this kernel does not name", slot)
         passed = [[c.size for c in group] for group in (site.arguments, site.results)]
@@ -174,7 +175,7 @@ class Frames:
             self._bad_call(pc, f"call of {plain(name)} through a pointer of another function type", slot)
         return layout
 
-    def _bad_call(self, pc: int, message: str, slot: int) -> None:
+    def _bad_call(self, pc: int, message: str, slot: int) -> NoReturn:
         self.m.fail(pc, message, slot, kind=BadCall)
 
     def _push(self, pc: int, site: _Site, layout: _Layout, slots: np.ndarray) -> None:

@@ -131,13 +131,13 @@ class Tally:
 
     def counters(self) -> Counters:
         total = {name: int(row.sum()) for name, row in self.rows.items()}
-        known = {instruction.line for instruction in self.code} - {None}
-        lines = sorted(known, key=lambda line: (line.file, line.number))
-        number = {line: n for n, line in enumerate(lines)}
+        known = {instruction.line for instruction in self.code}
+        lines = sorted((line for line in known if line is not None), key=lambda line: (line.file, line.number))
+        number: dict[Line | None, int] = {line: n for n, line in enumerate(lines)}
         of_line = np.array([number.get(instruction.line, len(lines)) for instruction in self.code], np.int64)
         sums = np.zeros((len(lines) + 1, len(FIELDS)), np.int64)  # the last row: code without a line
         np.add.at(sums, of_line, np.stack([self.rows[name] for name in FIELDS], axis=1))
-        counts = (dict(zip(FIELDS, row, strict=True)) for row in sums[:-1].tolist())
+        counts = [{str(name): n for name, n in zip(FIELDS, row, strict=True)} for row in sums[:-1].tolist()]
         return Counters(total, dict(zip(lines, counts, strict=True)))
 
 

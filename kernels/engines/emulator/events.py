@@ -115,7 +115,8 @@ class EventLog:
 
     def result(self) -> Events:
         columns = np.array(self._rows, np.int64).reshape(-1, 9).T
-        return Events(*columns, tuple(self._lines), tuple(self._copies), tuple(self._products))
+        lines, copies, products = tuple(self._lines), tuple(self._copies), tuple(self._products)
+        return Events(*columns, lines=lines, copies=copies, products=products)
 
     # -- copies ------------------------------------------------------------------------------------
     def copy(self, pc: int, slot: int, copy: Copy) -> int:

@@ -73,6 +73,20 @@ class Run:
     unprinted: int = 0
     warnings: tuple[str, ...] = ()
 
+    @property
+    def traced(self) -> BlockTrace:
+        """Returns the trace. ValueError if the options have no block to trace."""
+        if self.trace is None:
+            raise ValueError("no block was traced")
+        return self.trace
+
+    @property
+    def counted(self) -> Counters:
+        """Returns the counters. ValueError if the options do without."""
+        if self.counters is None:
+            raise ValueError("nothing was counted")
+        return self.counters
+
 
 def launch(
     ptx: str,
@@ -127,13 +141,14 @@ def launch_ranks(
     machine.frames = Frames(machine) if any(i.parts[0] == "call" for i in kernel.code) else None
     _add_asynchronous_units(machine)
     machine.races = Races(machine) if options.races and machine.shared.size else None
-    if options.trace_block is not None:
-        machine.trace = Trace(machine, options.trace_block, options.trace_values)
+    trace = None if options.trace_block is None else Trace(machine, options.trace_block, options.trace_values)
+    machine.trace = trace
     scheduler = _scheduler(machine, options)
-    scheduler.run((lambda: machine.trace.events.brought(*options.until)) if options.until else None)
+    until = options.until
+    scheduler.run((lambda: trace.events.brought(*until)) if trace and until else None)
     return Run(
         tally.counters() if tally else None,
-        machine.trace.result() if machine.trace else None,
+        trace.result() if trace else None,
         tuple(machine.races.found.values()) if machine.races else (),
         machine.printer.lines(),
         machine.printer.dropped,

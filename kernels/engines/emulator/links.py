@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernels.engines.emulator.memory import Global
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.state import Machine
 
 
 class Links:
@@ -21,9 +24,9 @@ class Links:
         self._owner = np.array([owner[name] for name in self._names])
         self._counts = np.zeros((2, ranks, len(regions)), np.int64)  # [reads or writes, rank of the thread, buffer]
 
-    def of(self, machine: Any) -> _OfMachine:
+    def of(self, machine: Machine) -> OfMachine:
         """Returns the counter for the accesses of a launch."""
-        return _OfMachine(self, machine)
+        return OfMachine(self, machine)
 
     def add(self, offsets: np.ndarray, ranks: np.ndarray, width: int, write: bool) -> None:
         """Count an access of `width` bytes at each offset (uint64) by a thread of each rank."""
@@ -41,10 +44,10 @@ class Links:
         return found
 
 
-class _OfMachine:
+class OfMachine:
     """Counts the accesses of one launch."""
 
-    def __init__(self, links: Links, machine: Any):
+    def __init__(self, links: Links, machine: Machine):
         self._links, self._m = links, machine
         self._ranks = machine.threads.rank_of
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernels.model.program import View
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.heap import Heap
 
 ALIGN = 256  # as cudaMalloc aligns, at least
 GUARD = 512  # unused bytes between buffers
@@ -131,7 +135,7 @@ class Global(Space):
     def __init__(self, arrays: Mapping[str, np.ndarray], written: Sequence[str]):
         """Allocate copies of `arrays`; those not named in `written` count as unwritten."""
         self.regions: list[Region] = []
-        self.heap = None  # of malloc, once a kernel calls it
+        self.heap: Heap | None = None  # of malloc, once a kernel calls it
         at = GUARD
         for name, array in arrays.items():
             at = -(-at // ALIGN) * ALIGN

@@ -50,6 +50,6 @@ def occupancy(registers: int, shared_bytes: int, threads: int, sm: Sm = H200) ->
         "registers": sm.parts * (sm.registers // sm.parts // per_warp) // warps,
         "shared memory": sm.shared_bytes // shared,
     }
-    limit = min(fits, key=fits.get)
+    limit = min(fits, key=fits.__getitem__)
     blocks = fits[limit]
     return Occupancy(blocks, blocks * warps, blocks * warps / sm.warps, limit)

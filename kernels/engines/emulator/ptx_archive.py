@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from kernels.model.row import Json
 
 DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold
 
@@ -42,12 +43,12 @@ def write(folder: Path, topic: str, nvrtc: str, kernels: Mapping[str, Compiled])
     return [archive, listing]
 
 
-def _line(kernel: Compiled) -> dict[str, Any]:
+def _line(kernel: Compiled) -> Json:
     return {"digest": kernel.digest, **kernel.resources}
 
 
 @lru_cache(maxsize=32)
-def listed(folder: Path, topic: str) -> dict[str, dict[str, Any]]:
+def listed(folder: Path, topic: str) -> dict[str, Json]:
     """Returns the digest and the resources of each kernel of a topic, by name; empty if nothing is precompiled."""
     try:
         return json.loads(_paths(folder, topic)[1].read_text(encoding="utf-8"))["kernels"]

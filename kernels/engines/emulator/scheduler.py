@@ -15,11 +15,12 @@ import numpy as np
 
 from kernels.engines.emulator import instructions
 from kernels.engines.emulator.barriers import Barriers
+from kernels.engines.emulator.counters import Tally
 from kernels.engines.emulator.errors import RemovedCode
 from kernels.engines.emulator.events import WARPS
 from kernels.engines.emulator.iterations import Iterations, Loops
 from kernels.engines.emulator.lanes import Lanes
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine, needed
 from kernels.engines.emulator.threads import LANES, Groups, join
 from kernels.engines.emulator.waits import Waits
 
@@ -65,7 +66,7 @@ class Scheduler:
         if self.m.register_pool is not None and not self._stopped:
             self.m.register_pool.check()
         if self.m.tally is not None:
-            self._add_to_tally()
+            self._add_to(self.m.tally)
 
     def _next(self) -> tuple[int, np.ndarray]:
         """Returns the lowest pc with the threads there, which leave `pending`."""
@@ -123,17 +124,17 @@ class Scheduler:
         """Returns the number of instructions that all warps have issued so far."""
         return sum(warps * (self._last(pc) - pc) for pc, (warps, _) in self._issued.items())
 
-    def _add_to_tally(self) -> None:
-        """Add the issued instructions to the tally."""
+    def _add_to(self, tally: Tally) -> None:
+        """Add the issued instructions to a tally."""
         for pc, (warps, lanes) in self._issued.items():
             last = self._last(pc)
-            self.m.tally.ran(pc, last, warps, lanes)
+            tally.ran(pc, last, warps, lanes)
             if self.code[last - 1].parts[0] == "bra":
-                self.m.tally.add(last - 1, "branches", warps)
+                tally.add(last - 1, "branches", warps)
             for at in range(pc, last):
                 if at in self.m.flops_of:
                     kind, each = self.m.flops_of[at]
-                    self.m.tally.add(at, kind, each * lanes)
+                    tally.add(at, kind, each * lanes)
 
     # -- groups of threads -------------------------------------------------------------------------
     def _join(self, pc: int, threads: np.ndarray) -> None:
@@ -197,7 +198,7 @@ class Scheduler:
     def _frame(self, pc: int, here: np.ndarray) -> None:
         """Execute a call of a function with a frame, or the return from one."""
         self.loops.check_time(pc, here)
-        for to, threads in self.m.frames.leave(pc, here, self._taken(pc, here)):
+        for to, threads in needed(self.m.frames).leave(pc, here, self._taken(pc, here)):
             self._join(to, threads)
 
     def _trap(self, pc: int, here: np.ndarray) -> None:

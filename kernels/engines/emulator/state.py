@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
 import numpy as np
 
@@ -21,6 +22,28 @@ from kernels.engines.emulator.ptx.kernel import RESERVED, RESERVED_BYTES, Kernel
 from kernels.engines.emulator.ptx.merged_loads import merged_of
 from kernels.engines.emulator.ptx.names import variable
 from kernels.engines.emulator.threads import LANES, Threads
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.bulk_copies import BulkCopies
+    from kernels.engines.emulator.calls import Frames
+    from kernels.engines.emulator.clusters import Clusters
+    from kernels.engines.emulator.links import OfMachine
+    from kernels.engines.emulator.products import Products
+    from kernels.engines.emulator.proxies import Proxies
+    from kernels.engines.emulator.races import Races
+    from kernels.engines.emulator.register_pool import RegisterPool
+    from kernels.engines.emulator.trace import Trace
+
+Unit = TypeVar("Unit")
+Inner = PerBlock | PerThread | Parameters  # memory that each block, thread or rank has a part of
+Put = Callable[[np.ndarray | np.generic], None]  # writes a value into a register: one a slot, or a scalar for all
+
+
+def needed(unit: Unit | None) -> Unit:
+    """Returns a unit that the launch has given a machine, because its kernel has instructions of this kind."""
+    if unit is None:
+        raise EmulatorError("the machine has no unit for this instruction")
+    return unit
 
 
 class Machine:
@@ -53,21 +76,29 @@ class Machine:
         self._allocate_variables(dynamic_shared, symbols or {})
         self._index = {name: n for n, name in enumerate(kernel.registers)}
         self._storage = [DTYPES[type_] for type_ in kernel.registers.values()]
-        self.registers: list = [dtype(0) for dtype in self._storage]
+        # NumPy's types do not say that a scalar has the methods of an array.
+        self.registers = cast(list[np.ndarray], [dtype(0) for dtype in self._storage])
         self._readers: dict[tuple[str, str], Callable[[], np.ndarray]] = {}
         self.printer = Printer(self.threads)
-        self.carry = np.bool_(False)
+        self.carry: np.ndarray = np.zeros((), bool)
         # The active threads and those whose registers are written (bool, one a slot); None: all.
-        self.active_mask = self.write_mask = None
+        self.active_mask: np.ndarray | None = None
+        self.write_mask: np.ndarray | None = None
         self._all_rows = np.arange(self.slots // LANES)
         self._rows_of: tuple[np.ndarray | None, np.ndarray] = (None, self._all_rows)  # a mask, and its rows
         # The launch sets these before instructions are decoded: call frames, the race detector, the trace of a block.
-        self.frames = self.races = self.trace = None
+        self.frames: Frames | None = None
+        self.races: Races | None = None
+        self.trace: Trace | None = None
         self.zeros = False  # whether all inputs are zero
-        self.links = None  # counts the bytes between the memories of several GPUs
+        self.links: OfMachine | None = None  # counts the bytes between the memories of several GPUs
         # Of kernels that have such instructions: bulk copies and wgmma products under way, stores that these do not see
         # yet, clusters of blocks, registers that warpgroups hand over.
-        self.copies = self.products = self.proxies = self.clusters = self.register_pool = None
+        self.copies: BulkCopies | None = None
+        self.products: Products | None = None
+        self.proxies: Proxies | None = None
+        self.clusters: Clusters | None = None
+        self.register_pool: RegisterPool | None = None
         # By instruction: the counter, and the operations of each thread.
         self.flops_of: dict[int, tuple[str, int]] = {}
         self.flow = flow.flow_of(kernel)
@@ -111,7 +142,7 @@ class Machine:
         self.param_space = Parameters([data.ljust(1, b"\0") for data in content])
         self.param_base = (self.threads.rank_of * self.param_space.size).astype(np.uint64)
 
-    def space(self, name: str) -> tuple[PerBlock | PerThread, np.ndarray]:
+    def space(self, name: str) -> tuple[Inner, np.ndarray]:
         """Returns shared or local memory or the parameters, and the byte offset of each slot's part of it."""
         if name == "param":
             return self.param_space, self.param_base
@@ -125,9 +156,9 @@ class Machine:
         """Returns a function that returns the operand's value as `type_`. Those of one register are one function."""
         if o.kind != "reg":
             return self._reader(o, type_)
-        read = self._readers.get((o.value, type_))
+        read = self._readers.get((o.name, type_))
         if read is None:
-            read = self._readers[o.value, type_] = self._reader(o, type_)
+            read = self._readers[o.name, type_] = self._reader(o, type_)
         return read
 
     def _reader(self, o: Operand, type_: str) -> Callable[[], np.ndarray]:
@@ -137,7 +168,7 @@ class Machine:
         if o.kind == "reg":
             if o.value not in self._index:
                 raise EmulatorError(f"{self.name}: the register {o.value} is not emulated")
-            return self._register(self._index[o.value], dtype)
+            return self._register(self._index[o.name], dtype)
         if self.frames is not None and o.kind == "symbol" and o.value in self.frames.offsets:
             return self.frames.reader(o, dtype)
         if o.kind == "not":
@@ -146,13 +177,16 @@ class Machine:
         if flow.is_clock(o):
             return self._clock(str(o.value), dtype)
         value = self._special(str(o.value)) if o.kind == "special" else self._constant(o, dtype)
-        value = value if value.dtype == dtype else value.astype(dtype)
-        return lambda: value
+        typed = cast(
+            np.ndarray, value if value.dtype == dtype else value.astype(dtype)
+        )  # or a scalar, as in `registers`
+        return lambda: typed
 
     def _clock(self, name: str, dtype) -> Callable[[], np.ndarray]:
         """Returns a reader of a clock or timer: the number of instructions that the thread's warp has issued so far."""
         shift = np.uint64(32 if name.endswith("_hi") else 0)
-        return lambda: np.repeat(self.issued >> shift, LANES).astype(dtype)
+        issued = needed(self.issued)  # the array that the scheduler adds to
+        return lambda: np.repeat(issued >> shift, LANES).astype(dtype)
 
     def _register(self, n: int, dtype) -> Callable[[], np.ndarray]:
         """Returns a reader of register n as `dtype`. A register holds the last value written, in any type of its width."""
@@ -174,7 +208,7 @@ class Machine:
         if o.kind == "symbol":
             if o.value not in self._symbols:
                 raise EmulatorError(f"{self.name}: {o.value} is declared nowhere")
-            return np.uint64(self._symbols[o.value] + o.offset).astype(dtype)
+            return np.uint64(self._symbols[o.name] + o.offset).astype(dtype)
         if isinstance(o.value, float):  # for untyped bits (mov.b32), the float's bits
             of_size = {4: np.float32, 8: np.float64}.get(np.dtype(dtype).itemsize, dtype)
             return (np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype(of_size)).type(o.value).view(dtype)
@@ -183,7 +217,7 @@ class Machine:
         if dtype is np.bool_:
             return np.bool_(o.value)
         bits = 8 * np.dtype(dtype).itemsize
-        return np.dtype(UNSIGNED[bits // 8]).type(int(o.value) & (1 << bits) - 1).view(dtype)
+        return np.dtype(UNSIGNED[bits // 8]).type(o.number & (1 << bits) - 1).view(dtype)
 
     def _special(self, name: str) -> np.ndarray | np.generic:
         value = self.threads.special(name)
@@ -201,11 +235,11 @@ class Machine:
         """Returns the address of the words by which cooperative groups synchronise a grid: size in bytes, counter."""
         return GLOBAL_BASE + self.memory.add("grid workspace", 8, np.array([8, 0], np.uint32).tobytes())
 
-    def writer(self, o: Operand, type_: str) -> Callable[[np.ndarray], None]:
+    def writer(self, o: Operand, type_: str) -> Put:
         """Returns a function that writes a value of `type_` into a register of the active threads."""
         if o.kind == "sink":
             return lambda value: None
-        n, registers = self._index[o.value], self.registers
+        n, registers = self._index[o.name], self.registers
         storage_dtype, dtype = self._storage[n], DTYPES[type_]
         stored_bytes, written_bytes = np.dtype(storage_dtype).itemsize, np.dtype(dtype).itemsize
 
@@ -269,7 +303,7 @@ class Machine:
 
     def fail(
         self, pc: int, message: str, slot: int, role: str = "by", kind: type[EmulatorError] = EmulatorError
-    ) -> None:
+    ) -> NoReturn:
         """Raise an EmulatorError of a kind. `role`: how the slot's thread is related to it."""
         called = self.frames.caller(pc, slot) if self.frames is not None else ""
         thread = f"thread {self.threads.thread(slot)} of block {self.threads.block_at(slot)}"

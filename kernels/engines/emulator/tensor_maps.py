@@ -19,8 +19,8 @@ def encoded(map_: TensorMap, address: int) -> bytes:
     """Returns the 128 bytes of a map of the tensor at a generic address."""
     map_.check()
     rank, kind = len(map_.extents), _KINDS.index(type(map_))
-    steps = map_.steps if kind else ()
-    corners = map_.lower + map_.upper if kind == 2 else ()
+    steps = map_.steps if isinstance(map_, (StridedMap, Im2colMap)) else ()
+    corners = map_.lower + map_.upper if isinstance(map_, Im2colMap) else ()
     fields = (
         *(rank, _NAMES.index(map_.dtype), map_.swizzle, kind),
         *_padded(map_.extents, 5),
@@ -80,7 +80,9 @@ def im2col_elements(map_: Im2colMap, corner: tuple[int, ...], tap: tuple[int, ..
     channels = c + np.arange(map_.box[0])
     indices = (channels[None], columns[:, None], rows[:, None], images[:, None])
     strides = (ELEMENTS[map_.dtype], *map_.strides)
-    offsets = sum(index * stride for index, stride in zip(indices, strides, strict=True))
+    offsets = np.zeros((1, 1), np.int64)
+    for index, stride in zip(indices, strides, strict=True):
+        offsets = offsets + index * stride
     inside = np.ones(offsets.shape, bool)
     for index, extent in zip(indices, map_.extents, strict=True):
         inside &= (index >= 0) & (index < extent)

@@ -135,9 +135,9 @@ def bits_of_lanes(threads: np.ndarray) -> np.ndarray:
     return np.packbits(threads.reshape(-1, LANES), axis=1, bitorder="little").view(np.uint32).reshape(-1)
 
 
-def _along(linear: np.ndarray, size: Dim, axis: int) -> np.ndarray | np.generic:
+def _along(linear: np.ndarray, size: Dim, axis: int) -> np.ndarray:
     if size[axis] == 1:
-        return np.uint32(0)
+        return np.zeros((), np.uint32)
     return (linear // math.prod(size[:axis]) % size[axis]).astype(np.uint32)
 
 

@@ -224,7 +224,7 @@ def _sync(i: Instruction) -> tuple[int, int] | None:
         return COMMIT, 0
     if "wait_all" in i.parts:
         return WAIT, 0
-    return (WAIT, int(i.operands[0].value)) if "wait_group" in i.parts else None
+    return (WAIT, i.operands[0].number) if "wait_group" in i.parts else None
 
 
 def _is_async_copy(i: Instruction) -> bool:

@@ -75,10 +75,12 @@ class Emulated:
 
 def dim(text: str) -> Dim:
     """Parse "4", "4,4" or "4,4,1" into (x, y, z). RuleError for other text."""
-    extents = [numerals.count(part) for part in text.split(",")]
-    if not 1 <= len(extents) <= 3 or None in extents:
+    counts = [numerals.count(part) for part in text.split(",")]
+    extents = [count for count in counts if count is not None]
+    if not 1 <= len(extents) <= 3 or len(extents) < len(counts):
         raise RuleError(f"a grid or block is one to three positive whole numbers, got {text!r}")
-    return tuple((*extents, 1, 1)[:3])
+    x, y, z = (*extents, 1, 1)[:3]
+    return x, y, z
 
 
 def emulate(
@@ -142,7 +144,7 @@ def emulate(
     if out is not None:
         _save(after, Path(out))
     races, warnings = (tuple(map(source.quoted, messages)) for messages in (run.races, run.warnings))
-    return Emulated(after, run.counters, races, source, run.printed, run.unprinted, warnings)
+    return Emulated(after, run.counted, races, source, run.printed, run.unprinted, warnings)
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ def _fill_memory(
 
     An array that is a variable's value is the variable's content. An array in a struct is a buffer it points to.
     """
-    pointed = args | {n: value for n, value in variables.items() if isinstance(value, Struct)}
+    pointed = dict(args) | {n: value for n, value in variables.items() if isinstance(value, Struct)}
     buffers = dict(pair for n, value in pointed.items() for pair in parameters.arrays(n, value))
     memory = device_memory(
         {n: array.values(rng) for n, array in buffers.items()},

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from kernels.engines.emulator.instructions.closure import Run
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES, Groups, join
 
@@ -19,7 +20,7 @@ class Waits:
     """The threads that wait, by instruction (`parked`). `closures`: those of all instructions. `why`: describes, by
     instruction, what a slot's thread waits for."""
 
-    def __init__(self, m: Machine, closures: Sequence[Callable], why: dict[int, Callable[[int], str]]):
+    def __init__(self, m: Machine, closures: Sequence[Run], why: dict[int, Callable[[int], str]]):
         self.m, self.closures, self.why = m, closures, why
         self.parked: Groups = {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from kernels.fusion.half.shape import HalfChainShape
 from kernels.fusion.shape import TENSORS, Block, blocks
 from kernels.i18n import mark
 from kernels.libraries import torch as torch_library
-from kernels.libraries.torch import Call
+from kernels.libraries.torch import Call, Tensor
 from kernels.model.program import INPUT, LibraryCall, Program, Tiles
 from kernels.model.rung import TENSOR_CORES, Cost, Rung
 
@@ -33,13 +33,13 @@ class Chain(Call):
         self._maps = [t.permute(0, 3, 1, 2) if t.ndim == 4 else t for t in self.tensors]
         self._function = self.function(blocks(bytes(chain).decode()))
 
-    def function(self, chain: Sequence[Block]) -> Callable[..., Any]:
+    def function(self, chain: Sequence[Block]) -> Callable[..., Tensor]:
         return _function(self.torch, chain)
 
     def prepare(self) -> None:
         self.run()  # tries the algorithms, compiles
 
-    def run(self) -> Any:
+    def run(self) -> Tensor:
         with self.torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
             return self._function(*self._maps[:-1])
 
@@ -50,12 +50,12 @@ class Chain(Call):
 class CompiledChain(Chain):
     """The same call, compiled by torch.compile for these shapes."""
 
-    def function(self, chain: Sequence[Block]) -> Callable[..., Any]:
+    def function(self, chain: Sequence[Block]) -> Callable[..., Tensor]:
         self.torch.compiler.reset()  # it would not compile more than eight chains
         return self.torch.compile(_function(self.torch, chain), dynamic=False)
 
 
-def _function(torch: Any, chain: Sequence[Block]) -> Callable[..., Any]:
+def _function(torch: ModuleType, chain: Sequence[Block]) -> Callable[..., Tensor]:
     """Returns the chain as a function of x and the tensors of its blocks."""
     F = torch.nn.functional
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import (
     JSON,
@@ -24,6 +23,7 @@ from sqlalchemy import (
     select,
 )
 
+from kernels.model.row import Json
 from kernels.records import rows
 from kernels.records.entry import Entry, Filter
 from kernels.records.jsontext import canonical
@@ -44,7 +44,7 @@ c = ROWS.c
 ENTRY = select(c.id, c.row, c.origin, c.inserted)
 
 
-def values(e: Entry) -> dict[str, Any]:
+def values(e: Entry) -> Json:
     """Returns the columns of an entry."""
     return {
         "id": e.id,

@@ -15,7 +15,7 @@ from visuals.attention.backward.inputs import KINDS, inputs
 from visuals.attention.backward.memory import DESCRIPTION, MEMORY, memory_scene
 from visuals.attention.backward.plan import MAX_WHOLE
 from visuals.attention.backward.scene import backward_scene, why_not
-from visuals.scene.scene import MAX_CACHED_SCENES, Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 
 LADDER = LADDERS["attention-backward"]
 DEFAULT = BACKWARD_PRESETS["backward-toy"].shape
@@ -52,11 +52,11 @@ def scene(
 
 
 def valid_values(name: str | None) -> str:
-    return name if name in KINDS else next(iter(KINDS))
+    return name if name is not None and name in KINDS else next(iter(KINDS))
 
 
 def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
     query, _ = ADDRESS.read(params)
     values, order = valid_values(params.get(VALUES)), params.get("order", "explaining")
-    return scene(query.shape, query.rung.name, tuple(query.tiles.items()), values, order)[0]
+    return required(scene(query.shape, query.rung.name, tuple(query.tiles.items()), values, order))

@@ -31,7 +31,7 @@ from pages.parts.address import Field, Number, Values, fewest_resets
 from visuals.conv.backward import scene as scenes
 from visuals.conv.backward import transpose
 from visuals.conv.backward.links import watched
-from visuals.scene.scene import MAX_CACHED_SCENES, Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 from visuals.scene.why_not import broken_rule, why_not
 
 Shape = ConvShape | TransposeShape
@@ -227,16 +227,21 @@ def scene(selection: rung_address.Selection, every_step: bool = False) -> tuple[
 @cached(MAX_CACHED_SCENES)
 def _scene(s: Shape, rung: str, tiles: tuple[tuple[str, int], ...], every_step: bool) -> tuple[Scene | None, str]:
     part, sizes = shown(s), dict(tiles)
-    transposed = isinstance(part, TransposeShape)
     if reason := broken_rule(rung, s, sizes):  # the part has one group: it could break none
         return None, reason
     if reason := why_not(rung, part, sizes, (*scenes.SCENES, *transpose.WORDINGS)):
         return None, reason
-    if reason := (transpose if transposed else scenes).why_not(part, rung, sizes):
+    if isinstance(part, TransposeShape):
+        reason = transpose.why_not(part, rung, sizes)
+    else:
+        reason = scenes.why_not(part, rung, sizes)
+    if reason:
         return None, reason
-    build = transpose.transpose_scene if transposed else scenes.backward_scene
     try:
-        found = build(rung, part, sizes, inputs(rung, part))
+        if isinstance(part, TransposeShape):
+            found = transpose.transpose_scene(rung, part, sizes, inputs(rung, part))
+        else:
+            found = scenes.backward_scene(rung, part, sizes, inputs(rung, part))
     except RuleError as error:  # no compiler here for these tile sizes
         return None, str(error)
     if folds(rung) and not every_step:
@@ -259,4 +264,4 @@ def _smaller(s: Shape, part: Shape) -> str:
 
 def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
-    return scene(ADDRESSES[gradient(params)].read(params)[0])[0]
+    return required(scene(ADDRESSES[gradient(params)].read(params)[0]))

@@ -74,7 +74,7 @@ def sizes(gradient: str, selection: Selection) -> Sizes:
     """Returns how the strip names a shape, and a layer of a real network: with a stride if the shape on the stage has one."""
 
     def real(shape: Shape) -> Shape:
-        if gradient == TRANSPOSED:
+        if isinstance(shape, TransposeShape):
             return REAL_TRANSPOSED
         return REAL if shape.stride == (1, 1) else REAL_STRIDED
 
@@ -159,11 +159,11 @@ def _derived(gradient: str, s: Shape) -> str:
     conv = s.conv if isinstance(s, TransposeShape) else s
     output = tr("output <b>{rows}×{columns}</b>", rows=s.P, columns=s.Q)
     if gradient == FILTERS:
-        sums = decimal(f"{s.N * s.PQ:,}")
-        return " · ".join((output, tr("sums of <b>{n}</b> products", n=sums), *conv_controls.causal(s)))
+        sums = decimal(f"{conv.N * conv.PQ:,}")
+        return " · ".join((output, tr("sums of <b>{n}</b> products", n=sums), *conv_controls.causal(conv)))
     work = tr("<b>{n}</b> multiply-adds", n=units.count(conv.macs))
     most = most_additions(conv)
     if gradient == TRANSPOSED:
         return f"{output} · {work} · " + tr("up to <b>{n}</b> input pixels per output", n=most)
     fed = tr("up to <b>{n}</b> outputs fed by a pixel", n=most)
-    return " · ".join((output, work, fed, *conv_controls.causal(s)))
+    return " · ".join((output, work, fed, *conv_controls.causal(conv)))

@@ -14,6 +14,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import CONV_SINCE, MODES, ConvShape
 from kernels.i18n import tr
 from kernels.ladders import LADDERS
+from kernels.model.row import Row
 from kernels.model.rung import Rung
 from kernels.records import availability, unsupported
 from pages.conv import address as conv_address
@@ -29,7 +30,7 @@ MAX = conv_address.MAX | {"C": 2048, "K": 2048}
 SMALL = {"N": 1, "C": 16, "K": 16, "H": 28, "W": 28}  # extents that a processor computes quickly
 
 
-def _field(name: str, default: int | str) -> Number | Choice | Text:
+def _field(name: str, default: Any) -> Number | Choice | Text:
     if name == "mode":
         return Choice(default, MODES)
     if name in ("bias", "relu"):
@@ -51,7 +52,7 @@ FIELDS = Fields(
 )
 
 
-def shape_of(values: Mapping[str, Any]) -> ConvShape:
+def shape_of(values: Values) -> ConvShape:
     return ConvShape(**{name: value for name, value in values.items() if name != "predict"})
 
 
@@ -77,7 +78,7 @@ def small(shape: ConvShape) -> ConvShape:
 class Race:
     """Rows by rung name, at one shape and on one device. `caption` names the rows' settings if they differ, else ""."""
 
-    rows: Mapping[str, dict]
+    rows: Mapping[str, Row]
     kind: str  # measured or recorded
     shape: ConvShape
     caption: str = ""

@@ -42,8 +42,9 @@ def _fastest(evidences: Evidences) -> tuple[Rung, Row] | None:
 def _fastest_way(evidences: Evidences) -> int | None:
     """Returns the way of the fastest kernel; None if another way takes the same time."""
     found = _fastest(evidences)
-    timed = _ours(evidences["real"]) if found else ()
-    ways = {WAY_OF[rung.family] for rung, row in timed if same_time(row, found[1])}
+    if found is None:
+        return None
+    ways = {WAY_OF[rung.family] for rung, row in _ours(evidences["real"]) if same_time(row, found[1])}
     return ways.pop() if len(ways) == 1 else None
 
 

@@ -14,6 +14,7 @@ from kernels.conv.shape import ConvShape
 from kernels.i18n import tr, trn
 from kernels.jobs.job import Request
 from kernels.machine.timing import MODES
+from kernels.model.row import Row
 from kernels.records import availability
 from kernels.records.cards import cached
 from pages.conv.choose import address
@@ -159,7 +160,7 @@ def _measured(series: Series, settings: MapSettings, shape: ConvShape, predict: 
 
 # -- recorded ------------------------------------------------------------------------------------
 @cached(None)
-def _by_shape(timing: str) -> dict[ConvShape, list[dict]]:
+def _by_shape(timing: str) -> dict[ConvShape, list[Row]]:
     return winners.by_shape(records.recordings(LADDER.name), timing)
 
 

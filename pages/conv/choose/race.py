@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from html import escape
 from itertools import groupby
+from typing import Literal
 
 import streamlit as st
 
@@ -107,7 +108,7 @@ def _guess(shape: ConvShape, runs: list[Race]) -> None:
         st.html(f"<style>.st-key-guesses {{ --kt-rows: {len(candidates)}; }}</style>")
 
 
-def _chip(shape: ConvShape, predict: str, label: str, width: str = "content") -> None:
+def _chip(shape: ConvShape, predict: str, label: str, width: Literal["content", "stretch"] = "content") -> None:
     params = drawn(explored(others(FIELDS) | address.with_guess(shape, predict)), FIELDS.by_name)
     st.page_link(PAGE, label=label, query_params=params, width=width)
 

@@ -10,7 +10,7 @@ import streamlit as st
 
 from kernels import records
 from kernels.i18n import tr
-from kernels.records.jsontext import id_of
+from kernels.records.jsontext import Row, id_of
 from pages.conv.fft import address
 from pages.conv.tables import scrolled
 from pages.parts import cards
@@ -130,7 +130,7 @@ def _bars(lengths: Sequence[tuple[str, float, str]]) -> str:
     return f'<dl class="kt-bars">{lines}</dl>' if lines else ""
 
 
-def _rows(settings: RunSettings) -> tuple[dict[int, dict], str]:
+def _rows(settings: RunSettings) -> tuple[dict[int, Row], str]:
     """Returns the FFT's rows at this shape and SPECTRA by FFT_TILE, and their kind: recorded, or the one just run."""
     displayed = card_rows(settings)
     if displayed.kind == "measured" and not displayed.stale and (row := displayed.rows.get(address.RUNG.name)):

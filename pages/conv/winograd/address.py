@@ -27,7 +27,7 @@ from visuals.conv.winograd.fused import fused_scene
 from visuals.conv.winograd.nested import nested_scene
 from visuals.conv.winograd.nonfused import steps_scene
 from visuals.conv.winograd.part import NONFUSED, numbers, part_of, reads_per_pixel, why_not
-from visuals.scene.scene import MAX_CACHED_SCENES, Scene
+from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 
 # As in every convolution lesson, but with a picture whose numbers can be followed.
 DEFAULT = replace(conv_address.DEFAULT, picture="numbers")
@@ -78,7 +78,7 @@ def watched_kernel(kernel: str, tiles: Mapping[str, int]) -> Watched:
     """Returns one of KERNELS. `tiles`, by name, override the default tile sizes."""
     name, m, label = KERNELS[kernel]
     rung = find(name)
-    return Watched(rung, rung.default_tiles | tiles | ({"M": m} if "M" in rung.tiles else {}), m, label)
+    return Watched(rung, rung.default_tiles | dict(tiles) | ({"M": m} if "M" in rung.tiles else {}), m, label)
 
 
 def read_watched() -> Watched:
@@ -120,7 +120,7 @@ def main_file(watched: Watched, s: ConvShape) -> str:
     """Returns the source file of a fused kernel, which runs after the transform of the filters; "" for the steps."""
     if watched.rung.name == NONFUSED:
         return ""
-    return watched.rung.build(s, watched.rung.default_tiles).steps[1].source
+    return watched.rung.build(s, watched.rung.default_tiles).launch(1).source
 
 
 def supported_presets() -> list[Preset]:
@@ -154,7 +154,7 @@ def card(params: Mapping[str, str]) -> Scene:
     query = conv_address.query_of(FIELDS.read(params)[0])
     kernel = params.get(PARAMETER, next(iter(KERNELS)))
     tiles = {n: int(params[n]) for n in find(KERNELS[kernel][0]).tiles if n in params}
-    return scene(query.inputs(), watched_kernel(kernel, tiles), params.get("order", EXPLAINING))[0]
+    return required(scene(query.inputs(), watched_kernel(kernel, tiles), params.get("order", EXPLAINING)))
 
 
 def draw_refusal(shape: ConvShape, reason: str, link: Link) -> None:

@@ -14,6 +14,7 @@ from kernels.conv.winograd_cpu import R
 from kernels.i18n import tr, trn
 from kernels.ladders import find
 from kernels.machine.processor import device_name
+from kernels.model.row import Row
 from kernels.records.jsontext import id_of
 from pages.conv.tables import scrolled
 from pages.parts import cards, lesson
@@ -158,7 +159,7 @@ def _recorded(rows: list) -> str:
     if not rows:
         return ""
 
-    def line(m: int, rung: str, row: dict) -> str:
+    def line(m: int, rung: str, row: Row) -> str:
         tile = f" {tr(charts.NAMES[m])}" if "M" in row["tiles"] else ""
         return f'<tr><th scope="row">{escape(tr(find(rung).title))}{tile}</th><td>{row["error"]:.1e}</td></tr>'
 

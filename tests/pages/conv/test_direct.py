@@ -5,7 +5,7 @@ import pytest
 from kernels.conv.presets import CONV_PRESETS
 from pages.conv import address, scenes
 from pages.conv.controls import CHIPS, PRESETS
-from tests.helpers.page_runner import links, open_page, stages, texts
+from tests.helpers.page_runner import heads, links, open_page, stages, strip, texts
 
 
 def open_at(page="conv/direct.py", **params):
@@ -67,4 +67,8 @@ def test_many_products_are_one_step_until_every_step_is_chosen():
     at = open_at(C=4)
     target = links(at)["every step"]
     assert target == {"C": "4", "steps": "all"} and stages(at)[0].endswith("folded")
-    assert not stages(open_at(**target))[0].endswith("folded")
+    assert heads(at)[0]["every"] == {"all": False, "text": "every step"}
+    opened = open_at(**target)
+    assert not stages(opened)[0].endswith("folded")
+    assert heads(opened)[0]["every"] == {"all": True, "text": "fold steps"}
+    assert not any("curve" in size for size in strip(opened)["sizes"])

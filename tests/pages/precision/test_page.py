@@ -95,7 +95,7 @@ def test_eight_bit_products_have_a_ladder_of_their_own(kernel):
     assert not notes and not list(rung.rules(shape, rung.default_tiles))
     sizes = [size["shape"] for size in strip(open_at(topic="products", kernel=kernel))["sizes"]]
     assert sizes[0].startswith("4,096 × 4,096 × 4,096 " + products.TYPES[shape.dtype])
-    preset = address.of_preset("products", shape)
+    preset = address.of_preset(shape)
     assert address.stage_shape("products", address.fields("products").read(preset)[0]) == shape
 
 

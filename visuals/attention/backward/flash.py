@@ -29,7 +29,7 @@ def flash_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Map
     plan = plan_of(s, rung, tiles)
     flash = Steps(s, plan, part_of(s, plan), head)
     r = flash.r
-    source, later = sources_of(r, find(rung).build(s, tiles).steps, LINES[rung])
+    source, later = sources_of(r, find(rung).build(s, tiles).launches, LINES[rung])
     return Scene(
         key=scene_key(s, rung, tiles),
         title=tr(find(rung).title),

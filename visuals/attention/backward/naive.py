@@ -51,7 +51,7 @@ def naive_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Map
     naive.run()
     r, rows, cols = naive.r, range(naive.rows), naive.cols
     lines = {kind: (launch, line) for kind, (launch, line, _) in _KINDS.items()}
-    source, later = sources_of(r, find(rung).build(s, tiles).steps, lines)
+    source, later = sources_of(r, find(rung).build(s, tiles).launches, lines)
     square, whole = (naive.rows, naive.rows), (s.N, s.N)
     labels = {"read": tr("bytes read if caches are perfect"), "written": tr("bytes written")}
     names = ("Q", "dO", "O", "L", "K", "V", "D", "dQ", "dK", "dV")

@@ -76,9 +76,8 @@ def sources_of(
     for start, stop in zip(starts, [*starts[1:], len(launches)], strict=True):
         step = steps[launches[start]]
         kinds = np.array(r.kinds[start:stop])
-        marks = [text if launch == launches[start] else None for launch, text in lines.values()]
-        own = [n for n, text in enumerate(marks) if text]
-        kind = np.searchsorted(own, kinds)
-        source = source_of(step.source, [marks[n] for n in own], kind, detail=resources(step))
+        marks = {n: text for n, (launch, text) in enumerate(lines.values()) if launch == launches[start] and text}
+        kind = np.searchsorted(list(marks), kinds)
+        source = source_of(step.source, list(marks.values()), kind, detail=resources(step))
         found.append(replace(source, since=int(start)))
     return found[0], tuple(found[1:])

@@ -52,7 +52,7 @@ def rows_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Mapp
     rows.run()
     r = rows.r
     lines = {kind: (launch, line) for kind, (launch, line, _) in _KINDS.items()}
-    source, later = sources_of(r, find(rung).build(s, tiles).steps, lines)
+    source, later = sources_of(r, find(rung).build(s, tiles).launches, lines)
     labels = {"read": tr("bytes loaded by the followed blocks"), "written": tr("bytes of gradients stored")}
     return Scene(
         key=scene_key(s, rung, tiles),

@@ -94,7 +94,7 @@ def dinput_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np
         groups(spread),
         tr(NOTE),
         sums=(sum_of(links),),
-        annotations=annotations(links),
+        annotations=annotations_of(links),
         readings=readings(r),
     )
 
@@ -259,7 +259,7 @@ def sum_of(links: Links) -> Sum:
     return Sum("dx", "dy", start, np.concatenate(cells).astype(int), np.concatenate(factors).astype(int), left="w")
 
 
-def annotations(links: Links) -> tuple[Annotation, ...]:
+def annotations_of(links: Links) -> tuple[Annotation, ...]:
     """Returns a note on each output: the pixels that it read in the forward pass, which now get its gradient."""
     s = links.s
     read = [links.pixel[:, output][links.pixel[:, output] >= 0] for output in range(s.PQ)]

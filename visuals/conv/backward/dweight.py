@@ -209,7 +209,7 @@ def gemm_kinds(s: ConvShape) -> frame.Kinds:
 def gemm_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of inputs x [N,C,H,W] and dy [N,K,P,Q]: all images."""
     found, links = frame.run(GEMM, s, tiles, inputs), Links(s)
-    kinds, tile = gemm_kinds(s), dict(found.program.steps[1].defines)["TILE"]
+    kinds, tile = gemm_kinds(s), dict(found.program.launch(1).defines)["TILE"]
     r, upto = frame.recorder(kinds), []
     for n in range(s.N):
         for output in range(s.PQ):

@@ -82,7 +82,7 @@ def assemble(
 ) -> Scene:
     """Returns the scene of a run. Launch i of its program is shown from step starts[i] on."""
     sources = _sources(found.program, r, kinds, starts)
-    tiles = ",".join(f"{name}={value}" for step in found.program.steps for name, value in step.defines)
+    tiles = ",".join(f"{name}={value}" for step in found.program.launches for name, value in step.defines)
     params = ",".join(f"{name}={value}" for name, value in found.s.params().items())
     return Scene(
         key=f"{found.rung} {params} {tiles}",
@@ -105,7 +105,7 @@ def assemble(
 def _sources(program: Program, r: Recorder, kinds: Kinds, starts: Sequence[int]) -> tuple[Source, ...]:
     names, stops = list(kinds), [*starts[1:], r.steps]
     sources = []
-    for step, start, stop in zip(program.steps, starts, stops, strict=True):
+    for step, start, stop in zip(program.launches, starts, stops, strict=True):
         own = sorted(set(r.kinds[start:stop]))
         marks = [kinds[names[kind]][0] for kind in own]
         kind = np.searchsorted(own, r.kinds[start:stop])

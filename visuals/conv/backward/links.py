@@ -91,7 +91,8 @@ class Links:
             for t, q in enumerate(self.columns[w])
             if q >= 0
         ]
-        return tuple(np.array(pairs, int).reshape(-1, 2).T)
+        taps, outputs = np.array(pairs, int).reshape(-1, 2).T
+        return taps, outputs
 
     @cached_property
     def additions(self) -> np.ndarray:

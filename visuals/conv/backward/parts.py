@@ -73,8 +73,8 @@ def kinds_of(s: ConvShape, parts: int, atomics: bool) -> frame.Kinds:
 def parts_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray], rung: str = SPLIT) -> Scene:
     """Returns the scene of inputs x [N,C,H,W] and dy [N,K,P,Q]: all images. `rung`: by atomics or with a second sum."""
     found, links = frame.run(rung, s, tiles, inputs), Links(s)
-    step = next(step for step in found.program.steps if "implicit" in step.source or "atomics" in step.source)
-    terms, BK = int(step.args[-1]), dict(step.defines)["BK"]
+    step = next(step for step in found.program.launches if "implicit" in step.source or "atomics" in step.source)
+    terms, BK = int(np.array(step.args[-1])), dict(step.defines)["BK"]
     parts, atomics = ceil(s.N * s.PQ, terms), rung == ATOMICS
     kinds = kinds_of(s, parts, atomics)
     r, starts = frame.recorder(kinds), [0]

@@ -131,7 +131,7 @@ def phases_scene(
     """Returns the scene of image 0 of inputs dy [N,K,P,Q] and w [K,C,R,S]. `title`: OF_PIXEL or OF_OUTPUT."""
     found, links = frame.run(RUNG, s, tiles, inputs), Links(s)
     phases, kinds = phases_of(links), kinds_of(s)
-    BK = dict(found.program.steps[0].defines)["BK"]
+    BK = dict(found.program.launch().defines)["BK"]
     r = frame.recorder(kinds)
     upto = {phase.number: [] for phase in phases}
     for phase in phases:
@@ -188,8 +188,8 @@ def _phase(r: Recorder, phase: Phase, found: frame.Run, BK: int, upto: dict) -> 
 
 
 def _matmul(phase: Phase, upto: list[int], steps: int) -> MatMul:
-    names = (phase.name(t) for t in ("A", "D", "C"))
-    return MatMul(*names, upto=np.array(upto + [upto[-1]] * (steps - len(upto))))
+    left, right, out = (phase.name(t) for t in ("A", "D", "C"))
+    return MatMul(left, right, out, upto=np.array(upto + [upto[-1]] * (steps - len(upto))))
 
 
 def _count(r: Recorder, upto: dict, phase: Phase, done: int) -> None:

@@ -116,7 +116,7 @@ def dinput_kinds(flip: bool) -> frame.Kinds:
 def dinput_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of inputs dy [N,K,P,Q] and w [K,C,3,3], of image 0. RuleError if a rule forbids it."""
     found = frame.run(DINPUT, s, tiles, inputs)
-    m = dict(found.program.steps[0].defines)["M"]
+    m = dict(found.program.launch().defines)["M"]
     of, kinds = tiles_of(convolution(s), m), dinput_kinds(s.flip)
     r, columns = frame.recorder(kinds), found["V"].shape[2] if s.N == 1 else len(of)
     U, V, Z = Matrices("U", found["U"], found["U"].shape[2]), *(Matrices(n, found[n], columns) for n in "VZ")
@@ -240,7 +240,7 @@ def dweight_kinds(parts: int) -> frame.Kinds:
 def dweight_scene(s: ConvShape, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of inputs x [N,C,H,W] and dy [N,K,P,Q]: all images. RuleError if a rule forbids it."""
     found = frame.run(DWEIGHT, s, tiles, inputs)
-    m, parts = dict(found.program.steps[0].defines)["M"], len(found["Z"])
+    m, parts = dict(found.program.launch().defines)["M"], len(found["Z"])
     of, kinds = tiles_of(s, m), dweight_kinds(parts)
     r, count = frame.recorder(kinds), s.N * len(of)
     U, V = (Matrices(n, found[n], found[n].shape[2]) for n in "UV")

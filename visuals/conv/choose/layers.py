@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from html import escape
 
 from kernels.conv.networks import Layer, Network
+from kernels.conv.shape import ConvShape
 from kernels.i18n import tr
 from kernels.ladders import LADDERS
+from kernels.model.row import Row
 from kernels.model.rung import Rung
 from kernels.records.statistics import fastest
 from visuals import units
 from visuals.conv.choose.families import family, short
 from visuals.conv.choose.race import style
 
-Row = Mapping
 LADDER = LADDERS["conv"]
 LIBRARY = "cuDNN"
 CUT = 6  # times the shortest bar: longer bars are cut
@@ -52,14 +53,16 @@ class Timed:
 
     def total_of(self, row: Row | None) -> float | None:
         """Returns the time of a row, multiplied by how often the layer occurs."""
-        return row and row["median_ms"] * self.layer.count
+        return None if row is None else row["median_ms"] * self.layer.count
 
 
 Choice = Callable[[Timed], Row | None]
 
 
 def timed(
-    network: Network, recorded: Callable[[str, object, dict], Row | None], why_not: Callable[[Rung, object], str]
+    network: Network,
+    recorded: Callable[[str, ConvShape, Mapping[str, int]], Row | None],
+    why_not: Callable[[Rung, ConvShape], str],
 ) -> list[Timed]:
     """Returns each layer with the recordings of every rung. `recorded(rung, shape, tiles)` returns a row or None.
     `why_not(rung, shape)` returns why a rung cannot run, "" if no reason is known."""
@@ -76,7 +79,8 @@ def timed(
 def total(layers: Sequence[Timed], choice: Choice) -> float | None:
     """Returns the network's time with a choice for each layer; None if a layer has no row."""
     parts = [entry.total_of(choice(entry)) for entry in layers]
-    return None if None in parts else sum(parts)
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
 
 
 @dataclass(frozen=True)
@@ -119,12 +123,12 @@ def summary(layers: Sequence[Timed]) -> str:
     best = total(layers, lambda entry: entry.best)
     if best is None:
         return ""
-    complete = [entry for entry in single_rung_totals(layers) if entry.ms is not None]
+    complete = [(entry.rung, entry.ms) for entry in single_rung_totals(layers) if entry.ms is not None]
     sentences = [
         tr("With the best kernel for each layer, the network’s convolutions take {time}.", time=units.time_(best))
     ]
     if complete:
-        title, ratio = tr(LADDER.rung(complete[0].rung).title), complete[0].ms / best
+        title, ratio = tr(LADDER.rung(complete[0][0]).title), complete[0][1] / best
         sentences.append(
             tr("The best single kernel, {kernel}, takes {ratio}× that time.", kernel=title, ratio=units.ratio(ratio))
             if ratio >= FASTER
@@ -152,7 +156,7 @@ def _both(layers: Sequence[Timed]) -> bool:
 
 
 # -- HTML ----------------------------------------------------------------------------------------
-def html(layers: Sequence[Timed], href: Callable[[object], str]) -> str:
+def html(layers: Sequence[Timed], href: Callable[[ConvShape], str]) -> str:
     """Returns a table with one line per distinct shape. Shares are of the sum of the best times of the layers
     that have one."""
     parts = [entry.total_of(entry.best) or 0.0 for entry in layers]
@@ -164,7 +168,7 @@ def html(layers: Sequence[Timed], href: Callable[[object], str]) -> str:
     return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{name}"><table class="kt-layers"><thead><tr>{headings}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
-def _line(entry: Timed, sums: float, max_ms: float, both: bool, href: Callable[[object], str]) -> str:
+def _line(entry: Timed, sums: float, max_ms: float, both: bool, href: Callable[[ConvShape], str]) -> str:
     layer, best = entry.layer, entry.best
     link = href(layer.shape)
     name = f'<a href="{escape(link)}" target="_self">{escape(layer.name)}</a>' if link else escape(layer.name)
@@ -172,7 +176,7 @@ def _line(entry: Timed, sums: float, max_ms: float, both: bool, href: Callable[[
     if not best:
         missing = tr("not recorded")
         return f'<tr>{head}<td colspan="5" class="kt-none">{missing}</td></tr>'
-    part = entry.total_of(best) / sums
+    part = (entry.total_of(best) or 0.0) / sums
     return (
         f'<tr style="--kt-hue:var(--kt-{family(best["rung"]).token})">{head}<td class="kt-who">{short(best)}</td>'
         f"<td><b>{units.time_(best['median_ms'])}</b></td>"

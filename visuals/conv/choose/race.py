@@ -14,12 +14,12 @@ from html import escape
 from pathlib import Path
 
 from kernels.i18n import decimal, mark, tr
+from kernels.model.row import Row
 from kernels.model.rung import Rung
 from kernels.records.statistics import within_spread
 from visuals import units
 from visuals.conv.choose.families import FAMILIES, family
 
-Row = Mapping
 SECONDS = 4.0  # duration of the race on the page
 LINE = 94  # per cent of a lane where the first ends: the rest is space for its spread
 

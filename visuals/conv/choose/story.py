@@ -48,9 +48,9 @@ def cost(s: ConvShape) -> str:
 def gain(rows: Mapping[str, Row]) -> str:
     """Returns what the fastest does less of, or better, than direct convolution. `rows` are by rung name, from
     one device."""
-    if len(rows) < 2:
-        return ""
     first = fastest(rows.values())
+    if first is None or len(rows) < 2:
+        return ""
     shape = ConvShape(**first["shape"])
     rung = find(first["rung"])
     ms, executed = first["median_ms"], executed_flops(rung, shape, first["tiles"])
@@ -97,7 +97,7 @@ def predicted(s: ConvShape, engine: str) -> tuple[list[str], dict[str, list[str]
     titles = [rung.title_on(engine) if engine in rung.engines else tr(rung.title) for rung in rungs]
     return titles, {
         tr("FLOPs executed"): [units.count(f) for f in flops],
-        tr("FLOPs / direct convolution"): [f"{f / s.flops:.2f}×" for f in flops],
+        tr("FLOPs / direct convolution"): ["–" if f is None else f"{f / s.flops:.2f}×" for f in flops],
         tr("bytes moved, each tensor once per step"): [units.bytes_(c.bytes) for c in costs],
         tr("workspace"): [units.bytes_(c.workspace_bytes) for c in costs],
     }

@@ -10,12 +10,12 @@ from html import escape
 from kernels.conv.shape import CONV_SINCE, ConvShape
 from kernels.i18n import decimal, mark, tr
 from kernels.ladders import LADDERS
+from kernels.model.row import Row
 from kernels.model.shape import ShapeError
 from kernels.records.statistics import within_spread
 from visuals import units
 from visuals.conv.choose.families import FAMILIES, family, short
 
-Row = Mapping
 LADDER = LADDERS["conv"]
 HINT = mark(
     "Under each name: time of the second fastest / time of the fastest. Point at a cell to see all times. Press it to race "
@@ -97,7 +97,8 @@ class Map:
 
     @property
     def values(self) -> tuple[list[int], list[int]]:
-        return tuple(sorted({position[n] for position in self.cells}) for n in (0, 1))
+        across, down = (sorted({position[n] for position in self.cells}) for n in (0, 1))
+        return across, down
 
     def rows(self) -> list[Row]:
         return [row for cell in self.cells.values() for row in cell.rows]
@@ -128,9 +129,9 @@ def winners(
     largest map."""
     maps: dict[tuple, dict[tuple[int, int], Cell]] = {}
     for shape, rows in rows_by_shape.items():
-        position = across.value(shape), down.value(shape)
-        if None not in position:
-            maps.setdefault(fixed_values(shape, across, down), {})[position] = Cell(shape, tuple(rows))
+        x, y = across.value(shape), down.value(shape)
+        if x is not None and y is not None:
+            maps.setdefault(fixed_values(shape, across, down), {})[x, y] = Cell(shape, tuple(rows))
     current = fixed_values(around, across, down)
     for cells in (maps.get(current, {}), max(maps.values(), key=len, default={})):
         winner_map = Map(across, down, _without_isolated(cells, around))

@@ -56,7 +56,7 @@ def direct_scene(
     steps = Steps(s, part, x, w, y)
     kind = steps.kind
     rung = find("conv/direct")
-    launch = rung.build(s, rung.default_tiles | ({"BLOCK": block} if block else {})).steps[0]
+    launch = rung.build(s, rung.default_tiles | ({"BLOCK": block} if block else {})).launch()
     return Scene(
         key=f"direct {part.p},{part.q},{part.K} " + ",".join(f"{k}={v}" for k, v in s.params().items()),
         title=tr("direct"),
@@ -77,7 +77,7 @@ def direct_scene(
         order_note=tr(ORDER_NOTE),
         writes=steps.writes(),
         sums=(output_sum(s, part, steps.index),),
-        annotations=annotations(s, part, steps.index),
+        annotations=annotations_of(s, part, steps.index),
         readings=steps.readings(),
         captions=Captions(captions.templates(s, part), steps.caption_kind(), steps.args()),
         source=source_of(FILE, MARKS, np.array(MARK_INDEX)[kind], detail=resources(launch)),
@@ -262,7 +262,7 @@ def output_sum(s: ConvShape, part: Part, index: np.ndarray) -> Sum:
     )
 
 
-def annotations(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Annotation, ...]:
+def annotations_of(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Annotation, ...]:
     """Returns, for each pixel, how many threads read it; for each tap, the pixels that it is multiplied by."""
     terms = len(index)
     cells = part.C * part.H * part.W

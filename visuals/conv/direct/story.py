@@ -36,7 +36,7 @@ def values_tiled(s: ConvShape) -> int:
     """Returns the number of pixels (padding included) and taps that the blocks of conv/direct-tiled load into
     shared memory."""
     tiles = find(TILED).default_tiles
-    launch = find(TILED).build(s, tiles).steps[0]
+    launch = find(TILED).build(s, tiles).launch()
     side, filters = tiles["TILE"], filter_threads(s, tiles) * tiles["TK"]
     patch = ((side - 1) * s.u + s.span_h) * ((side - 1) * s.v + s.span_w)
     blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]

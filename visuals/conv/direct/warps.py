@@ -109,7 +109,14 @@ def requests_of(trace: BlockTrace) -> list[Request]:
         element = byte[lanes_of(mask)].astype(np.int64) // 4
         name = trace.buffers[traced.buffer[n]]
         requests.append(
-            Request(name, int(traced.warp[n]), mask, line.number, element, *requested_sectors(byte, mask, width))
+            Request(
+                name,
+                int(traced.warp[n]),
+                mask,
+                line.number if line else 0,
+                element,
+                *requested_sectors(byte, mask, width),
+            )
         )
     return requests
 
@@ -117,6 +124,8 @@ def requests_of(trace: BlockTrace) -> list[Request]:
 def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Counters, blocks: int) -> Scene:
     """Returns `scene` (the whole of a small convolution) with its steps in the order of `trace`, block 0 of
     `blocks` of the launch. `counters` of that launch go to the margin of its source."""
+    source = scene.source
+    assert source is not None  # of a kernel
     requests = requests_of(trace)
     extra_steps = int(blocks > 1)
     steps = len(requests) + extra_steps
@@ -146,9 +155,9 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
             args,
         ),
         source=dataclasses.replace(
-            scene.source,
+            source,
             lines=np.array([request.line for request in requests] + [requests[-1].line] * extra_steps),
-            notes=margin(counters, scene.source.file),
+            notes=margin(counters, source.file),
         ),
         lanes=Lanes(
             np.array([request.warp for request in requests] + [-1] * extra_steps),

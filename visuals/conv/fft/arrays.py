@@ -27,14 +27,14 @@ def cut_of(s: ConvShape, tile: int, padding: str = PAD) -> np.void:
     padded = fft.cut(s, {"FFT_TILE": tile})
     if padding == PAD:
         return padded
-    small = padded.copy()
+    small: np.void = padded.copy()
     if not tile:
         small["rows"] = max(s.padded_h - s.span_h + 1, s.span_h)
         small["columns"] = max(s.padded_w - s.span_w + 1, s.span_w)
     small["step_h"], small["step_w"] = small["rows"], small["columns"]
     small["down"] = ceil((s.P - 1) * s.u + 1, int(small["step_h"]))
     small["across"] = ceil((s.Q - 1) * s.v + 1, int(small["step_w"]))
-    return small[()]
+    return small
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def snap_to_integers(values: np.ndarray, largest: float) -> np.ndarray:
     """Returns the numbers with each one replaced by the nearest integer if they differ by no more than the
     rounding of float32 among numbers up to `largest`. Real and imaginary parts are handled separately."""
     if np.iscomplexobj(values):
-        return snap_to_integers(values.real, largest) + 1j * snap_to_integers(values.imag, largest)
+        return snap_to_integers(np.real(values), largest) + 1j * snap_to_integers(np.imag(values), largest)
     rounded = np.rint(values) + 0.0
     return np.where(np.abs(values - rounded) <= ROUNDING * largest, rounded, values)
 

@@ -130,7 +130,15 @@ def _tensors(x: np.ndarray, note: str) -> tuple[Tensor, ...]:
     return (
         Tensor("x", "x", "x", "input", 1, 1, N, x, note=note),
         Tensor(
-            "w", "ω", "ω⁰ … ω³", "filter", 1, 2, N // 2, np.concatenate([w.real, w.imag]), note=tr("twiddle factors")
+            "w",
+            "ω",
+            "ω⁰ … ω³",
+            "filter",
+            1,
+            2,
+            N // 2,
+            np.concatenate([np.real(w), np.imag(w)]),
+            note=tr("twiddle factors"),
         ),
         stage(0, tr("reordered"), tr("reordered")),
         stage(1, tr("stage 1"), tr("stage 1")),
@@ -169,7 +177,7 @@ def polar(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _polar_cells(X: np.ndarray) -> tuple[Annotation, ...]:
     """Returns the annotations of magnitudes and phases: the complex number that each belongs to."""
-    args = np.stack([np.arange(N), X.real, X.imag], axis=1)
+    args = np.stack([np.arange(N), np.real(X), np.imag(X)], axis=1)
     cells = np.stack([np.arange(N), N + np.arange(N)], axis=1)
     texts = {
         "size": tr("The magnitude of X[{0}] = ({1}, {2}) is the root of the sum of both squares."),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 # -- annotations ---------------------------------------------------------------------------------
-def annotations(steps: Steps, shape: ConvShape) -> tuple[Annotation, ...]:
+def annotations_of(steps: Steps, shape: ConvShape) -> tuple[Annotation, ...]:
     spectra = (_spectrum(name, values, steps.a) for name, values in (("X", steps.X), ("W", steps.W)))
     return (*spectra, _product(steps, shape), _dense(steps), _output(steps))
 
@@ -26,7 +26,9 @@ def _spectrum(name: str, values: np.ndarray, a: Arrays) -> Annotation:
     is."""
     rows, columns = values.shape[1:]
     down = np.minimum(np.arange(rows), a.rows - np.arange(rows))[:, None]
-    args = np.stack(np.broadcast_arrays(values.real, values.imag, down, np.arange(columns), degrees(values)), axis=-1)
+    args = np.stack(
+        np.broadcast_arrays(np.real(values), np.imag(values), down, np.arange(columns), degrees(values)), axis=-1
+    )
     args = args.reshape(-1, 5)
     texts = (
         tr(

@@ -13,6 +13,7 @@ from kernels.conv.shape import ConvShape
 from kernels.i18n import mark, tr
 from kernels.ladders import find
 from kernels.model.program import WORKSPACE
+from kernels.model.row import Row
 from kernels.model.rung import Ladder, Rung
 from kernels.records import statistics
 from visuals import units
@@ -30,7 +31,6 @@ TICKS = (1, 3, 5, 7, 9, 11, 15, 19, 23, 27, 31)
 RULE = "rule"  # the only line of a tiling that a rule forbids
 HEIGHT, WITH_TIMES = 340, 580  # px, without and with measured times under the FLOPs
 
-Row = Mapping
 Tiles = Mapping[str, int]
 Tokens = Mapping[str, str]
 Points = Sequence[tuple[int, Row]]  # (R, row)
@@ -60,7 +60,7 @@ class Flops:
 
     @property
     def fft(self) -> int | None:
-        return None if self.transforms is None else self.transforms + self.products
+        return None if self.transforms is None or self.products is None else self.transforms + self.products
 
 
 def flops(s: ConvShape, tiles: Tiles) -> Flops:
@@ -82,9 +82,10 @@ def curve(s: ConvShape, tiles: Tiles) -> list[Flops]:
 def crossing(counts: Sequence[Flops]) -> int | None:
     """Returns the R from which on the FFT executes fewer FLOPs than direct, as far as it can run; None if there
     is none."""
-    supported = [f for f in counts if f.fft is not None]
     found = None
-    for f in reversed(supported):
+    for f in reversed(counts):
+        if f.fft is None:
+            continue
         if f.fft >= f.direct:
             break
         found = f.taps
@@ -111,7 +112,7 @@ def caption(s: ConvShape, counts: Sequence[Flops]) -> str:
         return ""
     if crossing(counts) is not None:
         current = next((f for f in supported if f.taps == s.R == s.S), None)
-        if current:
+        if current and current.fft is not None:
             ratio = units.ratio(current.fft / current.direct)
             sentences.append(
                 tr("At R = {R} the FFT executes {ratio}× the FLOPs of direct convolution.", R=s.R, ratio=ratio)
@@ -181,10 +182,11 @@ def _fft_and_fastest_other(times: Sequence[tuple[str, Points]]) -> dict[int, tup
                 ours.setdefault(taps, []).append(row)
             elif "fft" not in row["rung"]:
                 others.setdefault(taps, []).append(row)
-    return {
+    pairs = {
         taps: (statistics.fastest(ours[taps]), statistics.fastest(others[taps]))
         for taps in sorted(ours.keys() & others.keys())
     }
+    return {taps: (our, other) for taps, (our, other) in pairs.items() if our and other}
 
 
 def _speedup(ours: Row, other: Row) -> float:
@@ -205,7 +207,7 @@ def fastest(times: Sequence[tuple[str, Points]]) -> str:
     runs: list[list] = []  # title, first R, last R
     for taps in sorted(by_taps):
         best = statistics.fastest(row for _, row in by_taps[taps])
-        title = " / ".join(title for title, row in by_taps[taps] if statistics.within_spread(row, best))
+        title = " / ".join(title for title, row in by_taps[taps] if best and statistics.within_spread(row, best))
         if runs and runs[-1][0] == title:
             runs[-1][2] = taps
         else:
@@ -378,7 +380,7 @@ def tiling_sentence(s: ConvShape, spectra: int, rows: Mapping[int, Row]) -> str:
     flops = tiling_flops(s, spectra)
     if not flops:
         return tr("The FFT cannot run this shape.")
-    least = min(flops, key=flops.get)
+    least = min(flops, key=flops.__getitem__)
     fields = {"tiling": units.named(tiling_title(least), first=True), "flops": units.count(flops[least])}
     if len(flops) == 1:
         return tr("{tiling} executes {flops} FLOPs. It is the only one that can run this shape.", **fields)
@@ -391,7 +393,7 @@ def tiling_bars(s: ConvShape, spectra: int, rows: Mapping[int, Row]) -> list[tup
         figures = {tile: (row["median_ms"], units.time_(row["median_ms"])) for tile, row in rows.items()}
     else:
         figures = {tile: (n, units.count(n)) for tile, n in tiling_flops(s, spectra).items()}
-    return [(tr("whole") if not tile else f"{tile} × {tile}", *figure) for tile, figure in figures.items()]
+    return [(tr("whole") if not tile else f"{tile} × {tile}", length, text) for tile, (length, text) in figures.items()]
 
 
 def tile_name(tile: int) -> str:

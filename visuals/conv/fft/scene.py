@@ -59,7 +59,7 @@ def fft_scene(
         reads=steps.reads(),
         captions=steps.r.captions(captions.templates(a, shape, tiled)),
         readings=_readings(steps, tiled),
-        annotations=cells.annotations(steps, shape),
+        annotations=cells.annotations_of(steps, shape),
         source=tiled_source(tuple(steps.r.kinds)) if tiled else source(tuple(steps.r.kinds)),
     )
 
@@ -233,7 +233,7 @@ def tiled_source(kinds: tuple[int, ...]) -> Source:
 def tiled_listing() -> tuple[str, dict[int, int]]:
     """Returns that text, and its highlighted line for each kind of step. ValueError if a mark is in no line."""
     rung = find(IN_TILES)
-    steps = rung.build(ConvShape(1, 1, 8, 8, 1, 3, 3), rung.default_tiles).steps
+    steps = rung.build(ConvShape(1, 1, 8, 8, 1, 3, 3), rung.default_tiles).launches
     parts = [_kernel(step.source) for step in steps]
     first = np.cumsum([0, *map(len, parts)])
     lit = {kind: int(first[n]) + _line(parts[n], text) for kind, (n, text) in TILED_MARKS.items()}

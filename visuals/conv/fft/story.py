@@ -108,7 +108,7 @@ def largest_part(row: Row) -> str:
     shares = part_shares(row)
     if not shares:
         return ""
-    name = max(shares, key=shares.get)
+    name = max(shares, key=shares.__getitem__)
     return tr(
         "The largest part of {ours}: {part}, {share} of the time.",
         ours=title(row),

@@ -199,7 +199,7 @@ class Steps:
         """Returns what a magnitude and a phase belong to."""
         found = []
         for name, spectrum in (("X", self.X), ("W", self.W), ("Y", self.Y)):
-            args = np.stack([np.arange(WAVES), spectrum.X.real, spectrum.X.imag], axis=1)
+            args = np.stack([np.arange(WAVES), np.real(spectrum.X), np.imag(spectrum.X)], axis=1)
             texts = (
                 (
                     "size",

@@ -64,7 +64,7 @@ def chart(tokens: Mapping[str, str], waves: Sequence[Wave] = WAVES) -> Figure:
             col=1,
             hovertemplate=tr("the wave of {periods} periods: %{y:.3g}", periods=periods) + "<extra></extra>",
         )
-    total = sum(parts)
+    total = np.sum(parts, axis=0)
     figure.add_scatter(
         y=total,
         mode="lines+markers",

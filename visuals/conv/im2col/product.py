@@ -213,7 +213,7 @@ class Product:
                 "cuBLAS", f"{name}(filters, data_matrix, output);\n// {note}", np.array([1, 0]), since=self.first
             )
         rung = find("conv/im2col-gemm")
-        launch = rung.build(self.s, rung.default_tiles | {"TILE": self.tile}).steps[1]
+        launch = rung.build(self.s, rung.default_tiles | {"TILE": self.tile}).launch(1)
         assert isinstance(launch, Launch) and launch.source == FILE
         kinds = np.array([step.mark for step in self.steps])
         source = source_of(FILE, MARKS, kinds, detail=resources(launch), since=self.first)

@@ -41,7 +41,7 @@ def kernel_source(block: int | None = None) -> Source:
     None."""
     rung = find("conv/im2col-gemm")
     tiles = rung.default_tiles | ({"BLOCK": block} if block else {})
-    launch = rung.build(ConvShape(1, 1, 1, 1, 1, 1, 1), tiles).steps[0]
+    launch = rung.build(ConvShape(1, 1, 1, 1, 1, 1, 1), tiles).launch()
     lines = sources.text(FILE).splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith('extern "C"'))
     copying = next(i for i, line in enumerate(lines) if "column[" in line)

@@ -54,7 +54,9 @@ def stores_of(trace: BlockTrace) -> list[Store]:
             line = trace.lines[trace.line[trace.step[start]]]
             read = np.concatenate(loads.pop(warp, [np.zeros(0, np.uint32)]))
             cells = trace.element[indices].astype(int)
-            stores.append(Store(int(warp), mask_of(lanes[indices]), line.number, cells, read.astype(int)))
+            stores.append(
+                Store(int(warp), mask_of(lanes[indices]), line.number if line else 0, cells, read.astype(int))
+            )
     return stores
 
 
@@ -64,7 +66,7 @@ MAX_WINDOWS = 1 << 16  # threads that the emulator runs at once: the reader wait
 def blocks(s: ConvShape) -> int:
     """Returns the number of blocks along x of the im2col launch at its default size."""
     rung = find("conv/im2col-gemm")
-    return rung.build(s, rung.default_tiles).steps[0].grid[0]
+    return rung.build(s, rung.default_tiles).launch().grid[0]
 
 
 def why_not(s: ConvShape, part: Part, block: int = 0) -> str:
@@ -83,6 +85,8 @@ def why_not(s: ConvShape, part: Part, block: int = 0) -> str:
 def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Counters, blocks: int) -> Scene:
     """Returns `scene` (the whole of a small convolution) with its steps in the order of `trace`, block 0 of
     `blocks` of the im2col launch. `counters` of that launch go to the margin of its source."""
+    source = scene.source
+    assert source is not None  # of a kernel
     stores = stores_of(trace)
     has_others = blocks > 1
     steps = len(stores) + has_others + 2
@@ -116,7 +120,7 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
         reads=(),
         readings=_readings(args[: len(stores)], steps),
         captions=Captions(_templates(s, blocks - 1), np.array(_kinds(stores, s.PQ, has_others)), args),
-        source=dataclasses.replace(scene.source, lines=lines, notes=margin(counters, scene.source.file)),
+        source=dataclasses.replace(source, lines=lines, notes=margin(counters, source.file)),
         next_sources=(gemm,),
         lanes=Lanes(np.array(warps), np.array(masks, np.uint32)),
     )

@@ -28,7 +28,7 @@ def implicit_map(s: ConvShape, rung: str, tiles: Mapping[str, int], count: bool 
     the emulator. RuleError if the rung cannot run the shape."""
     plan = Plan(s, rung, dict(tiles))
     program = find(rung).build(s, tiles)
-    launch = program.steps[0]
+    launch = program.launch()
     blocks, gpu = blocks_of(launch), recorded_gpu()
     if blocks is None or gpu is None:
         return None

@@ -42,7 +42,7 @@ def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndar
         raise ValueError(reason)
     plan = Plan(s, rung, dict(tiles))
     steps = Steps(plan, x, w)
-    launch = find(rung).build(s, tiles).steps[0]
+    launch = find(rung).build(s, tiles).launch()
     kind = np.array(steps.r.kinds)
     sizes = ",".join(f"{k}={v}" for k, v in tiles.items())
     return Scene(
@@ -292,10 +292,11 @@ class Steps:
                 step = started if iteration == first else max(started, self._first_step(iteration))
                 fly.append((step, tile % plan.STAGES * columns + iteration, tile + 1))
         use = [(t, tile % plan.STAGES * columns + tile + 1, tile + 1) for tile, t in enumerate(self.multiplied)]
-        return tuple(
+        in_flight, in_use = (
             Write(name, np.array(events)[:, 0], np.array(events)[:, 2].astype(np.float32), cells=np.array(events)[:, 1])
             for name, events in (("fly", fly), ("use", use))
         )
+        return in_flight, in_use
 
     def _first_step(self, iteration: int) -> int:
         """Returns the first step of an iteration of the loop, counted from 1."""

@@ -45,8 +45,7 @@ def gain(rows: Mapping[str, Row]) -> str:
     name, from one device. Returns "" if there is nothing to compare."""
     ours = [rows[name] for name in (MAGIC, PLAIN) if name in rows]
     sentences = [_divisions(*ours)] if len(ours) == 2 else []
-    if ours:
-        best = fastest(ours)
+    if best := fastest(ours):
         others = [_first(COLUMNS, rows), fastest(rows[name] for name in LIBRARY if name in rows)]
         sentences += [_against(best, other) for other in others if other]
     return " ".join(sentences)

@@ -41,7 +41,7 @@ def timeline_scene(s: ConvShape, rung: str, tiles: Mapping[str, int]) -> Scene:
         plan.file,
         (plan.marks[1], plan.marks[3]),
         np.arange(2),
-        detail=resources(find(rung).build(cut.s, tiles).steps[0]),
+        detail=resources(find(rung).build(cut.s, tiles).launch()),
     )
     timeline = TileTimeline(
         order,
@@ -76,7 +76,7 @@ def order_of(plan: Plan) -> ProgramOrder:
 def trace_of(plan: Plan) -> BlockTrace:
     """Returns the trace of block 0. The order does not depend on values: all are zero."""
     program = find(plan.rung).build(plan.s, plan.tiles)
-    alone = Program(program.buffers, (dataclasses.replace(program.steps[0], grid=(1, 1, 1)),))
+    alone = Program(program.buffers, (dataclasses.replace(program.launch(), grid=(1, 1, 1)),))
     zeros = {b.name: np.zeros(b.shape, b.dtype) for b in program.of_role(INPUT)}
     return emulator.trace_launch(alone, 0, zeros, values=False)[0]
 

@@ -174,10 +174,13 @@ def errors(C: int) -> dict[str, dict[int, float]]:
     x, w = rng.normal(size=(1, C, SIDE + R - 1, SIDE + R - 1)), rng.normal(size=(FILTERS, C, R, R))
     found: dict[str, dict[int, float]] = {}
     for name, dtype in STORED.items():
-        rounded = [a.astype(dtype).astype(np.float32) for a in (x, w)]
-        exact = _direct(*(a.astype(np.float64) for a in rounded))
+        rounded_x, rounded_w = (a.astype(dtype).astype(np.float32) for a in (x, w))
+        exact = _direct(rounded_x.astype(np.float64), rounded_w.astype(np.float64))
         with np.errstate(over="ignore", invalid="ignore"):  # an overflow of FP16 becomes inf in the result
-            computed = {m: (_winograd(*rounded, m, dtype) if m else _direct(*rounded)).astype(dtype) for m in MEASURED}
+            results = {
+                m: _winograd(rounded_x, rounded_w, m, dtype) if m else _direct(rounded_x, rounded_w) for m in MEASURED
+            }
+            computed = {m: result.astype(dtype) for m, result in results.items()}
         found[name] = {m: _error(y, exact) for m, y in computed.items()}
     return found
 

@@ -94,7 +94,7 @@ def fused_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
         captions=r.captions(_templates(part)),
         readings=readings(r),
         source=halves.listing(
-            tr("two kernels, transform_2d"), _FILES, _MARKS, kind, detail=resources(rung.build(s, tiles).steps[1])
+            tr("two kernels, transform_2d"), _FILES, _MARKS, kind, detail=resources(rung.build(s, tiles).launch(1))
         ),
         lanes=r.lanes(),
         sums=_sums(part),

@@ -116,7 +116,7 @@ def _tensors(arrays: dict[str, np.ndarray]) -> tuple[Tensor, ...]:
         ("y", "y", "y = AᵀZ A", "output", False),
     )
     return tuple(
-        Tensor(name, symbol, title, role, 1, *arrays[name].shape, arrays[name].ravel() if known else None)
+        Tensor(name, symbol, title, role, 1, *arrays[name].shape, values=arrays[name].ravel() if known else None)
         for name, symbol, title, role, known in titles
     )
 
@@ -165,7 +165,7 @@ def _operations(X: np.ndarray, row: int | None, columns: int) -> dict[str, int]:
     used = X[[row]] if row is not None else X
     times = columns if row is not None else 1
     terms = np.count_nonzero(used, axis=1)
-    multiplied = np.count_nonzero(used[np.abs(used) != 1])
+    multiplied = int(np.count_nonzero(used[np.abs(used) != 1]))
     return {"additions": int((terms - 1).sum()) * times, "multiplications": multiplied * times}
 
 

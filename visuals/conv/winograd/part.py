@@ -97,7 +97,7 @@ class Part:
     def pad(self) -> tuple[int, int, int, int]:
         """Returns the rows and columns of zeros round the pixels: padding, and zeros beyond it."""
         (h, w), (rows, cols), (h1, H, w1, W) = self.corner, self.read_range, self.pixels
-        return tuple(max(0, n) for n in (h1 - h, w1 - w, h + rows - h1 - H, w + cols - w1 - W))
+        return max(0, h1 - h), max(0, w1 - w), max(0, h + rows - h1 - H), max(0, w + cols - w1 - W)
 
     def at(self, tile: int) -> tuple[int, int]:
         """Returns the first output row and column of a tile of the part."""
@@ -142,11 +142,14 @@ def part_of(s: ConvShape, m: int, picture: np.ndarray | None = None) -> Part:
         for j in range(0, across - cols + 1, cols)
     ]
 
+    if picture is None:
+        return parts[0]
+
     def picture_variation(part: Part) -> tuple[float, float]:
         h, H, w, W = part.pixels
         return variation(picture[h : h + H, w : w + W])
 
-    return parts[0] if picture is None else max(parts, key=picture_variation)
+    return max(parts, key=picture_variation)
 
 
 @dataclass(frozen=True)
@@ -178,14 +181,14 @@ def computed(part: Part, x: np.ndarray, w: np.ndarray) -> Numbers:
     h, w_ = (np.arange(n) + start for n, start in zip((rows, cols), part.corner, strict=True))
     inside_h, inside_w = (h >= 0) & (h < s.H), (w_ >= 0) & (w_ < s.W)
     padded = np.zeros((1, s.C, rows, cols), np.float32)
-    inside = np.ix_(range(s.C), np.flatnonzero(inside_h), np.flatnonzero(inside_w))
-    padded[0][inside] = x[np.ix_(range(s.C), h[inside_h] - h1, w_[inside_w] - w1)]
+    inside = np.ix_(np.arange(s.C), np.flatnonzero(inside_h), np.flatnonzero(inside_w))
+    padded[0][inside] = x[np.ix_(np.arange(s.C), h[inside_h] - h1, w_[inside_w] - w1)]
     sub = ConvShape(1, s.C, rows, cols, part.K, R, R, mode=s.mode)
     rung = find(NONFUSED)
     program = rung.build(sub, rung.default_tiles | {"M": part.m})
     arrays = {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers}
     arrays |= {"x": padded, "w": np.ascontiguousarray(w[: part.K], np.float32)}
-    for step in program.steps:
+    for step in program.launches:
         step.cpu(*(arrays[a] if isinstance(a, str) else a for a in step.args))
     _, P, _, Q = part.out
     C = slice(part.C)
@@ -228,14 +231,14 @@ def output_terms(part: Part, z_cell) -> list[Terms]:
     """Returns, for each visible output, the cells of Z that its tile's A^T Z A sums. z_cell(position, filter,
     tile) is the cell of Z."""
     inverse_terms, (_, P, _, Q) = terms(derived(part).AT), part.out
-    found: list[Terms] = [None] * (part.K * P * Q)
+    found: dict[int, Terms] = {}
     for tile in range(part.tiles):
         for position, cell in enumerate(part.outputs(tile)):
             if cell >= 0:
                 positions, factors = inverse_terms[position]
                 for k in range(part.K):
                     found[k * P * Q + cell] = (z_cell(positions, k, tile), factors)
-    return found
+    return [found[cell] for cell in range(part.K * P * Q)]
 
 
 def derived(part: Part) -> winograd_matrices.Transforms:

@@ -154,7 +154,7 @@ def _loss_reason(row: Row, s: ConvShape, executed_flops: int) -> list[str]:
 
 
 def _blocks(row: Row, s: ConvShape) -> int:
-    return math.prod(find(row["rung"]).build(s, row["tiles"]).steps[1].grid)
+    return math.prod(find(row["rung"]).build(s, row["tiles"]).launch(1).grid)
 
 
 @cached(1)

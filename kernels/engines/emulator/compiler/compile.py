@@ -110,8 +110,10 @@ def _key(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> 
     fixed = cuda_headers.folders()
     folders = tuple(Path(option.removeprefix("-I")) for option in options if option.startswith("-I"))
     read = includes.fingerprint(text, Path(name).parent, (*folders, *fixed), fixed)
+    if read is None:
+        return None
     parts = (*options, "", *names, "", repr(standard.HEADERS), read)
-    return read and f"{version()}-{digest(name + text, parts)}.json"
+    return f"{version()}-{digest(name + text, parts)}.json"
 
 
 def _cached(key: str) -> Unit | None:
@@ -199,15 +201,15 @@ def _array(texts: Iterable[str]) -> ctypes.Array:
 
 def _shortened(log: str, name: str) -> str:
     """Returns the compiler's messages without the folder of the file that it compiled."""
-    folder, slash, _ = re.match(r"(.*?)([/\\]?)([^/\\]*)$", name, re.DOTALL).groups()
-    return log.replace(folder + slash, "") if slash else log
+    folder = re.sub(r"[^/\\]*$", "", name)
+    return log.replace(folder, "") if folder else log
 
 
 def _lowered(program: ctypes.c_void_p, expression: str) -> str:
     """Returns the PTX's name for a C++ name of a compiled program."""
     name = ctypes.c_char_p()
     _nvrtc().nvrtcGetLoweredName(program, _bytes(expression), ctypes.byref(name))
-    return name.value.decode()
+    return (name.value or b"").decode()
 
 
 def _fetch(program: ctypes.c_void_p, item: str) -> str:

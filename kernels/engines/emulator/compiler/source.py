@@ -54,8 +54,9 @@ class Source:
     def quoted(self, message: str) -> str:
         """Returns a message that names a line of the file with that line below it, as compilers do."""
         at = re.search(rf"{re.escape(self.path.name)}:([0-9]+)", message)
-        code = at and self.line(self.path.name, int(at[1]))
-        return f"{message}\n{int(at[1]):5} | {code}" if code else message
+        if at is None or not (code := self.line(self.path.name, int(at[1]))):
+            return message
+        return f"{message}\n{int(at[1]):5} | {code}"
 
 
 def options(file: Path, defines: Sequence[str], folders: Sequence[str], arch: str, standard: str) -> tuple[str, ...]:

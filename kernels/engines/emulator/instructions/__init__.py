@@ -30,7 +30,7 @@ from kernels.engines.emulator.operations import table
 from kernels.engines.emulator.operations.conversions import ROUND
 from kernels.engines.emulator.operations.dtypes import DTYPES
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine, needed
 
 _MODIFIED = (arithmetic, bits, comparisons, conversions)  # these opcodes take _MODIFIERS
 _OTHERS = (
@@ -56,17 +56,17 @@ _MODIFIERS = {
 }  # fmt: skip
 
 
-def decode_all(m: Machine) -> tuple[list[Callable[[], object] | None], dict[int, tuple[Callable, bool]]]:
+def decode_all(m: Machine) -> tuple[list[Run], dict[int, tuple[Callable, bool]]]:
     """Returns the closures of all instructions (of a jump table: its index) and the guards of control instructions,
     by index."""
-    closures: list[Callable[[], object] | None] = []
+    closures: list[Run] = []
     guards: dict[int, tuple[Callable, bool]] = {}
     for pc, i in enumerate(m.kernel.code):
         ending = m.flow.endings.get(pc)
         if ending and i.guard:
             guards[pc] = m.reader(Operand("reg", i.guard[0]), "pred"), i.guard[1]
         if ending and ending not in ("lanes", "wait"):
-            closures.append(m.reader(i.operands[0], "u32") if ending == "table" else None)
+            closures.append(m.reader(i.operands[0], "u32") if ending == "table" else _ends_block)
             continue
         try:
             # Only threads whose guard is true can wait.
@@ -76,10 +76,15 @@ def decode_all(m: Machine) -> tuple[list[Callable[[], object] | None], dict[int,
     return closures, guards
 
 
+def _ends_block() -> None:
+    """Stands for an instruction that the scheduler executes itself."""
+    raise AssertionError("the scheduler executes this instruction")
+
+
 def reasons(m: Machine) -> dict[int, Callable[[int], str]]:
     """Returns, by instruction, a function that describes what a slot's thread waits for there."""
     return {
-        pc: m.clusters.why if i.parts[0] == "barrier" else mbarrier.reason(m, pc, i)
+        pc: needed(m.clusters).why if i.parts[0] == "barrier" else mbarrier.reason(m, pc, i)
         for pc, kind in m.flow.endings.items()
         if kind == "wait"
         for i in (m.kernel.code[pc],)

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, Fault, Space, space_at
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Inner, Machine, needed
 
 # Accesses that may overlap another thread's, as atomics may: PTX ISA, "Morally strong operations".
 STRONG = {"relaxed", "acquire", "release", "mmio"}
@@ -36,7 +36,7 @@ class Accessor:
         parts = m.kernel.code[pc].parts
         self._remote = m.clusters is not None and ("shared::cluster" in parts or space == "generic")
         self._strong, self._acquires = (not qualifiers.isdisjoint(parts) for qualifiers in (STRONG, ACQUIRES))
-        base = operand.base if operand.kind == "mem" else operand
+        base = operand.root if operand.kind == "mem" else operand
         self._short = _is_32_bit(m, base)
         self._base = m.reader(base, "u32" if self._short else "u64")
         self._offset = operand.offset
@@ -56,7 +56,7 @@ class Accessor:
             return m.memory, name, address - np.uint64(GLOBAL_BASE)
         space, base = m.space(name)
         if name == "shared" and self._remote:
-            address, base = m.clusters.resolve(self.pc, address, base)
+            address, base = needed(m.clusters).resolve(self.pc, address, base)
         limit = np.uint64(max(space.size - self.width, 0))
         if self._short and address.max() > limit:
             # A register below the address and a positive offset wrap at 32 bits.
@@ -65,7 +65,7 @@ class Accessor:
             self._fail_outside(space, address, limit)
         return space, name, address + base
 
-    def _fail_outside(self, space: Space, address: np.ndarray, limit) -> None:
+    def _fail_outside(self, space: Inner, address: np.ndarray, limit) -> None:
         """Raise EmulatorError if an active lane is beyond the block's memory. Idle lanes may hold any address."""
         active = self.m.active(address)
         bad = np.flatnonzero(active > limit) if space.size >= self.width else np.zeros(1, int)
@@ -102,9 +102,9 @@ class Accessor:
     def report_write(self, offsets: np.ndarray, values: np.ndarray) -> None:
         """Report a write to shared memory to the race detector. `values`: of the active threads, [active, elements]."""
         if self._strong:
-            self.m.races.atomic(self.pc, offsets, self.width)
+            needed(self.m.races).atomic(self.pc, offsets, self.width)
         else:
-            self.m.races.write(self.pc, offsets, self.width, values)
+            needed(self.m.races).write(self.pc, offsets, self.width, values)
 
     def count(self, op: str, name: str, offsets: np.ndarray) -> None:
         """Report an access by the active threads to the tally and the trace, and a read to the race detector."""
@@ -136,4 +136,4 @@ class Accessor:
 
 
 def _is_32_bit(m: Machine, base: Operand) -> bool:
-    return base.kind == "reg" and m.type_of(base.value) in ("b32", "u32", "s32")
+    return base.kind == "reg" and m.type_of(base.name) in ("b32", "u32", "s32")

@@ -17,7 +17,7 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
     if {"commit_group", "wait_group", "wait_all"} & set(i.parts):
         return lambda: None
     target, origin, count, *size_operand = operands_of(i)
-    size = int(count.value)
+    size = count.number
     to = Accessor(m, pc, target, "shared", size)
     source = Accessor(m, pc, origin, "global", size)
     read_bytes = m.reader(size_operand[0], "u32") if size_operand else None

@@ -45,7 +45,7 @@ def _elements(i: Instruction) -> Iterator[Instruction]:
 def _element(o: Operand, n: int, offset: int) -> Operand:
     if o.kind == "mem":
         return replace(o, offset=o.offset + offset)
-    return o.value[n] if o.kind == "vector" else o
+    return o.inner[n] if o.kind == "vector" else o
 
 
 def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
@@ -89,8 +89,8 @@ def _update(op: str, type_: str) -> Update:
         return lambda old, values: f(old, values[0])
 
     def update_pair(old: np.ndarray, values: Sequence[np.ndarray]) -> np.ndarray:
-        pairs = zip(halves(old, type_), halves(values[0], type_), strict=True)
-        return packed(*(f(a, b) for a, b in pairs), type_)
+        (low, high), (other_low, other_high) = halves(old, type_), halves(values[0], type_)
+        return packed(f(low, other_low), f(high, other_high), type_)
 
     return update_pair
 

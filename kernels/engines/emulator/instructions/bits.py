@@ -31,9 +31,9 @@ def _lop3(m: Machine, pc: int, i: Instruction) -> Run:
     """Build lop3.b32. With .and, .or or .xor it also writes whether the result is not zero, combined with a
     predicate."""
     target = i.operands[0]
-    first, nonzero = target.value if target.kind == "vector" else (target, None)
+    first, nonzero = target.inner if target.kind == "vector" else (target, None)
     put, (a, b, c) = m.writer(first, "b32"), (m.reader(o, "b32") for o in i.operands[1:4])
-    lut = int(i.operands[4].value)
+    lut = i.operands[4].number
     if nonzero is None:
         return lambda: put(integers.lop3(a(), b(), c(), lut))
     combine, put_nonzero = table.BINARY[i.parts[1]], m.writer(nonzero, "pred")

@@ -7,6 +7,7 @@ a group of its thread.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from kernels.engines.emulator.events import NONE, Copy, Kind
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, Fault, space_at
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine, needed
 from kernels.engines.emulator.swizzle import swizzled
 from kernels.engines.emulator.tensor_maps import box_elements, decoded, im2col_elements
 from kernels.model.tensor_map import ELEMENTS, MAX_OFFSET, Im2colMap, TensorMap
@@ -42,7 +43,7 @@ def bulk(m: Machine, pc: int, i: Instruction) -> Run:
     if "commit_group" in i.parts:
         return lambda: _commit(m, pc)
     if "wait_group" in i.parts:
-        pending = int(i.operands[0].value)
+        pending = i.operands[0].number
         return lambda: _wait(m, pc, pending)
     if not set(i.parts) <= _KNOWN:
         raise Unknown(f"unknown opcode {i.opcode}")
@@ -50,13 +51,13 @@ def bulk(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _commit(m: Machine, pc: int) -> None:
-    m.copies.commit(_slots(m))
+    needed(m.copies).commit(_slots(m))
     if m.trace is not None:
         m.trace.events.active(Kind.CLOSE_COPIES, pc)
 
 
 def _wait(m: Machine, pc: int, pending: int) -> None:
-    m.copies.wait(_slots(m), pending)
+    needed(m.copies).wait(_slots(m), pending)
     if m.trace is not None:
         m.trace.events.active(Kind.WAIT_COPIES, pc, pending)
 
@@ -76,19 +77,19 @@ class _Copy:
         size = None if self.tensor else rest.pop(0)
         self.size = size and m.reader(size, "u32")
         self.target, self.source = self._address(target), self._address(source)
-        coordinates = (target if source.value is None else source).value or ()
+        coordinates = (target if source.value is None else source).inner
         self.coordinates = [m.reader(c, "s32") for c in coordinates]
         self.barrier = self._address(rest.pop(0)) if self.loads else None
         self.im2col = "im2col" in i.parts
-        taps = rest.pop(0).value if self.im2col else ()
+        taps = rest.pop(0).inner if self.im2col else ()
         self.taps = [m.reader(t, "u16") for t in taps]
         self.mask = m.reader(rest.pop(0), "u16") if "multicast::cluster" in i.parts else None
         self.from_shared = i.parts[4] == "shared::cta"  # of a plain copy
 
     def _address(self, o: Operand) -> Callable[[], np.ndarray]:
         """Returns a reader of an operand's address as uint64, one a slot."""
-        reg = o.base.kind == "reg" and self.m.type_of(o.base.value) in ("b32", "u32", "s32")
-        read, offset = self.m.reader(o.base, "u32" if reg else "u64"), np.uint64(o.offset % (1 << 64))
+        reg = o.root.kind == "reg" and self.m.type_of(o.root.name) in ("b32", "u32", "s32")
+        read, offset = self.m.reader(o.root, "u32" if reg else "u64"), np.uint64(o.offset % (1 << 64))
         return lambda: np.broadcast_to(read().astype(np.uint64) + offset, self.m.slots)
 
     def run(self) -> None:
@@ -99,7 +100,7 @@ class _Copy:
     def _load(self, slot: int) -> None:
         m = self.m
         block, at = self._shared(slot, int(self.target()[slot]))
-        same, barrier = self._shared(slot, int(self.barrier()[slot]))
+        same, barrier = self._shared(slot, int(needed(self.barrier)()[slot]))
         if self.mask is None and same != block:
             self._fail(slot, "the copy's bytes and its mbarrier are in different blocks of the cluster")
         source, map_ = int(self.source()[slot]), None
@@ -119,7 +120,7 @@ class _Copy:
         load = Load(self.pc, slot, read, pieces, barriers, nbytes)
         if m.trace is not None:
             load.number = self._event(slot, blocks, at, source, nbytes, map_, barrier)
-        m.copies.begin(load)
+        needed(m.copies).begin(load)
 
     def _store(self, slot: int) -> None:
         m = self.m
@@ -137,7 +138,7 @@ class _Copy:
             inside = np.ones(len(offsets), bool)
         pieces = np.uint64(block * m.shared.size) + inner.astype(np.uint64)
         self._checked(slot, m.shared, pieces, 8, False)
-        m.proxies.check(self.pc, pieces, slot)
+        needed(m.proxies).check(self.pc, pieces, slot)
         if offsets.size:
             self._checked(slot, m.memory, offsets, width, True)
         self._count("st", offsets.size * width)
@@ -150,7 +151,7 @@ class _Copy:
         store = Store(self.pc, slot, move)
         if m.trace is not None:
             store.number = self._event(slot, [block], at, target, nbytes, map_)
-        m.copies.store(store)
+        needed(m.copies).store(store)
 
     def _event(
         self,
@@ -171,7 +172,7 @@ class _Copy:
         corner, box = (self._corner(slot), map_.box) if map_ else ((first,), (nbytes,))
         block = int(m.block_of[slot])
         copy = Copy(buffer, self.loads, corner, box, block, tuple(blocks), at, nbytes, barrier)
-        return m.trace.events.copy(self.pc, slot, copy)
+        return needed(m.trace).events.copy(self.pc, slot, copy)
 
     # -- shared memory -----------------------------------------------------------------------------
     def _shared(self, slot: int, address: int) -> tuple[int, int]:
@@ -217,7 +218,7 @@ class _Copy:
         return pieces
 
     def _bytes(self, slot: int, at: int) -> int:
-        count = int(np.broadcast_to(self.size(), self.m.slots)[slot])
+        count = int(np.broadcast_to(needed(self.size)(), self.m.slots)[slot])
         if count % PIECE or at % PIECE or not count:
             self._fail(slot, f"a bulk copy is of multiples of {PIECE} bytes, got {count} bytes at byte {at}")
         return count
@@ -277,7 +278,7 @@ class _Copy:
             block, at = self._shared(slot, address)
             pieces = (block * self.m.shared.size + at + np.arange(0, nbytes, PIECE)).astype(np.uint64)
             self._checked(slot, self.m.shared, pieces, 8, False)
-            self.m.proxies.check(self.pc, pieces, slot)
+            needed(self.m.proxies).check(self.pc, pieces, slot)
             return lambda: self._pieces(pieces)
         offsets = (address - GLOBAL_BASE + np.arange(0, nbytes, 8)).astype(np.uint64)
         self._checked(slot, self.m.memory, offsets, 8, False)
@@ -299,5 +300,5 @@ class _Copy:
         except Fault as fault:
             self._fail(slot, fault.description)
 
-    def _fail(self, slot: int, message: str) -> None:
+    def _fail(self, slot: int, message: str) -> NoReturn:
         self.m.fail(self.pc, message, slot)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from kernels.engines.emulator.ptx.kernel import Instruction, PtxError
 from kernels.engines.emulator.state import Machine
 
-Run = Callable[[], None]
+Run = Callable[[], Any]  # at a wait it returns which threads may continue
 Build = Callable[[Machine, int, Instruction], Run]  # of the instruction at an index
 
 # Opcodes that only order memory or give hints. They do nothing here, because every write is visible at once.

@@ -8,7 +8,7 @@ from kernels.engines.emulator.clusters import INSIDE, RANK, mapped
 from kernels.engines.emulator.events import Kind
 from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.ptx.kernel import Instruction
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine, needed
 
 
 def map_address(m: Machine, pc: int, i: Instruction) -> Run:
@@ -50,14 +50,14 @@ def barrier(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _arrive(m: Machine, pc: int) -> None:
-    m.clusters.arrive(pc)
+    needed(m.clusters).arrive(pc)
     if m.trace is not None:
         m.trace.events.active(Kind.ARRIVE, pc, 1)
 
 
 def _passed(m: Machine, pc: int) -> np.ndarray:
     """Returns whether the phase that each thread waits for has ended."""
-    ended = m.clusters.passed()
+    ended = needed(m.clusters).passed()
     if m.trace is not None:
         m.trace.events.waits(pc, m.active(ended))
     return ended

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine, needed
 
 
 def is_loop(op: str, type_: str) -> bool:
@@ -20,6 +20,7 @@ def count(m: Machine, pc: int, width: int, offsets: np.ndarray) -> None:
     first succeeds; with 16-bit words, the first at each word. 64-bit words are handled by halves of the warp.
     Warps do not interfere here. On the hardware, warps that update one word at once need more iterations.
     """
+    tally = needed(m.tally)
     bits16, width = width < 4, max(width, 4)
     waiting = np.ones(m.slots, bool) if m.active_mask is None else m.active_mask.copy()
     words = (offsets // np.uint64(width)).astype(np.int64)
@@ -28,7 +29,7 @@ def count(m: Machine, pc: int, width: int, offsets: np.ndarray) -> None:
     warp, group = lane // 32, lane // (128 // width)
     bank = words if bits16 else words % (128 // width)
     while waiting.any():
-        m.tally.shared_access(pc, "ld", lines, waiting.reshape(-1, 32), width)
+        tally.shared_access(pc, "ld", lines, waiting.reshape(-1, 32), width)
         if m.trace is not None:
             m.trace.request("shared", "ld", lines, waiting.reshape(-1, 32), width)
         attempts = np.flatnonzero(waiting)

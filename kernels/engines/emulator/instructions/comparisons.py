@@ -22,7 +22,7 @@ def _setp(m: Machine, pc: int, i: Instruction) -> Run:
             return table.compare(op, a, b)
 
     target = i.operands[0]
-    first, second = target.value if target.kind == "vector" else (target, None)
+    first, second = target.inner if target.kind == "vector" else (target, None)
     put = m.writer(first, "pred")
     complement = m.writer(second, "pred") if second is not None else None
     a, b = m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
@@ -35,9 +35,9 @@ def _setp(m: Machine, pc: int, i: Instruction) -> Run:
 
     def run() -> None:
         result = f(a(), b())
-        put(combine(result, c()) if c else result)
+        put(combine(result, c()) if combine and c else result)
         if complement:
-            complement(combine(~result, c()) if c else ~result)
+            complement(combine(~result, c()) if combine and c else ~result)
 
     return run
 

@@ -18,8 +18,8 @@ def _mov(m: Machine, pc: int, i: Instruction) -> Run:
     target, source = i.operands
     type_ = i.parts[-1]
     if source.kind == "vector":  # pack: the first is the lowest
-        part = f"b{int(type_[1:]) // len(source.value)}"
-        parts, dtype, bits = [m.reader(o, part) for o in source.value], DTYPES[type_], int(part[1:])
+        part = f"b{int(type_[1:]) // len(source.inner)}"
+        parts, dtype, bits = [m.reader(o, part) for o in source.inner], DTYPES[type_], int(part[1:])
         put = m.writer(target, type_)
 
         def pack() -> None:
@@ -31,8 +31,8 @@ def _mov(m: Machine, pc: int, i: Instruction) -> Run:
         return pack
     read = m.reader(source, type_)
     if target.kind == "vector":  # unpack
-        bits = int(type_[1:]) // len(target.value)
-        puts, narrow = [m.writer(o, f"b{bits}") for o in target.value], DTYPES[f"b{bits}"]
+        bits = int(type_[1:]) // len(target.inner)
+        puts, narrow = [m.writer(o, f"b{bits}") for o in target.inner], DTYPES[f"b{bits}"]
         wide = DTYPES[type_]
 
         def unpack() -> None:
@@ -85,7 +85,12 @@ def _cvt_fp8(m: Machine, i: Instruction, to: str, from_: str) -> Run:
         high, low = m.reader(i.operands[1], "f32"), m.reader(i.operands[2], "f32")
         return lambda: put(fp8.pack(high(), low(), name))
     pair = m.reader(i.operands[1], "b32")
-    return lambda: put(fp8.pack(*halves(pair(), from_)[::-1], name))
+
+    def run() -> None:
+        low, high = halves(pair(), from_)
+        put(fp8.pack(high, low, name))
+
+    return run
 
 
 def _cvta(m: Machine, pc: int, i: Instruction) -> Run:

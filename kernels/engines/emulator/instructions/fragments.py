@@ -34,7 +34,8 @@ def shape_of(i: Instruction) -> tuple[int, int, int]:
     name = next((p for p in i.parts if re.fullmatch(r"m\d+n\d+k\d+", p)), None)
     if name is None:
         raise Unknown(f"unknown opcode {i.opcode}")
-    return tuple(int(n) for n in re.findall(r"\d+", name))
+    rows, columns, depth = map(int, re.findall(r"\d+", name))
+    return rows, columns, depth
 
 
 # -- positions -----------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ def writer(m: Machine, o: Operand, type_: str) -> Callable[[np.ndarray, np.ndarr
 
 def registers(o: Operand) -> tuple[Operand, ...]:
     """Returns the registers of a fragment: one, or those of a vector."""
-    return o.value if o.kind == "vector" else (o,)
+    return o.elements
 
 
 # -- warps and products --------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def by_space(build: Build) -> Build:
         if space_of(i) != "generic":
             return run
         operand = next(o for o in i.operands if o.kind == "mem")
-        base, offset = m.reader(operand.base, "u64"), np.uint64(operand.offset % (1 << 64))
+        base, offset = m.reader(operand.root, "u64"), np.uint64(operand.offset % (1 << 64))
 
         def each_space() -> None:
             address = base()

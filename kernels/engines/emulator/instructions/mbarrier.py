@@ -169,7 +169,7 @@ def store_and_report(m: Machine, pc: int, i: Instruction) -> Run:
     once."""
     _check(i, "weak", "mbarrier::complete_tx::bytes", "v2", "v4", i.parts[-1])
     target, source, barrier = i.operands
-    type_, sources = i.parts[-1], source.value if source.kind == "vector" else (source,)
+    type_, sources = i.parts[-1], source.elements
     width = type_bytes(type_)
     nbytes = width * len(sources)
     access, reads = Accessor(m, pc, target, "shared", nbytes), [m.reader(s, type_) for s in sources]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,18 +11,15 @@ from kernels.engines.emulator.instructions.closure import Run
 from kernels.engines.emulator.instructions.generic_access import by_space
 from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
-from kernels.engines.emulator.state import Machine
-
-Put = Callable[[np.ndarray], None]
+from kernels.engines.emulator.state import Machine, Put
 
 
 def load(m: Machine, pc: int, i: Instruction) -> Run:
     """Build ld and ldu: from any space, also vectors; narrow types are extended."""
     space, type_, count = space_of(i), i.parts[-1], i.elements
     target, source = operands_of(i)
-    targets = target.value if target.kind == "vector" else (target,)
-    puts = [m.writer(t, type_) for t in targets]
-    if space == "param" and source.base.kind == "symbol":
+    puts = [m.writer(t, type_) for t in target.elements]
+    if space == "param" and source.root.kind == "symbol":
         return _load_param(m, source, type_, puts)
     width, dtype = type_bytes(type_), DTYPES[type_]
     access = Accessor(m, pc, source, space, width * count)
@@ -42,7 +39,7 @@ def load(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _load_param(m: Machine, source: Operand, type_: str, puts: Sequence[Put]) -> Run:
-    name, offset = source.base.value, source.offset + source.base.offset
+    name, offset = source.root.name, source.offset + source.root.offset
     width = type_bytes(type_)
     values = [m.param(name, offset + n * width, DTYPES[type_]) for n in range(len(puts))]
 
@@ -57,9 +54,8 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
     """Build st, also of vectors."""
     space, type_, count = space_of(i), i.parts[-1], i.elements
     target, source = operands_of(i)
-    sources = source.value if source.kind == "vector" else (source,)
     width, dtype = type_bytes(type_), DTYPES[type_]
-    reads = [m.reader(s, type_) for s in sources]
+    reads = [m.reader(s, type_) for s in source.elements]
     access = Accessor(m, pc, target, space, width * count)
     bits = UNSIGNED[width]
 

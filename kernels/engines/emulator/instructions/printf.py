@@ -8,6 +8,7 @@ import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 LONG = 4 if sys.platform == "win32" else 8  # bytes of a C long where the kernel was compiled
 _SIZES = {b"": 4, b"hh": 4, b"h": 4, b"l": LONG, b"ll": 8, b"j": 8, b"z": 8, b"t": 8}
@@ -19,8 +20,8 @@ class Spec:
     """One conversion, such as %-8.3f. `width`, `precision`: "*" for one that is an argument."""
 
     flags: str
-    width: int | str | None
-    precision: int | str | None
+    width: int | Literal["*"] | None
+    precision: int | Literal["*"] | None
     length: bytes
     kind: str
 
@@ -37,8 +38,8 @@ class Spec:
         that %s points at."""
         stars = [_signed(bits, 4) for bits in args[:-1]]
         flags = self.flags
-        width = stars.pop(0) if self.width == "*" else self.width or 0
-        precision = stars.pop(0) if self.precision == "*" else self.precision
+        width = self.width if isinstance(self.width, int) else stars.pop(0) if self.width else 0
+        precision = stars.pop(0) if isinstance(self.precision, str) else self.precision
         if width < 0:
             flags, width = flags + "-", -width
         if precision is not None and precision < 0:
@@ -107,7 +108,7 @@ def parts(text: bytes) -> list[bytes | Spec]:
     return [part for part in (*out, text[at:]) if part]
 
 
-def _extent(text: bytes | None) -> int | str | None:
+def _extent(text: bytes | None) -> int | Literal["*"] | None:
     """Returns a width or precision: a number, "*" or None; a precision of only a dot is zero."""
     return text if text is None else "*" if text == b"*" else int(text or 0)
 

@@ -27,8 +27,8 @@ def external(m: Machine, pc: int, i: Instruction) -> Run:
         return lambda: m.fail(pc, message, m.slot_of(0))
     function, types, result = FUNCTIONS[name]
     results, args = i.operands
-    reads = [_argument(m, pc, o, type_) for o, type_ in zip(args.value, types, strict=True)]
-    put = _result(m, pc, results.value[0], result) if results.value else lambda values: None
+    reads = [_argument(m, pc, o, type_) for o, type_ in zip(args.inner, types, strict=True)]
+    put = _result(m, pc, results.inner[0], result) if results.inner else lambda values: None
     return lambda: put(function(m, pc, *(read() for read in reads)))
 
 
@@ -140,9 +140,8 @@ def _written(m: Machine, pc: int, pieces, args: list[int], slot: int) -> Iterato
 
 # -- malloc and free ----------------------------------------------------------------------------------
 def _heap(m: Machine) -> Heap:
-    if m.memory.heap is None:
-        m.memory.heap = Heap(m.memory)
-    return m.memory.heap
+    heap = m.memory.heap = m.memory.heap or Heap(m.memory)
+    return heap
 
 
 def _malloc(m: Machine, pc: int, sizes: Values) -> Values:

@@ -32,7 +32,8 @@ def _operation(i: Instruction) -> tuple[Callable, str, str, str, list[str]]:
     if name == "vset":
         compare = table.COMPARE[parts[2]]
         return lambda a, b: compare(a, b).astype(np.int64), "u32", parts[0], parts[1], parts[3:]
-    return _TWO[name], *parts[:3], parts[3:]
+    to, a, b, *more = parts
+    return _TWO[name], to, a, b, more
 
 
 def _saturated(value, type_: str, bits: int):
@@ -52,7 +53,7 @@ def _part(m: Machine, o: Operand, type_: str) -> Callable[[], np.ndarray]:
     if o.kind != "part":
         read = m.reader(o, type_)
         return lambda: read().astype(np.int64)
-    read, at, bits = m.reader(o.base, "u32"), int(o.value[1]), 8 if o.value[0] == "b" else 16
+    read, at, bits = m.reader(o.root, "u32"), int(o.name[1]), 8 if o.name[0] == "b" else 16
     return lambda: integers.fields(read(), bits, signed)[at]
 
 
@@ -70,7 +71,7 @@ def scalar(m: Machine, pc: int, i: Instruction) -> Run:
         value = f(a(), b())
         if "sat" in more and not wraps:
             value = _saturated(value, to, 32)
-        put(_u32(after(value, c()) if c else value))
+        put(_u32(after(value, c()) if after and c else value))
 
     return run
 

@@ -25,7 +25,7 @@ def shuffle(m: Machine, pc: int, i: Instruction) -> Run:
     """Build shfl.sync.{up,down,bfly,idx}: PTX ISA, section "shfl.sync"."""
     mode = i.parts[2] if i.parts[1] == "sync" else i.parts[1]
     target = i.operands[0]
-    first, second = target.value if target.kind == "vector" else (target, None)
+    first, second = target.inner if target.kind == "vector" else (target, None)
     put = m.writer(first, "b32")
     inside = m.writer(second, "pred") if second is not None else None
     value, b, c = (m.reader(o, "u32") for o in i.operands[1:4])
@@ -89,7 +89,7 @@ def match(m: Machine, pc: int, i: Instruction) -> Run:
     """Build match.any.sync and match.all.sync: which lanes have the same value."""
     type_, mode = i.parts[-1], i.parts[1]
     target = i.operands[0]
-    first, second = target.value if target.kind == "vector" else (target, None)
+    first, second = target.inner if target.kind == "vector" else (target, None)
     put = m.writer(first, "b32")
     flag = m.writer(second, "pred") if second is not None else None
     value = m.reader(i.operands[1], type_)
@@ -134,7 +134,7 @@ def redux(m: Machine, pc: int, i: Instruction) -> Run:
 
 def elect(m: Machine, pc: int, i: Instruction) -> Run:
     """Build elect.sync: selects the first active lane; writes its number, and whether a lane is the selected one."""
-    number, flag = i.operands[0].value
+    number, flag = i.operands[0].inner
     put, chosen = m.writer(number, "b32"), m.writer(flag, "pred")
 
     def run() -> None:

@@ -28,7 +28,7 @@ from kernels.engines.emulator.instructions.fragments import (
 from kernels.engines.emulator.memory import Fault
 from kernels.engines.emulator.operations.dtypes import from_bf16
 from kernels.engines.emulator.ptx.kernel import Instruction
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine, needed
 from kernels.engines.emulator.swizzle import swizzled
 from kernels.model import fp8_sums
 
@@ -104,7 +104,7 @@ class _Product:
         if TYPES[self.b_type][0] != self.item:
             raise Unknown(f"unknown opcode {i.opcode}")
         target, a, b, scale, *numbers = i.operands
-        signs = [int(o.value) for o in numbers[:2]] or [1, 1]
+        signs = [o.number for o in numbers[:2]] or [1, 1]
         self.sign = signs[0] * signs[1]
         transposes = [bool(o.value) for o in numbers[2:]]
         self.a_in_registers = a.kind == "vector"
@@ -126,8 +126,8 @@ class _Product:
     def run(self) -> None:
         m, warps = self.m, active_warps(self.m)
         if self.registers is None:
-            self.registers = m.products.registers_of(self.i)
-        m.products.issue(self.pc, self.registers, warps)
+            self.registers = needed(m.products).registers_of(self.i)
+        needed(m.products).issue(self.pc, self.registers, warps)
         a = None if self.a_in_registers else self._of_warps(self.a(), warps)
         b = self._of_warps(self.b(), warps)
         factors = self._factors(warps, a, b)
@@ -170,7 +170,7 @@ class _Product:
             sums[:, *self.at] = np.where(scale[:, None, None], old, 0)
         fragments = self._fragments(warps) if self.a_in_registers else [None] * len(warps)
         for n, (left, right) in enumerate(factors):
-            sums[n] = self._added(sums[n], fragments[n] if left is None else left, right)
+            sums[n] = self._added(sums[n], needed(fragments[n] if left is None else left), right)
         return self._whole(sums) if self.to == "s32" else sums
 
     def _added(self, sums: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -231,8 +231,10 @@ class _Product:
             m.shared.check(at.reshape(-1), self.item, False)
         except Fault as fault:
             m.fail(self.pc, fault.description, row * 32)
-        m.proxies.check(self.pc, at, row * 32)
-        m.products.reads(self.pc, _units(descriptor, *self._extent(side)) + np.uint64(block * m.shared.size >> 4), row)
+        needed(m.proxies).check(self.pc, at, row * 32)
+        needed(m.products).reads(
+            self.pc, _units(descriptor, *self._extent(side)) + np.uint64(block * m.shared.size >> 4), row
+        )
         if m.zeros:
             return NOTHING
         return _values(m.shared.load(at, self.item), self.a_type if side == "a" else self.b_type)
@@ -253,12 +255,14 @@ def multiply(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def fence(m: Machine, pc: int, i: Instruction) -> Run:
-    return lambda: m.products.fence()
+    return needed(m.products).fence
 
 
 def commit(m: Machine, pc: int, i: Instruction) -> Run:
+    products = needed(m.products)
+
     def run() -> None:
-        m.products.commit()
+        products.commit()
         if m.trace is not None:
             m.trace.events.active(Kind.CLOSE_PRODUCTS, pc)
 
@@ -266,10 +270,10 @@ def commit(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def wait(m: Machine, pc: int, i: Instruction) -> Run:
-    pending = int(i.operands[0].value)
+    products, pending = needed(m.products), i.operands[0].number
 
     def run() -> None:
-        m.products.wait(pending)
+        products.wait(pending)
         if m.trace is not None:
             m.trace.events.active(Kind.WAIT_PRODUCTS, pc, pending)
 
@@ -278,10 +282,11 @@ def wait(m: Machine, pc: int, i: Instruction) -> Run:
 
 def set_registers(m: Machine, pc: int, i: Instruction) -> Run:
     """Build setmaxnreg: how many registers each thread of a warpgroup may use from here on."""
-    count = int(i.operands[0].value)
+    count = i.operands[0].number
     if count % 8 or not 24 <= count <= 256:
         raise Unknown(f"setmaxnreg takes 24 to 256 registers in steps of 8, not {count}")
-    return lambda: m.register_pool.set(pc, count, "inc" in i.parts)
+    pool = needed(m.register_pool)
+    return lambda: pool.set(pc, count, "inc" in i.parts)
 
 
 BUILDERS = {

@@ -181,7 +181,8 @@ def _mma(m: Machine, pc: int, i: Instruction) -> Run:
             matrix = np.empty((len(warps), *size))
             matrix[:, *at] = unpack(read(warps), type_)[..., : at[0].shape[1]]
             full.append(matrix)
-        write(warps, pack(multiply(*full, to, saturate)[:, *element_positions[2]], to))
+        a, b, c = full
+        write(warps, pack(multiply(a, b, c, to, saturate)[:, *element_positions[2]], to))
 
     return run
 

@@ -62,25 +62,25 @@ class Addresses:
         """Returns a memory operand, or a register, as (root, constant)."""
         constant = o.offset
         if o.kind == "mem":
-            o = o.base
+            o = o.root
             constant += o.offset
         for _ in range(64):  # no chain is longer
             if o.kind == "imm":
-                return None, constant + int(o.value)
+                return None, constant + o.number
             if o.kind == "symbol" and o.value in self.symbols:
-                return None, constant + self.symbols[o.value]
-            definitions = self.definitions.get(o.value, ())
+                return None, constant + self.symbols[o.name]
+            definitions = self.definitions.get(o.value, ()) if isinstance(o.value, str) else ()
             if len(definitions) != 1 or definitions[0].guard is not None:
                 break
             step = definitions[0]
             source = step.operands[1] if len(step.operands) > 1 else None
             # A register that is written twice may have changed since this one was computed from it.
-            if source is None or (source.kind == "reg" and len(self.definitions.get(source.value, ())) != 1):
+            if source is None or (source.kind == "reg" and len(self.definitions.get(source.name, ())) != 1):
                 break
             if step.parts[0] in ("mov", "cvta"):
                 constant += source.offset
-            elif step.parts[0] == "add" and step.operands[2].kind == "imm":
-                constant += int(step.operands[2].value)
+            elif step.parts[0] == "add" and len(step.operands) == 3 and step.operands[2].kind == "imm":
+                constant += step.operands[2].number
             else:
                 break
             o = source
@@ -99,10 +99,10 @@ class Addresses:
                 sources = i.operands[-1:] if i.parts[0] == "mad" else i.operands[1:]
                 for o in sources:
                     if o.kind == "symbol" and o.value in self.symbols:
-                        found.add(o.value)
+                        found.add(o.name)
                     elif o.kind == "reg" and o.value not in seen:
-                        seen.add(o.value)
-                        todo.append(o.value)
+                        seen.add(o.name)
+                        todo.append(o.name)
         return found if len(found) == 1 else None
 
     def _zeros_of(self, i: Instruction) -> int:
@@ -121,9 +121,9 @@ class Addresses:
         elif base == "selp":
             out = min(z[0], z[1])
         elif base == "shl":
-            out = z[0] + (int(amount.value) if amount.kind == "imm" else 0)
+            out = z[0] + (amount.number if amount and amount.kind == "imm" else 0)
         elif base == "shr":
-            out = z[0] - int(amount.value) if amount.kind == "imm" else 0
+            out = z[0] - amount.number if amount and amount.kind == "imm" else 0
         elif base == "mul" and "hi" not in i.parts and i.parts[-1][0] in "su":
             out = z[0] + z[1]
         elif base == "mad" and "hi" not in i.parts and i.parts[-1][0] in "su":
@@ -134,11 +134,11 @@ class Addresses:
 
     def _operand(self, o: Operand) -> int:
         if o.kind == "reg":
-            return self._zeros.get(o.value, 0)
+            return self._zeros.get(o.name, 0)
         if o.kind == "imm" and isinstance(o.value, int):
             return _trailing(o.value)
         if o.kind == "symbol" and o.value in self.symbols:
-            return _trailing(self.symbols[o.value] + o.offset)
+            return _trailing(self.symbols[o.name] + o.offset)
         return 0
 
 

@@ -24,7 +24,7 @@ from kernels.engines.emulator.ptx.kernel import (
     PtxError,
     Variable,
 )
-from kernels.engines.emulator.ptx.operands import operand, operands
+from kernels.engines.emulator.ptx.operands import matched, operand, operands
 
 _REGISTERS = re.compile(r"^\s*\.reg\s*\.(\w+)\s+(.+);\s*$")
 _MANY = re.compile(r"^(%\w+?)<(\d+)>$")  # %r<3>: %r0, %r1, %r2
@@ -185,7 +185,7 @@ class BodyReader:
 
     def _table(self, text: str) -> None:
         """Add a list of labels, the targets of brx. Its label may be a separate statement before it."""
-        label, labels = _TABLE.match(text).groups()
+        label, labels = matched(_TABLE, text).groups()
         scope = self.scopes[-1]
         name = label or next(reversed(scope.labels))
         scope.tables[name] = tuple(t.strip() for t in labels.rstrip("; \t").split(","))
@@ -294,16 +294,16 @@ class BodyReader:
     def _operand(self, o: Operand) -> Operand:
         """Returns an operand with unique names."""
         if o.kind == "mem" and o.value is not None:
-            value = tuple(self._operand(part) for part in o.value)
-            return replace(o, base=self._operand(o.base), value=value)
+            value = tuple(self._operand(part) for part in o.inner)
+            return replace(o, base=self._operand(o.root), value=value)
         if o.base is not None:
             base = self._operand(o.base)
             return o if base is o.base else replace(o, base=base)
         if o.kind == "vector":
-            return replace(o, value=tuple(self._operand(part) for part in o.value))
+            return replace(o, value=tuple(self._operand(part) for part in o.inner))
         if o.kind not in ("reg", "not", "symbol"):
             return o
-        name = self._renamed(o.value)
+        name = self._renamed(o.name)
         return o if name == o.value else replace(o, value=name)
 
     # -- calls -----------------------------------------------------------------------------------
@@ -353,4 +353,4 @@ class BodyReader:
 
 def _is_result(args: tuple[Operand, ...]) -> bool:
     """Returns whether a load is of a call's result, whose name ends with its scope; a kernel's parameter's does not."""
-    return any(o.kind == "mem" and o.base.kind == "symbol" and "." in str(o.base.value) for o in args)
+    return any(o.kind == "mem" and o.root.kind == "symbol" and "." in o.root.name for o in args)

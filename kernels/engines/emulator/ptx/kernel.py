@@ -23,9 +23,41 @@ class Operand:
     b0 to b3, h0, h1). The value of "mem" is the coordinates after the address, [map, {x, y}]."""
 
     kind: str
-    value: object = None  # reg, not: name; imm: int bits or float; symbol: name; vector: tuple of Operands
+    # reg, not: name; imm: int bits or float; symbol: name; vector: tuple of Operands
+    value: str | int | float | tuple[Operand, ...] | None = None
     offset: int = 0  # mem, symbol: bytes added to the address
     base: Operand | None = None  # mem: register or symbol; part: register
+
+    @property
+    def name(self) -> str:
+        """The name of a register, a symbol or a special register. KeyError: the operand is of another kind."""
+        if not isinstance(self.value, str):
+            raise KeyError(self.kind)
+        return self.value
+
+    @property
+    def number(self) -> int:
+        """The value of an imm as a whole number. KeyError: the operand is of another kind."""
+        if not isinstance(self.value, (int, float)):
+            raise KeyError(self.kind)
+        return int(self.value)
+
+    @property
+    def inner(self) -> tuple[Operand, ...]:
+        """The elements of a vector, the coordinates after an address; () of others."""
+        return self.value if isinstance(self.value, tuple) else ()
+
+    @property
+    def elements(self) -> tuple[Operand, ...]:
+        """The elements of a vector; of others itself."""
+        return self.inner if self.kind == "vector" else (self,)
+
+    @property
+    def root(self) -> Operand:
+        """The register or symbol of an address, the register of a part. KeyError: the operand is of another kind."""
+        if self.base is None:
+            raise KeyError(self.kind)
+        return self.base
 
 
 @dataclass(frozen=True)
@@ -115,9 +147,9 @@ class Kernel:
         todo, found = [o for i in self.code for o in i.operands], set()
         while todo:
             o = todo.pop()
-            todo += o.value if o.kind == "vector" else [o.base, *(o.value or ())] if o.kind == "mem" else []
+            todo += (*o.inner, o.root) if o.kind == "mem" else o.inner
             if o.kind == "symbol":
-                found.add(o.value)
+                found.add(o.name)
         contained = {v.name: {a.symbol for a in v.addresses} for v in self.variables if v.addresses}
         while new := {name for v in found & contained.keys() for name in contained[v]} - found:
             found |= new

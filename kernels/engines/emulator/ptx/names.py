@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable
 from functools import cache
 
 
@@ -43,7 +44,7 @@ def demangled(name: str) -> str:
 
 
 @cache
-def _demangler() -> ctypes._CFuncPtr | None:
+def _demangler() -> Callable[..., int | None] | None:
     for library in ("libstdc++.so.6", "libc++.1.dylib", "libc++.so.1"):
         try:
             function = ctypes.CDLL(library).__cxa_demangle

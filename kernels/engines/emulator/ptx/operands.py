@@ -83,6 +83,14 @@ def _number(text: str) -> float | int:
     return float(text) if "." in text else int(text.rstrip("U"), 0)
 
 
+def matched(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+    """Returns the match of a pattern at the start of a text. PtxError if there is none."""
+    m = pattern.match(text)
+    if m is None:
+        raise PtxError(f"this is not understood: {text.strip()}")
+    return m
+
+
 def float_bytes(text: str) -> bytes:
     """Returns the bytes of a float whose bits are written in hexadecimal, "0f3F800000"; empty for any other number."""
     return bytes.fromhex(text[2:])[::-1] if text[:2].lower() in _FLOATS else b""

@@ -13,6 +13,7 @@ from kernels.engines.emulator.ptx.bodies import BodyReader, FunctionText
 from kernels.engines.emulator.ptx.callgraph import framed
 from kernels.engines.emulator.ptx.declarations import params, variable
 from kernels.engines.emulator.ptx.kernel import Kernel, PtxError, Variable
+from kernels.engines.emulator.ptx.operands import matched
 
 _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.(entry|func)\b")
 _HEADER = re.compile(r".*?\.(?:entry|func)\s*(\([^)]*\))?\s*([\w$]+)\s*(\(.*\))?", re.DOTALL)
@@ -47,7 +48,7 @@ def _declarations(lines: Sequence[str]) -> tuple[dict[str, FunctionText], list[V
             while "{" not in lines[i] and ";" not in lines[i]:
                 i += 1
             header = " ".join(lines[start : i + 1])
-            results, name, parameters = _HEADER.match(header).groups()
+            results, name, parameters = matched(_HEADER, header).groups()
             if "{" in lines[i]:
                 start, i = i + 1, _closing(lines, i)
                 functions[name] = FunctionText(
@@ -62,7 +63,8 @@ def _declarations(lines: Sequence[str]) -> tuple[dict[str, FunctionText], list[V
 def _cluster(header: str) -> tuple[int, int, int]:
     """Returns the blocks of a cluster, from __cluster_dims__."""
     m = _CLUSTER.search(header)
-    return tuple(int(extent or 1) for extent in m.groups()) if m else (1, 1, 1)
+    x, y, z = (int(extent or 1) for extent in m.groups()) if m else (1, 1, 1)
+    return x, y, z
 
 
 def _framed(kernel: Kernel, lines: Sequence[str], functions: dict[str, FunctionText]) -> dict[str, bool]:

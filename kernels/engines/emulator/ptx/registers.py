@@ -36,7 +36,7 @@ def _has_result(i: Instruction) -> bool:
 def names(o: Operand) -> set[str]:
     """Returns the registers in an operand."""
     if o.kind == "vector":
-        return {name for part in o.value for name in names(part)}
+        return {name for part in o.inner for name in names(part)}
     if o.base is not None:
-        return names(o.base).union(*map(names, o.value if o.kind == "mem" and o.value else ()))
+        return names(o.base).union(*map(names, o.inner))
     return {str(o.value)} if o.kind in ("reg", "not", "symbol") else set()
