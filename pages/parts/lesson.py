@@ -24,7 +24,7 @@ from contextlib import contextmanager
 import streamlit as st
 
 from kernels.i18n import tr
-from pages.parts import address, chapters, guess, later
+from pages.parts import address, chapters, guess
 from pages.parts.chapters import OpenChapter
 from pages.parts.query import in_browser, is_story, rerun, url_is_stale, wrong_choices
 from pages.parts.text import heading, note, note_in_place
@@ -72,19 +72,15 @@ def begin(title: str, *more: str, page: str = "", chapter: OpenChapter | None = 
 
 @contextmanager
 def controls(visible: bool) -> Iterator[None]:
-    """Reads a lesson's controls, and keeps a line that wraps for them. What the block gives to `later` is drawn in it after
-    the stage. On a phone the controls are folded under one word."""
-    later.forget()
-    if not visible:
-        later.no_controls()
-        yield
-        st.session_state[_NOTES] = st.empty()
-        return
-    line = st.container(key="controls", horizontal=True, vertical_alignment="center")
-    later.begin(line)
-    with line:
-        label = tr("Controls")
-        st.html(f'<details class="kt-fold"><summary>{label}</summary></details>')
+    """Draws what the block draws, a lesson's controls, in a line that wraps. On a phone they are folded under one word.
+
+    If not `visible`, the block only reads the URL."""
+    if visible:
+        with st.container(key="controls", horizontal=True, vertical_alignment="center"):
+            label = tr("Controls")
+            st.html(f'<details class="kt-fold"><summary>{label}</summary></details>')
+            yield
+    else:
         yield
     st.session_state[_NOTES] = st.empty()
 
@@ -102,7 +98,6 @@ def load_deferred(parts: frozenset[str]) -> None:
     """Starts the second run of a page, at its end. The stage alone has no deferred parts.
 
     Under the controls it names the choices of the URL that the page does not have: all are read by then."""
-    later.draw_controls()  # of a page without a stage
     if wrong := wrong_choices():
         with st.session_state[_NOTES].container():
             note(*wrong)

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.parts import address, later, links, sizes
+from pages.parts import address, links, sizes
 from pages.parts.address import Fields, Value, Values
 
 NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Fields and their values
@@ -51,7 +51,6 @@ def begin_page(page: str) -> None:
         state[_LAST_MODE] = None
         state[_CONTROLS] = {}
         sizes.forget()
-        later.no_controls()
         links.forget()
     elif last:
         state[_LAST_MODE] = last

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.parts.replay import replayed
 from visuals.palette import DARK, LIGHT
 
 # In a slide or another page the lesson fills its frame.
@@ -43,11 +42,10 @@ def tokens() -> dict[str, str]:
 
 
 def draw(alone: bool = False) -> None:
-    """Sends the styles. Streamlit looks through 37 KB for indents and tags each time, so they are sent again as they were."""
-    replayed(lambda: st.html(css(alone)), "css", alone, bool(st.context.is_embedded), styles=True)
+    """Sends the styles."""
+    st.html(css(alone))
     if st.context.url is not None and not alone:  # the stage alone has its colours from the player
-        dark = st.context.theme.type == "dark"
-        replayed(lambda: _watch_scheme(dark), "scheme", dark)
+        _watch_scheme(st.context.theme.type == "dark")
 
 
 def css(alone: bool = False) -> str:

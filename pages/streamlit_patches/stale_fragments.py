@@ -10,8 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from google.protobuf.message import DecodeError
+from starlette.middleware import Middleware
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ClientState_pb2 import ClientState
+
+
+def mend() -> tuple[Middleware]:
+    return (Middleware(StaleFragmentMiddleware),)
 
 
 class StaleFragmentMiddleware:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
-from pages._stale_fragments import StaleFragmentMiddleware
+from pages.streamlit_patches.stale_fragments import StaleFragmentMiddleware
 
 TILING, IM2COL = "cc05", "6bae"
 
