@@ -5,8 +5,8 @@ links to kernels and presets, other lessons, Explore and story, presses on the s
 walk waits until nothing changes any more. Then the following must hold:
 
 * No exception, no error on the console.
-* The last value that the reader gave to each control is shown and in the URL, unless a later act replaced it or the page
-  names a rule that the value breaks. The last link that was followed is in the URL.
+* The last value that the reader gave to each control is shown, unless a later act replaced it or the page names a rule that
+  the value breaks. The last link that was followed is in the URL, unless something was pressed on the page that it left.
 * A new window at the same URL shows the same: title, controls, stage, step and caption.
 
 Prints each act that was lost, and ends with 1 if there was one. The same seed gives the same choices, but the times at
@@ -18,28 +18,29 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from playwright.sync_api import Browser, Error, Locator, Page
 
 from benchmarks.browser import chromium, new_page
-from pages._lessons import LESSONS
 from tests.helpers.browser import MISSING_PATHS
 from tests.helpers.harness import serving
 
 MAX_ACTS = 4  # of a burst
-STILL_MS = 700  # without a change: the pages' own timers run every 250 and 500 ms
+ACT_MS = 1000  # for an act to find its control: the page may be drawn anew meanwhile
+STILL_MS = 600  # without a change: the pages' own timers run every 250 and 500 ms
 PATIENCE_S = 60.0
 STARTS = ("im2col", "tiling", "softmax", "attention", "layers", "precision", "winograd", "direct", "threads", "fusion")
 OWN = ("step", "loop", "pin", "slice", "frame", "zoom", "at")  # parameters that the player writes
 
 # What a reader sees, as far as it follows from the URL.
 SEEN = """() => {
-  const text = node => (node?.innerText ?? "").trim();
+  const text = node => (node?.innerText ?? "").replace(/expand_(more|less)/, "").trim();
   const shown = node => node.offsetParent !== null;
   const key = node => [...node.closest("[class*=st-key-]").classList].find(name => name.startsWith("st-key-")).slice(7);
   const controls = [...document.querySelectorAll(".st-key-controls :is(.stNumberInput, .stSelectbox) input")].filter(shown);
@@ -54,22 +55,17 @@ SEEN = """() => {
     labels: [...document.querySelectorAll(".st-key-controls [data-testid=stPopoverButton]")].filter(shown).map(text),
     notes: [...document.querySelectorAll(".kt-note")].map(text).join(" "),
     scene: stage?.dataset.scene ?? "",
-    ready: !stage || stage.dataset.ready === "true",
+    ready: stage ? stage.dataset.ready === "true" : location.pathname.endsWith("/choose"),
     step: stage?.dataset.step ?? "",
     caption: part("caption"),
     chapter: text(stage?.querySelector(".chapter h2")),
     wrong: [...document.querySelectorAll("[data-testid=stException], [data-testid=stErrorElement]")].map(text),
   };
 }"""
+# Whether the page that is shown is that of the URL. What is pressed on a page that was just left by Back, Streamlit sends for
+# the page that was left, and the URL stays that of the other one.
+IS_HERE = """() => document.querySelector(".st-key-nav a em")?.closest("a").pathname === location.pathname"""
 SAME = ("title", "controls", "labels", "scene", "step", "caption", "chapter")
-
-
-class Lost(NamedTuple):
-    """A fault: the acts of the burst, and what is wrong."""
-
-    reader: int
-    acts: tuple[str, ...]
-    what: str
 
 
 @dataclass
@@ -92,19 +88,19 @@ class Reader:
     def __init__(self, number: int, browser: Browser, url: str, seed: int):
         self.number, self.url, self.random = number, url, random.Random(f"{seed} {number}")
         self.page, self.errors = _watched(browser)
-        self.visited = 0  # entries of the history before the current one
         self.counts: Counter[str] = Counter()
-        self.open(self.random.choice(STARTS))
-
-    def open(self, path: str) -> None:
-        mode = self.random.choice(("?view=explore", "?view=explore", ""))
-        self.page.goto(f"{self.url}/{path}{mode}")
+        self.page.goto(f"{url}/{self.random.choice(STARTS)}{self.random.choice(('?view=explore', ''))}")
         settled(self.page)
+        self.first = self.page.evaluate("navigation.currentEntry.index")
 
     def burst(self) -> Burst:
         done = Burst()
         for _ in range(self.random.randint(1, MAX_ACTS)):
             act = self.random.choices(ACTS, WEIGHTS)[0]
+            if act not in (lesson, back, forward):
+                if not self.page.evaluate(IS_HERE):
+                    continue
+                done.path = ""
             try:
                 if text := act(self, done):
                     done.acts.append(text)
@@ -132,15 +128,16 @@ def number(reader: Reader, burst: Burst) -> str:
         presses = [
             reader.random.choice(("ArrowUp", "ArrowUp", "ArrowDown")) for _ in range(reader.random.randint(1, 4))
         ]
-        input.focus(timeout=2000)
+        input.focus(timeout=ACT_MS)
         for press in presses:
             reader.page.keyboard.press(press)
         text = " ".join(presses)
     else:
-        text = str(reader.random.choice((1, 2, 3, 4, 6, 8, 9, 12, 16)))
-        input.fill(text, timeout=2000)
-        input.press("Enter", timeout=2000)
-    burst.controls[key] = value = input.input_value(timeout=2000)
+        low, high = (int(float(input.get_attribute(name, timeout=ACT_MS) or 1)) for name in ("min", "max"))
+        text = str(min(max(low, reader.random.choice((1, 2, 3, 4, 6, 8, 9, 12, 16))), high))  # others are not sent
+        input.fill(text, timeout=ACT_MS)
+        input.press("Enter", timeout=ACT_MS)
+    burst.controls[key] = value = input.input_value(timeout=ACT_MS)
     return f"{key} {text} = {value}"
 
 
@@ -150,11 +147,11 @@ def select(reader: Reader, burst: Burst) -> str:
     if input is None:
         return ""
     key = _key(input)
-    input.click(timeout=2000)
+    input.click(timeout=ACT_MS)
     for _ in range(reader.random.randint(1, 3)):
         reader.page.keyboard.press(reader.random.choice(("ArrowDown", "ArrowUp")))
     reader.page.keyboard.press("Enter")
-    burst.controls[key] = value = input.input_value(timeout=2000)
+    burst.controls[key] = value = input.input_value(timeout=ACT_MS)
     return f"{key} = {value}"
 
 
@@ -171,13 +168,13 @@ def _in_popover(reader: Reader, burst: Burst, key: str) -> str:
     button = reader.page.locator(f".st-key-controls .st-key-{key} button:visible")
     if not button.count():
         return ""
-    button.first.click(timeout=2000)
+    button.first.click(timeout=ACT_MS)
     body = reader.page.get_by_test_id("stPopoverBody")
-    body.locator("a").first.wait_for(timeout=2000)
+    body.locator("a").first.wait_for(timeout=ACT_MS)
     link = reader.one_of(body.locator("a:visible"))
     assert link is not None
-    text, href = link.inner_text(timeout=2000), link.get_attribute("href", timeout=2000)
-    link.click(timeout=2000)
+    text, href = link.inner_text(timeout=ACT_MS), link.get_attribute("href", timeout=ACT_MS)
+    link.click(timeout=ACT_MS)
     reader.page.keyboard.press("Escape")
     given = dict(parse_qsl(urlsplit(href).query))
     if key == "rung_chooser":  # its link keeps what was given before, also what it does not know yet
@@ -195,8 +192,8 @@ def lesson(reader: Reader, burst: Burst) -> str:
     link = reader.one_of(reader.page.locator(".st-key-nav_lessons a:visible"))
     if link is None:
         return ""
-    href = link.get_attribute("href", timeout=2000)
-    link.click(timeout=2000)
+    href = link.get_attribute("href", timeout=ACT_MS)
+    link.click(timeout=ACT_MS)
     burst.leaves(urlsplit(href).path.rpartition("/")[2])
     return f"lesson {href}"
 
@@ -206,8 +203,8 @@ def mode(reader: Reader, burst: Burst) -> str:
     link = reader.one_of(reader.page.locator(".st-key-modes a:visible"))
     if link is None:
         return ""
-    text = link.inner_text(timeout=2000)
-    link.click(timeout=2000)
+    text = link.inner_text(timeout=ACT_MS)
+    link.click(timeout=ACT_MS)
     burst.leaves()
     burst.params["chapter" if text == "Explore" else "view"] = None if text == "Explore" else "story"
     return text
@@ -218,8 +215,8 @@ def chapter(reader: Reader, burst: Burst) -> str:
     button = reader.one_of(reader.page.locator(".stage .chapter button:visible", has_text="Next:"))
     if button is None:
         return ""
-    text = button.inner_text(timeout=2000)
-    button.click(timeout=2000)
+    text = button.inner_text(timeout=ACT_MS)
+    button.click(timeout=ACT_MS)
     burst.leaves()
     return text
 
@@ -229,13 +226,13 @@ def order(reader: Reader, burst: Burst) -> str:
     opener = reader.page.locator(".stage [data-do=order]:visible")
     if not opener.count():
         return ""
-    opener.first.click(timeout=2000)
+    opener.first.click(timeout=ACT_MS)
     choice = reader.one_of(reader.page.locator(".stage [role=menuitemradio]:visible, .stage .menu button:visible"))
     if choice is None:
         reader.page.keyboard.press("Escape")
         return ""
-    text = choice.inner_text(timeout=2000)
-    choice.click(timeout=2000)
+    text = choice.inner_text(timeout=ACT_MS)
+    choice.click(timeout=ACT_MS)
     return f"order {text}"
 
 
@@ -245,11 +242,13 @@ def step(reader: Reader, burst: Burst) -> str:
     if not button.count():
         return ""
     for _ in range(reader.random.randint(1, 3)):
-        button.first.click(timeout=2000)
+        button.first.click(timeout=ACT_MS)
     return "step"
 
 
 def back(reader: Reader, burst: Burst) -> str:
+    if reader.page.evaluate("navigation.currentEntry.index") <= reader.first:
+        return ""  # before it is another document
     reader.page.evaluate("history.back()")
     burst.leaves()
     return "Back"
@@ -269,7 +268,7 @@ def _key(input: Locator) -> str:
     """Returns the parameter of a control."""
     return input.evaluate(
         "input => [...input.closest('[class*=st-key-]').classList].find(name => name.startsWith('st-key-')).slice(7)",
-        timeout=2000,
+        timeout=ACT_MS,
     )
 
 
@@ -283,12 +282,13 @@ def settled(page: Page) -> dict[str, Any]:
             now = page.evaluate(SEEN)
         except Error:  # the window loads another document
             now = None
-        if now != before or now is None or now["state"] != "notRunning" or not now["ready"]:
+        whole = now is not None and now["state"] == "notRunning" and (now["ready"] or now["wrong"])
+        if now != before or not whole:
             before, since = now, time.monotonic()
         elif time.monotonic() - since > STILL_MS / 1e3:
             return now
         page.wait_for_timeout(50)
-    raise TimeoutError(f"not settled after {PATIENCE_S:.0f} s: {before}")
+    return now | {"wrong": [f"not settled after {PATIENCE_S:.0f} s"]}
 
 
 def faults(reader: Reader, burst: Burst, seen: dict[str, Any], fresh: dict[str, Any]) -> list[str]:
@@ -324,27 +324,26 @@ def _watched(browser: Browser) -> tuple[Page, list[str]]:
     return page, errors
 
 
-def walk(url: str, browser: Browser, seed: int, minutes: float, n: int) -> tuple[list[Lost], Counter[str], int]:
-    """Returns the faults, how often each act was done, and the number of bursts."""
+def walk(url: str, browser: Browser, seed: int, minutes: float, n: int) -> tuple[int, Counter[str], int]:
+    """Returns the number of bursts with a fault, how often each act was done, and the number of bursts."""
     readers = [Reader(k, browser, url, seed) for k in range(n)]
     other, _ = _watched(browser)
-    lost, bursts, end = [], 0, time.monotonic() + 60 * minutes
+    lost, bursts, end = 0, 0, time.monotonic() + 60 * minutes
     while time.monotonic() < end:
         done = [reader.burst() for reader in readers]
         for reader, burst in zip(readers, done, strict=True):
             seen = settled(reader.page)
-            path = urlsplit(seen["url"]).path.strip("/")
-            if path not in {
-                row.path for row in LESSONS
-            }:  # Back to the empty window, or the last link out of the lessons
-                reader.open(reader.random.choice(STARTS))
-                continue
             other.goto(f"{url}{seen['url']}")
             found = faults(reader, burst, seen, settled(other))
             bursts += 1
-            lost += (fault := [Lost(reader.number, tuple(burst.acts), what) for what in found])
-            for one in fault:
-                print(f"reader {one.reader}: {'; '.join(one.acts)}\n    {one.what}", flush=True)
+            if found:
+                lost += 1
+                print(
+                    f"reader {reader.number}: {'; '.join(burst.acts)}, now at {seen['url']}",
+                    *found,
+                    sep="\n    ",
+                    flush=True,
+                )
     return lost, sum((reader.counts for reader in readers), Counter()), bursts
 
 
@@ -354,11 +353,17 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=6.0)
     parser.add_argument("--readers", type=int, default=2)
     args = parser.parse_args()
-    with serving() as app, chromium() as browser:
+    with tempfile.TemporaryFile("w+") as log, serving(log=log.fileno()) as app, chromium() as browser:
         lost, counts, bursts = walk(app.url, browser, args.seed, args.minutes, args.readers)
+        log.seek(0)
+        errors = log.read().partition("Traceback")
+    if errors[1]:
+        print("The first error of the server:", *errors[1:], sep="\n")
     acts = ", ".join(f"{name} {n}" for name, n in sorted(counts.items()))
-    print(f"{bursts} bursts, {sum(counts.values())} acts ({acts}): {len(lost)} faults")
-    return bool(lost)
+    print(
+        f"Seed {args.seed}, {args.minutes:g} minutes, {args.readers} readers: {bursts} bursts, {sum(counts.values())} acts ({acts}): {lost} with a fault"
+    )
+    return bool(lost or errors[1])
 
 
 if __name__ == "__main__":

@@ -108,7 +108,9 @@ if "watch" in parts:
     rung = sizes.stage_rung(topic, values)
     tiles = rung.default_tiles | {n: v for n, v in address.tiles(topic, values).items() if n in rung.tiles}
     settings = run.options(address.ladder(topic), address.shape(topic, values), (rung.name, tiles), visible=False)
-    Stage("threads", address.scene(topic, values), settings, rung, sizes.sizes(topic, values), chapter=chapter).draw()
+    Stage(
+        "threads_stage", address.scene(topic, values), settings, rung, sizes.sizes(topic, values), chapter=chapter
+    ).draw()
 if whole:
     idea(about)
 if {"run", "why"} & parts:

@@ -70,6 +70,6 @@ def _component():
 
 @cache
 def _rules() -> str:
-    """Returns theme.css in one line: Streamlit dedents every text at every run, which is slow for many lines."""
-    lines = Path(__file__).with_name("theme.css").read_text(encoding="utf-8").splitlines()
-    return " ".join(line.strip() for line in lines)
+    """Returns the rules of both files in one line: Streamlit dedents every text at every run, which is slow for many lines."""
+    texts = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("streamlit.css", "theme.css"))
+    return " ".join(line.strip() for text in texts for line in text.splitlines())

@@ -24,7 +24,7 @@ class Patch(NamedTuple):
     target: str
     why: str
     issue: str
-    mend: Callable[[], Sequence[Middleware]]
+    mend: Callable[[], Sequence[Middleware]] = tuple  # pages call what mends it
 
 
 PATCHES = (
@@ -40,12 +40,27 @@ PATCHES = (
         "not reported; of the same kind: https://github.com/streamlit/streamlit/issues/15084",
         stale_fragments.mend,
     ),
+    Patch(
+        "streamlit.runtime.state.query_params.QueryParams, written by request.put_into_url",
+        "A page cannot correct a parameter of its URL that is bound to a control.",
+        "https://github.com/streamlit/streamlit/issues/14670",
+    ),
+    Patch(
+        "streamlit.runtime.scriptrunner_utils: ScriptRequests, ScriptRunContext, read by request",
+        "st.rerun puts the page and the URL of its run into a newer request: a link or a press is lost.",
+        "not reported; of the same kind: https://github.com/streamlit/streamlit/issues/7961",
+    ),
 )
+
+
+def fits() -> bool:
+    """Returns whether the installed version of Streamlit is that of the patches."""
+    return st.__version__ == VERSION
 
 
 def apply() -> list[Middleware]:
     """Mends all faults, and returns the middleware that the app needs for it. Nothing for another version of Streamlit."""
-    if st.__version__ != VERSION:
+    if not fits():
         logging.getLogger(__name__).warning(
             "Streamlit is %s. What mends faults of %s is left out: %s",
             st.__version__,

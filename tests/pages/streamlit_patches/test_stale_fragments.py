@@ -4,9 +4,12 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import websockets
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from pages.streamlit_patches.stale_fragments import StaleFragmentMiddleware
+from tests.helpers.harness import TIMEOUT_MS, serving
 
 TILING, IM2COL = "cc05", "6bae"
 
@@ -78,3 +81,38 @@ def test_other_messages_are_kept(message):
 
 def test_requests_over_http_are_not_read():
     assert received(page(IM2COL), fragment(TILING), kind="http") == [page(IM2COL), fragment(TILING)]
+
+
+async def runs_after_a_late_timer(url) -> tuple[str, str, list[tuple[str, list[str]]]]:
+    """Returns the first page of tests/helpers/two_pages.py, its fragment, and the page and the fragments of each run.
+
+    The first page is opened, then the other one. While that is drawn, the timer of the first page requests its fragment."""
+    runs, fragment, ended = [], "", 0
+    stream = url.replace("http", "ws", 1) + "/_stcore/stream"
+    async with websockets.connect(stream, subprotocols=["streamlit"], origin=url, max_size=None) as socket:
+        await socket.send(rerun()["bytes"])
+        while ended < 3:
+            message = ForwardMsg.FromString(await asyncio.wait_for(socket.recv(), TIMEOUT_MS / 1e3))
+            match message.WhichOneof("type"):
+                case "new_session":
+                    runs.append((message.new_session.page_script_hash, list(message.metadata.run.fragment_ids)))
+                case "auto_rerun":
+                    fragment = message.auto_rerun.fragment_id
+                case "navigation":
+                    page_hash = message.navigation.page_script_hash
+                case "script_finished":
+                    ended += 1
+                    if ended == 1:
+                        first = page_hash
+                        await socket.send(rerun(page_name="slow")["bytes"])
+                case "delta" if message.delta.new_element.markdown.body == "drawing":
+                    request = rerun(page_script_hash=first, fragment_id=fragment, is_auto_rerun=True)
+                    await socket.send(request["bytes"])
+    return first, fragment, runs
+
+
+def test_streamlit_alone_would_run_the_fragment_of_the_page_that_was_left():
+    """If this fails, Streamlit drops such requests itself: `pages/streamlit_patches/stale_fragments.py` can go."""
+    with serving("tests/helpers/two_pages.py") as app, ThreadPoolExecutor(1) as thread:
+        first, fragment, runs = thread.submit(asyncio.run, runs_after_a_late_timer(app.url)).result()
+    assert runs[-1] == (first, [fragment])
