@@ -47,8 +47,9 @@ SEEN = """() => {
   const stage = document.querySelector(".stage") ??
     [...document.querySelectorAll("*")].map(node => node.shadowRoot?.querySelector(".stage")).find(Boolean);
   const part = name => text(stage?.querySelector(`[data-part=${name}]`));
+  const loading = document.querySelector("[data-testid=stSkeleton]") !== null;
   return {
-    state: document.querySelector("[data-testid=stApp]")?.dataset.testScriptState,
+    state: loading ? "loading" : document.querySelector("[data-testid=stApp]")?.dataset.testScriptState,
     url: location.pathname + location.search,
     title: text(document.querySelector("h1")),
     controls: Object.fromEntries(controls.map(input => [key(input), input.value])),

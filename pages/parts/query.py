@@ -53,15 +53,21 @@ def begin_page(page: str) -> None:
         links.forget()
     elif last:
         state[_LAST_MODE] = last
-    _keep_changes_at_link()
+    _correct_url(page)
     state[_PAGE] = page
     state[_UNREAD] = set(state.setdefault(_CONTROLS, {}))
     _note_url()
 
 
-def _keep_changes_at_link() -> None:
-    """Corrects the URL of a link that was drawn before the last change of a control, as `links.pressed` says."""
-    if not in_browser() or _request().is_back():
+def _correct_url(page: str) -> None:
+    """Corrects the URL of a link that was drawn before the last change of a control, as `links.pressed` says.
+
+    After Back it sends the browser the URL of this run: what the run before has written may have come after Back."""
+    if not in_browser():
+        return
+    if _request().is_back():
+        if page == st.session_state.get(_PAGE):  # else the browser's script restores it (_navigation.js)
+            st.query_params.update({})
         return
     given = st.query_params.to_dict()
     found = links.pressed(given, st.session_state.get(_URL, given), (*address.STAGE, address.CHAPTER))
@@ -142,7 +148,8 @@ def _take_change(name: str, default: Value) -> None:
     """Puts a value that the reader has just set into the URL of this run, if it is not there.
 
     The browser can send a change with the URL from before it: Streamlit sends its own copy of the URL, which it updates
-    later than the control. The control would get its old value back. `default`: of a URL without the parameter.
+    later than the control. The control would get its old value back. After Back the URL is the newer one. `default`: of a URL
+    without the parameter.
     """
     state = st.session_state
     controls, value = state.setdefault(_CONTROLS, {}), state.get(name)
@@ -150,7 +157,7 @@ def _take_change(name: str, default: Value) -> None:
     if name in state.setdefault(_UNREAD, set()):
         state[_UNREAD].discard(name)
         controls[name] = value, shown
-    if value in (None, sent, shown) or not in_browser():
+    if value in (None, sent, shown) or not in_browser() or _request().is_back():
         return
     controls[name] = value, value
     if url_values().get(name, address.text(default)) != address.text(value):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import streamlit as st
 from starlette.middleware import Middleware
 
-from pages.streamlit_patches import stale_fragments, unsent_messages
+from pages.streamlit_patches import stale_requests, unsent_messages
 
 VERSION = "1.67.0"
 
@@ -36,9 +36,9 @@ PATCHES = (
     ),
     Patch(
         "streamlit.proto.BackMsg_pb2.BackMsg, read by a middleware of the app",
-        "A timer's request for a fragment of the page that the reader has left empties the new page.",
+        "A timer's request for a fragment of the page that the reader has left empties the new page; a press there brings it back.",
         "not reported; of the same kind: https://github.com/streamlit/streamlit/issues/15084",
-        stale_fragments.mend,
+        stale_requests.mend,
     ),
     Patch(
         "streamlit.runtime.state.query_params.QueryParams, written by request.put_into_url",

@@ -29,7 +29,7 @@ PAGES = {
     "im2col": ("im2col?view=explore", ".st-key-below [data-testid=stCode] code"),
     "tiling": ("tiling?view=story&chapter=3", ".st-key-card_time .cartesianlayer"),
     "precision": ("precision?view=explore", ".st-key-controls .stNumberInput input"),
-    "history": ("history", ".kt-rows tbody tr"),
+    "history": ("history", ".st-key-history"),
 }
 # The player, the charts and the listings have tests of their own, and what they show changes with kernels and recordings.
 STILL = """
@@ -54,7 +54,7 @@ def open_page(page: Page, url: str, name: str) -> None:
     """Opens a page, and waits until nothing is missing and nothing moves."""
     path, whole = PAGES[name]
     page.goto(f"{url}/{path}")
-    if path != "history":
+    if name != "history":
         Stage(page).ready()
     page.locator(whole).first.wait_for(state="attached")
     page.add_style_tag(content=STILL)

@@ -1,9 +1,11 @@
 """The mode of a lesson: which URLs open its story, and that a control or a link stays in its mode."""
 
 import pytest
+from streamlit.runtime.state.query_params import QueryParams
 
 from pages.parts import query
 from pages.parts.address import opens_story
+from pages.streamlit_patches import request
 from tests.helpers.page_runner import heads, links, open_bare, open_page, press, texts
 
 GEMM, SOFTMAX = "gemm/page.py", "softmax/page.py"
@@ -151,6 +153,34 @@ def test_a_change_to_a_default_leaves_the_url_as_the_browser_has_it(in_a_browser
     at.query_params["view"] = "explore"
     at.number_input(key="M").set_value(64.0).run()
     assert at.number_input(key="M").value == 64 and not url(at)
+
+
+def test_back_undoes_a_change_that_no_run_has_read(in_a_browser, monkeypatch):
+    at = open_page(GEMM, M=8)
+    monkeypatch.setattr(request, "is_back", lambda: True)
+    at.query_params["M"] = "16"
+    at.number_input(key="M").set_value(32.0).run()
+    assert at.number_input(key="M").value == 16 and "M16" in scene(at)
+    monkeypatch.setattr(request, "is_back", lambda: False)
+    at.number_input(key="M").set_value(32.0).run()
+    assert at.number_input(key="M").value == 32 and "M32" in scene(at)
+
+
+def test_after_back_the_browser_gets_the_url_of_the_run(in_a_browser, monkeypatch):
+    """What the run before Back had written to the URL came after Back: the URL was that of another chapter."""
+    at, sent = open_page(GEMM, view="story", chapter=2), []
+    send = QueryParams._send_query_param_msg
+    monkeypatch.setattr(QueryParams, "_send_query_param_msg", lambda url: (sent.append(url.to_dict()), send(url)))
+    at.run()
+    assert not sent
+    monkeypatch.setattr(request, "is_back", lambda: True)
+    at.run()
+    assert sent == [{"view": "story", "chapter": "2"}]
+
+
+def scene(at) -> str:
+    """Returns the key of what is on the stage."""
+    return heads(at)[0]["meta"]["key"]
 
 
 def url(at) -> dict[str, str]:

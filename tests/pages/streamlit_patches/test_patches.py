@@ -7,7 +7,7 @@ import streamlit as st
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 
 from pages import streamlit_patches
-from pages.streamlit_patches import stale_fragments, unsent_messages
+from pages.streamlit_patches import stale_requests, unsent_messages
 from tests.helpers.harness import ROOT
 
 
@@ -19,7 +19,7 @@ def as_streamlit_has_it(monkeypatch):
 def test_they_are_applied_to_the_version_that_they_were_written_for(caplog):
     middleware = streamlit_patches.apply()
     assert ForwardMsgQueue.clear is not unsent_messages.streamlit_clear
-    assert [one.cls for one in middleware] == [stale_fragments.StaleFragmentMiddleware]
+    assert [one.cls for one in middleware] == [stale_requests.StaleRequestMiddleware]
     assert not caplog.records
 
 

@@ -1,4 +1,4 @@
-"""A request for a fragment of the page that was left does not reach Streamlit; every other message does."""
+"""A request for a part of the page that was left does not reach Streamlit; every other message does."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +8,7 @@ import websockets
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from pages.streamlit_patches.stale_fragments import StaleFragmentMiddleware
+from pages.streamlit_patches.stale_requests import StaleRequestMiddleware
 from tests.helpers.harness import TIMEOUT_MS, serving
 
 TILING, IM2COL = "cc05", "6bae"
@@ -44,7 +44,7 @@ def received(*messages, kind="websocket"):
             passed.append(message)
 
     async def run():
-        await StaleFragmentMiddleware(app)({"type": kind}, receive, None)
+        await StaleRequestMiddleware(app)({"type": kind}, receive, None)
 
     with ThreadPoolExecutor(1) as thread:  # the browser tests may leave a loop running in this one
         thread.submit(asyncio.run, run()).result()
@@ -59,6 +59,20 @@ def test_fragment_of_the_page_that_was_left_is_dropped():
         after_back,
         fragment(IM2COL),
     ]
+
+
+def press(page_hash):
+    """Returns the request of a player that has news for the page."""
+    message = BackMsg()
+    message.rerun_script.page_script_hash = page_hash
+    message.rerun_script.widget_states.widgets.add(id="stage", json_trigger_value="[]")
+    return {"type": "websocket.receive", "bytes": message.SerializeToString()}
+
+
+def test_a_press_on_the_page_that_was_left_is_dropped():
+    """Back during a run of the emulator: the stage pressed for the counts, and the page that was left came back."""
+    kept = [press(TILING), page(IM2COL), press(IM2COL), page(TILING), press(TILING)]
+    assert received(page(TILING), kept[0], kept[1], press(TILING), *kept[2:]) == [page(TILING), *kept]
 
 
 def test_fragments_of_a_page_that_was_requested_by_its_name_are_kept():
@@ -112,7 +126,7 @@ async def runs_after_a_late_timer(url) -> tuple[str, str, list[tuple[str, list[s
 
 
 def test_streamlit_alone_would_run_the_fragment_of_the_page_that_was_left():
-    """If this fails, Streamlit drops such requests itself: `pages/streamlit_patches/stale_fragments.py` can go."""
+    """If this fails, Streamlit drops such requests itself: `pages/streamlit_patches/stale_requests.py` can go."""
     with serving("tests/helpers/two_pages.py") as app, ThreadPoolExecutor(1) as thread:
         first, fragment, runs = thread.submit(asyncio.run, runs_after_a_late_timer(app.url)).result()
     assert runs[-1] == (first, [fragment])
