@@ -77,10 +77,11 @@ class Burst:
     controls: dict[str, str] = field(default_factory=dict)  # the values that were given last
     params: dict[str, str | None] = field(default_factory=dict)  # of the URL; None: not there
     path: str = ""
+    story: bool | None = None  # which mode the last link to one leads to
 
     def leaves(self, path: str = "") -> None:
         """Notes that a link or Back replaces what was given before."""
-        self.controls, self.params, self.path = {}, {}, path
+        self.controls, self.params, self.path, self.story = {}, {}, path, None
 
 
 class Reader:
@@ -207,7 +208,7 @@ def mode(reader: Reader, burst: Burst) -> str:
     text = link.inner_text(timeout=ACT_MS)
     link.click(timeout=ACT_MS)
     burst.leaves()
-    burst.params["chapter" if text == "Explore" else "view"] = None if text == "Explore" else "story"
+    burst.story = text == "Story"
     return text
 
 
@@ -300,6 +301,8 @@ def faults(reader: Reader, burst: Burst, seen: dict[str, Any], fresh: dict[str, 
     found += [f"{name}: {seen[name]!r}, in a new window {fresh[name]!r}" for name in SAME if seen[name] != fresh[name]]
     if burst.path and url.path.rpartition("/")[2] != burst.path:
         found.append(f"the link to {burst.path} was lost: {url.path}")
+    if burst.story is not None and bool(seen["chapter"]) != burst.story:
+        found.append(f"the link to {'the story' if burst.story else 'Explore'} was lost: {seen['url']}")
     if seen["notes"]:
         return found  # a value that breaks a rule is not kept
     for name, value in burst.params.items():

@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.conftest import CHROMIUM
-from tests.helpers.harness import ARGS, ROOT, TIMEOUT_MS, Stage, frames, serving, settled
+from tests.helpers.harness import ARGS, ROOT, TIMEOUT_MS, frames, serving, settled
 
 FOLDER = ROOT / "tests" / "pages" / "pictures"
 MADE_WITH = FOLDER / "made_with.json"
@@ -34,9 +34,14 @@ PAGES = {
 # The player, the charts and the listings have tests of their own, and what they show changes with kernels and recordings.
 STILL = """
 *, *::before, *::after { animation: none !important; transition: none !important; caret-color: transparent !important; }
-[data-testid^="stBidiComponent"], [data-testid="stPlotlyChart"], [data-testid="stCode"] { visibility: hidden !important; }
-.st-key-nav [data-testid^="stBidiComponent"] { visibility: visible !important; }
+[data-testid="stPlotlyChart"], [data-testid="stCode"], .st-key-hero_stage *, [class*="st-key-preview_"] * { visibility: hidden !important; }
 """
+# The stage of a lesson is as high as the window. Without it the cards are in the picture.
+NO_STAGES = """() => {
+  for (const node of document.querySelectorAll("*"))
+    if (node.matches(".stage") || node.shadowRoot?.querySelector(".stage"))
+      node.closest("[data-testid=stElementContainer]").style.display = "none";
+}"""
 # The width of a text in the two families of the page: machines on which they are equal have the same fonts.
 FONTS = """() => [getComputedStyle(document.querySelector("h1, p")).fontFamily, "ui-monospace, monospace"].map(family => {
   const context = document.createElement("canvas").getContext("2d");
@@ -54,9 +59,12 @@ def open_page(page: Page, url: str, name: str) -> None:
     """Opens a page, and waits until nothing is missing and nothing moves."""
     path, whole = PAGES[name]
     page.goto(f"{url}/{path}")
-    if name != "history":
-        Stage(page).ready()
     page.locator(whole).first.wait_for(state="attached")
+    if name != "history":
+        page.locator(".stage").first.wait_for(state="attached")
+        expect(page.locator(".stage:not([data-ready=true])")).to_have_count(0)
+    if name != "home":
+        page.evaluate(NO_STAGES)
     page.add_style_tag(content=STILL)
     page.evaluate("document.fonts.ready")
     expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
@@ -81,13 +89,13 @@ def path_of(name: str, scheme: str) -> Path:
 
 def new_window(browser: Browser, scheme: str) -> Page:
     page = browser.new_context(viewport=SIZE, color_scheme=scheme, reduced_motion="reduce").new_page()
-    page.set_default_timeout(TIMEOUT_MS)
+    page.set_default_timeout(4 * TIMEOUT_MS)
     return page
 
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    expect.set_options(timeout=TIMEOUT_MS)
+    expect.set_options(timeout=4 * TIMEOUT_MS)
     with serving() as app, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
         for scheme in SCHEMES:
