@@ -11,7 +11,7 @@ the URL anew. Six facts about Streamlit 1.67 matter here:
 * A link to the current page reruns it but leaves the browser's URL unchanged: `query.current_values` corrects the URL.
 * A fragment that polls sends the browser's URL. That can be the previous one while a new one is on its way. A rerun of
   the page from there would undo the change. A rerun by one of two fragments loses what was pressed in the other.
-  `query.behind` detects both cases.
+  `query.url_is_stale` detects both cases.
 * The stage writes ?step=, and the server learns of it only when a bound control changes. Writing to st.query_params
   sends back the old step. So no code writes to it while controls change.
 """
@@ -89,7 +89,7 @@ def deferred_loaded() -> bool:
     """Returns False in a browser's first run of a page.
 
     Charts and code listings load megabytes of script, which would delay the stage's first paint. They are drawn in the
-    second run, which `settle` starts.
+    second run, which `load_deferred` starts.
     """
     return not in_browser() or "_settled" in st.session_state
 

@@ -26,7 +26,7 @@ SCHEMES = ("light", "dark")
 # By the name of the picture: the path, and what is there once the page is whole.
 PAGES = {
     "home": ("", ".st-key-lessons [class*=st-key-lesson_] .kt-question"),
-    "im2col": ("im2col?view=explore", ".st-key-below [data-testid=stCode] code"),
+    "im2col": ("im2col?view=explore", ".st-key-below [data-testid=stCode] code", ".st-key-card_why .kt-badge-counted"),
     "tiling": ("tiling?view=story&chapter=3", ".st-key-card_time .cartesianlayer"),
     "precision": ("precision?view=explore", ".st-key-controls .stNumberInput input"),
     "history": ("history", ".st-key-history"),
@@ -57,9 +57,10 @@ def made_with(page: Page) -> dict[str, object]:
 
 def open_page(page: Page, url: str, name: str) -> None:
     """Opens a page, and waits until nothing is missing and nothing moves."""
-    path, whole = PAGES[name]
+    path, *whole = PAGES[name]
     page.goto(f"{url}/{path}")
-    page.locator(whole).first.wait_for(state="attached")
+    for selector in whole:
+        page.locator(selector).first.wait_for(state="attached")
     if name != "history":
         page.locator(".stage").first.wait_for(state="attached")
         expect(page.locator(".stage:not([data-ready=true])")).to_have_count(0)
