@@ -12,7 +12,6 @@ from streamlit.navigation.page import StreamlitPage
 from kernels.i18n import language, mark, tr
 from pages import _language
 from pages._lessons import LESSONS, entries
-from pages.parts.replay import replayed
 
 NAME = mark("Kernel Theatre")
 WITHOUT_STAGE = ("choose", "history", "glossary")
@@ -38,7 +37,7 @@ def draw(
     title = tr(opened) if opened else ""
     kept = _language.kept()
 
-    def parts() -> None:
+    with st.container(key="nav", horizontal=True, gap=None, vertical_alignment="center"):
         _part("skip", tr("Skip to the stage") if has_stage else tr("Skip to the content"))
         st.page_link(home, label=f"**{tr(NAME)}**", query_params=kept)
         _part("menu", title or tr("Lessons"), tr("Lessons: {title}", title=title) if title else "")
@@ -52,9 +51,6 @@ def draw(
         with st.container(key="nav_tools", horizontal=True, gap=None, width="content"):
             for text, page in tools.items():
                 _link(page, text, current)
-
-    with st.container(key="nav", horizontal=True, gap=None, vertical_alignment="center"):
-        replayed(parts, "nav", current.url_path, *kept.items())
 
 
 def _entry(n: int, group: str, pages: Sequence[tuple[str, StreamlitPage]], current: StreamlitPage) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-from kernels.i18n import cached, tr
+from kernels.i18n import tr
 from pages._lessons import LESSONS
 
 
@@ -24,18 +23,10 @@ class Pages:
 
 
 def pages() -> Pages:
-    """Returns the pages in the reader's language. To make one reads its file's place from the disk: they are copies, since a
-    run of the app marks the page that it may run."""
-    made = _made(st.Page)
-    lessons = {path: copy(page) for path, page in made.lessons.items()}
-    return Pages(copy(made.home), lessons, copy(made.glossary), copy(made.history))
-
-
-@cached(8)
-def _made(make: type[StreamlitPage]) -> Pages:
+    """Returns the pages in the reader's language."""
     return Pages(
-        make("home.py", title=tr("Kernel Theatre"), default=True),
-        {row.path: make(row.page, title=tr(row.title), url_path=row.path) for row in LESSONS},
-        make("glossary.py", title=tr("Glossary"), url_path="glossary"),
-        make("history/page.py", title=tr("History"), url_path="history"),
+        st.Page("home.py", title=tr("Kernel Theatre"), default=True),
+        {row.path: st.Page(row.page, title=tr(row.title), url_path=row.path) for row in LESSONS},
+        st.Page("glossary.py", title=tr("Glossary"), url_path="glossary"),
+        st.Page("history/page.py", title=tr("History"), url_path="history"),
     )

@@ -12,20 +12,19 @@ import streamlit as st  # noqa: E402
 from kernels.i18n import tr  # noqa: E402
 from pages import _language, _navigation  # noqa: E402
 from pages._pages import pages  # noqa: E402
-from pages.parts import address, card_choice, lesson, theme, turns  # noqa: E402
+from pages.parts import address, card_choice, lesson, theme  # noqa: E402
 from pages.parts.query import begin_page  # noqa: E402
 
-with turns.TURNS.turn():
-    _language.choose()
-    st.set_page_config(page_title=tr("Kernel Theatre"), layout="wide", initial_sidebar_state="collapsed")
+_language.choose()
+st.set_page_config(page_title=tr("Kernel Theatre"), layout="wide", initial_sidebar_state="collapsed")
 
-    PAGES = pages()
-    page = st.navigation(PAGES.all(), position="hidden")
-    presented = address.is_presented(st.query_params)
-    theme.draw(alone=lesson.is_stage_alone())
-    if not (presented or st.context.is_embedded):
-        tools = {tr("Glossary"): PAGES.glossary, tr("History"): PAGES.history}
-        _navigation.draw(PAGES.home, PAGES.lessons, tools, page)
-    begin_page(page.url_path)
-    card_choice.begin_page()
-    page.run()
+PAGES = pages()
+page = st.navigation(PAGES.all(), position="hidden")
+presented = address.is_presented(st.query_params)
+theme.draw(alone=lesson.is_stage_alone())
+if not (presented or st.context.is_embedded):
+    tools = {tr("Glossary"): PAGES.glossary, tr("History"): PAGES.history}
+    _navigation.draw(PAGES.home, PAGES.lessons, tools, page)
+begin_page(page.url_path)
+card_choice.begin_page()
+page.run()

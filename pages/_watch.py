@@ -13,6 +13,7 @@ from typing import Any
 import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from pages.parts import watch as watches
 from pages.parts.watch import PATH
@@ -21,29 +22,16 @@ WAIT_S = 25.0  # proxies end a request that waits for a minute
 PAUSE_S = 0.2  # between two answers about one thing: many readers wait for the same runs
 
 
-class WatchMiddleware:
-    """ASGI middleware that answers these requests itself. base: server.baseUrlPath.
-
-    A reader who changes a control makes one for each new shape. The middleware of Streamlit (cookies of a login,
-    compression) and its list of routes took longer than the answer, which needs neither.
-    """
-
-    def __init__(self, app: Any, base: str = ""):
-        self.app = app
-        self._path = f"/{base.strip('/')}".rstrip("/") + f"/{PATH}/"
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(self._path):
-            await self.app(scope, receive, send)
-            return
-        response = await _answer(Request(scope), scope["path"].removeprefix(self._path))
-        await response(scope, receive, send)
+def routes(base: str = "") -> list[Route]:
+    """Returns the route for st.App. base: server.baseUrlPath, which Streamlit puts only before its own routes."""
+    prefix = f"/{base.strip('/')}".rstrip("/")
+    return [Route(f"{prefix}/{PATH}/{{token}}", _answer)]
 
 
-async def _answer(request: Request, token: str) -> Response:
+async def _answer(request: Request) -> Response:
     """Returns the state when its tag differs from the one that the browser has seen, or after WAIT_S. If only the end is
     news, it waits for that: a hundred readers wait for counts, and each count changes the place of all others."""
-    watch = watches.found(token)
+    watch = watches.found(request.path_params["token"])
     state = {"gone": True} if watch is None else await _news(watch, request.query_params.get("seen", ""))
     return JSONResponse(state, headers={"Cache-Control": "no-store"})
 

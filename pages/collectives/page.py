@@ -8,7 +8,6 @@ from pages.collectives import address, cards, stage
 from pages.collectives.chapters import STORY
 from pages.parts import lesson, query
 from pages.parts.controls import numbers, select
-from pages.parts.later import later
 from pages.parts.text import idea, note
 from visuals.collectives.captions import ALGORITHM_TITLES, TITLES
 
@@ -46,7 +45,7 @@ values, notes = query.current_values(address.FIELDS, visible)
 query.follow_link("_collective", (values["kind"], values["algorithm"]))
 with lesson.controls(visible):
     if visible:
-        later(lambda: controls(values))
+        controls(values)
 note(*notes)
 if "watch" in parts:
     stage.draw(values, chapter)

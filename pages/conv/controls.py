@@ -21,7 +21,6 @@ from pages.parts import address as parts_address
 from pages.parts import every_step
 from pages.parts import query as url_query
 from pages.parts.controls import Group, Link, choose, limits, numbers, preset_link, presets
-from pages.parts.later import later
 from pages.parts.run_settings import RunSettings
 from pages.parts.sizes import Sizes
 from pages.parts.text import note
@@ -74,7 +73,7 @@ def inputs(
     derived: Callable[[ConvShape], str] | None = None,
     folds: Callable[[ConvShape], bool] | None = None,
 ) -> tuple[Inputs, Link]:
-    """Draws the controls after the stage; returns valid inputs and a function that links to another preset.
+    """Draws the controls; returns valid inputs and a function that links to another preset.
 
     The link keeps all other settings. `page` is the page's file. `fields` are those of pages.conv.address, possibly with
     other defaults. `derived(shape)`, HTML, ends the line of fields. The default is im2col's data matrix. If not `visible`,
@@ -83,7 +82,8 @@ def inputs(
     query = address.query_of(values)
     link = preset_link(page, fields, lambda shape: fields.write(replace(query, shape=shape).params()))
 
-    def draw() -> bytes | None:
+    upload = None
+    if visible:
         with st.container(key="chips", horizontal=True):
             presets(link, {key: tr(label) for key, label in chips.items()}, PRESETS, query.shape)
             upload = _picture_chooser(fields, query)
@@ -91,15 +91,8 @@ def inputs(
         if folds and folds(query.shape):
             every_step.toggle(page, fields)
         _fields(fields, query.shape, (derived or data_matrix)(query.shape))
-        return upload
-
-    upload = None
-    if visible and query.picture == UPLOAD:
-        upload = draw()  # the stage needs the file
-    elif visible:
-        later(draw)
     selected, unusable = _inputs(query, upload)
-    later(lambda: note(*notes, *unusable))
+    note(*notes, *unusable)
     return selected, link
 
 

@@ -8,7 +8,6 @@ from pages.memory.chapters import STORY
 from pages.parts import card_choice, guess, lesson, query, run, sources
 from pages.parts.address import Fields
 from pages.parts.controls import numbers, select
-from pages.parts.later import later
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
 
@@ -103,13 +102,15 @@ values, notes = query.current_values(fields, visible)
 query.follow_link("_topic", topic)
 with lesson.controls(visible):
     if visible:
-        later(lambda: controls(topic, fields, values))
+        controls(topic, fields, values)
 note_in_place(*address.topic_notes(query.url_values()), *notes)
 if "watch" in parts:
     rung = sizes.stage_rung(topic, values)
     tiles = rung.default_tiles | {n: v for n, v in address.tiles(topic, values).items() if n in rung.tiles}
     settings = run.options(address.ladder(topic), address.shape(topic, values), (rung.name, tiles), visible=False)
-    Stage("threads", address.scene(topic, values), settings, rung, sizes.sizes(topic, values), chapter=chapter).draw()
+    Stage(
+        "threads_stage", address.scene(topic, values), settings, rung, sizes.sizes(topic, values), chapter=chapter
+    ).draw()
 if whole:
     idea(about)
 if {"run", "why"} & parts:

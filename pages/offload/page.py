@@ -4,7 +4,6 @@ from kernels.i18n import tr
 from pages.offload import address, cards, controls, stage
 from pages.offload.chapters import STORY
 from pages.parts import lesson, query
-from pages.parts.later import later
 from pages.parts.text import idea, note
 
 PAGE = "offload/page.py"
@@ -16,7 +15,7 @@ values, notes = query.current_values(address.FIELDS, visible)
 query.follow_link("_work", (values["work"], values["copies"], values["picture"]))
 with lesson.controls(visible):
     if visible:
-        later(lambda: controls.draw(PAGE, address.FIELDS, values))
+        controls.draw(PAGE, address.FIELDS, values)
 note(*notes)
 if "watch" in parts:
     stage.draw(values, chapter)

@@ -4,7 +4,6 @@ from kernels.i18n import tr
 from pages.parallel import address, cards, controls, stage
 from pages.parallel.chapters import STORY
 from pages.parts import lesson, query
-from pages.parts.later import later
 from pages.parts.text import idea, note
 
 PAGE = "parallel/page.py"
@@ -16,7 +15,7 @@ values, notes = query.current_values(address.FIELDS, visible)
 query.follow_link("_parallel", (values["network"], values["way"]))
 with lesson.controls(visible):
     if visible:
-        later(lambda: controls.draw(PAGE, address.FIELDS, values))
+        controls.draw(PAGE, address.FIELDS, values)
 scene, reason = address.scene(values)
 note(*notes, *filter(None, [reason or address.too_large(values)]))
 if "watch" in parts:

@@ -21,8 +21,7 @@ from kernels.records.nearest import Match
 from pages.parts import card_choice
 from pages.parts import why as why_card
 from pages.parts.lesson import deferred_loaded
-from pages.parts.replay import replayed
-from pages.parts.run_settings import CardRows, RunResult, RunSettings, bars
+from pages.parts.run_settings import CardRows, RunSettings, bars
 from pages.parts.text import card_title, conclusion, details, legend, paragraph, stale_mark, together
 from pages.parts.theme import tokens
 from visuals import units
@@ -35,7 +34,6 @@ if TYPE_CHECKING:  # with them comes Plotly
 
     from visuals.charts.plain_figure import PlainFigure
 
-MAX_KNOWN = 2048  # rows whose ids are kept
 LEGEND_CHARS = 90  # a longer legend is folded
 
 
@@ -75,32 +73,8 @@ def _cached_figure(spec: _FigureSpec) -> PlainFigure:
     return figure if isinstance(figure, PlainFigure) else PlainFigure(figure.to_plotly_json())
 
 
-def _replayed(
-    draw: Callable[[], None], card: str, settings: RunSettings, rows: Mapping[str, Row], *key: Hashable
-) -> None:
-    """Draws a card again from its messages if it is about the same settings, rows and colours."""
-    s = settings
-    rungs = tuple(rung.name for rung in s.ladder.rungs)
-    of_settings = s.ladder.name, rungs, s.shape, s.engine, s.timing, s.tiles, s.tiles_rung
-    of_rows = tuple((name, _id_of(row)) for name, row in rows.items())
-    replayed(draw, card, st.context.theme.type, deferred_loaded(), of_settings, of_rows, *key)
-
-
-_known: dict[int, tuple[Row, str]] = {}  # of the recordings, which stay as long as the app
-
-
-def _id_of(row: Row) -> str:
-    """Returns the id of a row. Its text is made once as long as it is the same object."""
-    found = _known.get(id(row))
-    if found is None or found[0] is not row:
-        if len(_known) >= MAX_KNOWN:
-            _known.clear()
-        found = _known[id(row)] = row, id_of(row)
-    return found[1]
-
-
 def _ids(titled_rows: list[tuple[str, Row]]) -> tuple[str, ...]:
-    return tuple(_id_of(row) for _, row in titled_rows)
+    return tuple(id_of(row) for _, row in titled_rows)
 
 
 def _no_recording(ladder: Ladder) -> str:
@@ -117,23 +91,6 @@ def times(settings: RunSettings, story: Story) -> None:
         stale = "" if ran.settings == settings else str(ran.settings)
         _times(settings, ran.rows, "measured", story, stale, ran.ago)
     card_choice.control(settings.ladder.name)
-    if ran:
-        _recorded_times(settings, story, ran)
-    else:
-        refusals = tuple(settings.refusals().items())
-        shown = records.shown(settings.ladder.name)
-        _replayed(
-            lambda: _recorded_times(settings, story, None),
-            "times",
-            settings,
-            settings.recorded(),
-            story,
-            refusals,
-            shown,
-        )
-
-
-def _recorded_times(settings: RunSettings, story: Story, ran: RunResult | None) -> None:
     recorded, nearest, pieces = settings.recorded(), settings.nearest(), []
     if recorded:
         _times(settings, recorded, "recorded", story)
@@ -356,19 +313,6 @@ def _copies(first: Row, titled_rows: list[tuple[str, Row]]) -> str:
 # -- memory --------------------------------------------------------------------------------------
 def memory(settings: RunSettings, current: CardRows, cost: str, name: str = "") -> None:
     """Draws what each kernel allocates. `name`: the shape of the settings in words."""
-    _replayed(
-        lambda: _memory(settings, current, cost, name),
-        "memory",
-        settings,
-        current.rows,
-        current.kind,
-        current.stale,
-        cost,
-        name,
-    )
-
-
-def _memory(settings: RunSettings, current: CardRows, cost: str, name: str) -> None:
     head = card_title(tr("Memory"), name)
     if not current.rows:
         text = tr("No run has measured what each kernel allocates.")
@@ -422,12 +366,6 @@ def rooflines(settings: RunSettings, name: str = "") -> None:
     Rows of other settings are faded. Rungs without a time are marks. `name`: the shape of the settings in words.
     """
     dots = _dots(settings)
-    rows = {f"{n} {dot.kind}": dot.row for n, dot in enumerate(dots)}
-    of_dots = tuple((dot.stale, dot.moved) for dot in dots)
-    _replayed(lambda: _rooflines(settings, name, dots), "roofline", settings, rows, of_dots, name)
-
-
-def _rooflines(settings: RunSettings, name: str, dots: list[roofline.Dot]) -> None:
     marks = _marks(settings, dots)
     roofs = roofline.roofs(((dot.row, dot.kind) for dot in dots), settings.ladder.name)
     others = [dot for dot in dots if roofline.row_units(dot.row)]
@@ -443,7 +381,7 @@ def _rooflines(settings: RunSettings, name: str, dots: list[roofline.Dot]) -> No
         *map(conclusion, main),
         f'<p class="kt-figures">{badges}</p>' if roofs else no_roof,
     )
-    data_key = (tuple((_id_of(d.row), d.stale, d.moved) for d in dots), tuple(marks), tuple(r.device for r in roofs))
+    data_key = (tuple((id_of(d.row), d.stale, d.moved) for d in dots), tuple(marks), tuple(r.device for r in roofs))
     if dots or roofs:
         chart(lambda: roofline.chart(roofs, dots, marks, tokens()), roofline.HEIGHT, "chart_roofline", data_key)
     texts = [*more, limits, *map(roofline.ceilings_text, roofs)]

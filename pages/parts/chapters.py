@@ -23,7 +23,6 @@ from pages._lessons import LESSONS, Lesson
 from pages.parts import address, glossary, query
 from pages.parts.address import CHAPTER, EXPLORE, STORY, VIEW
 from pages.parts.every_step import STEPS
-from pages.parts.replay import replayed
 from visuals import stage
 from visuals.strip import facts as figures
 from visuals.strip.facts import Evidences, Facts, OwnEvidences, Right
@@ -333,9 +332,6 @@ def switch(page: str, chapter: OpenChapter | None) -> None:
     )
     here = STORY if chapter else EXPLORE
 
-    def links() -> None:
+    with st.container(key="modes", horizontal=True, gap=None, width="content"):
         for name, label, params in modes:
             st.page_link(page, label=f"**{label}**" if name == here else label, query_params=params)
-
-    with st.container(key="modes", horizontal=True, gap=None, width="content"):
-        replayed(links, "modes", page, here, *(tuple(params.items()) for _, _, params in modes))

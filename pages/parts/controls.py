@@ -15,7 +15,6 @@ from kernels.model.shape import Bound, Shape
 from pages.parts.address import Choice, Field, Fields, Number, Values
 from pages.parts.links import drawn
 from pages.parts.query import chosen, explored, others
-from pages.parts.replay import replayed
 from pages.parts.text import quiet
 
 # Adjacent fields without a gap: (name, label, width in px).
@@ -34,18 +33,6 @@ class Link:
     def __call__(self, preset: Preset, label: str) -> None:
         """Draws a link to a preset."""
         st.page_link(self.page, label=label, query_params=self._query(preset.shape), help=preset.source)
-
-    def each(self, links: Iterable[tuple[Preset, str]]) -> None:
-        """Draws links to presets, each with its label."""
-        links = tuple(links)
-        queries = tuple(tuple(self._query(preset.shape).items()) for preset, _ in links)
-        labels = tuple(label for _, label in links)
-
-        def draw() -> None:
-            for (preset, label), query in zip(links, queries, strict=True):
-                st.page_link(self.page, label=label, query_params=dict(query), help=preset.source)
-
-        replayed(draw, "links", self.page, labels, queries)
 
     def put(self, shape: Shape) -> None:
         """Opens the page with this shape on the stage."""
@@ -73,8 +60,9 @@ def presets(link: Link, chips: Mapping[str, str], presets_by_key: Mapping[str, P
     """Draws a popover with a chip for each preset of `chips` (key: label). That of the page's shape is bold and names it."""
     current = next((label for key, label in chips.items() if presets_by_key[key].shape == shape), tr("presets"))
     with st.popover(current, key="presets"), st.container(key="chips_presets", horizontal=True):
-        of_keys = ((presets_by_key[key], label) for key, label in chips.items())
-        link.each((preset, f"**{label}**" if preset.shape == shape else label) for preset, label in of_keys)
+        for key, label in chips.items():
+            preset = presets_by_key[key]
+            link(preset, f"**{label}**" if preset.shape == shape else label)
 
 
 def numbers(fields: Fields, groups: Iterable[Group], bounds: Mapping[str, Bound]) -> None:

@@ -1,6 +1,6 @@
 """The cards under a chapter whose question waits for a guess: a line in their place until then.
 
-Whether it waits is known in the browser alone: the stage's player sets an attribute of the document, and theme.css hides one
+Whether it waits is known in the browser alone: the stage's player sets an attribute of the document, and streamlit.css hides one
 of the two.
 """
 

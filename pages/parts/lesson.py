@@ -11,7 +11,7 @@ the URL anew. Six facts about Streamlit 1.67 matter here:
 * A link to the current page reruns it but leaves the browser's URL unchanged: `query.current_values` corrects the URL.
 * A fragment that polls sends the browser's URL. That can be the previous one while a new one is on its way. A rerun of
   the page from there would undo the change. A rerun by one of two fragments loses what was pressed in the other.
-  `query.behind` detects both cases.
+  `query.url_is_stale` detects both cases.
 * The stage writes ?step=, and the server learns of it only when a bound control changes. Writing to st.query_params
   sends back the old step. So no code writes to it while controls change.
 """
@@ -24,7 +24,7 @@ from contextlib import contextmanager
 import streamlit as st
 
 from kernels.i18n import tr
-from pages.parts import address, chapters, guess, later
+from pages.parts import address, chapters, guess
 from pages.parts.chapters import OpenChapter
 from pages.parts.query import in_browser, is_story, rerun, url_is_stale, wrong_choices
 from pages.parts.text import heading, note, note_in_place
@@ -72,19 +72,15 @@ def begin(title: str, *more: str, page: str = "", chapter: OpenChapter | None = 
 
 @contextmanager
 def controls(visible: bool) -> Iterator[None]:
-    """Reads a lesson's controls, and keeps a line that wraps for them. What the block gives to `later` is drawn in it after
-    the stage. On a phone the controls are folded under one word."""
-    later.forget()
-    if not visible:
-        later.no_controls()
-        yield
-        st.session_state[_NOTES] = st.empty()
-        return
-    line = st.container(key="controls", horizontal=True, vertical_alignment="center")
-    later.begin(line)
-    with line:
-        label = tr("Controls")
-        st.html(f'<details class="kt-fold"><summary>{label}</summary></details>')
+    """Draws what the block draws, a lesson's controls, in a line that wraps. On a phone they are folded under one word.
+
+    If not `visible`, the block only reads the URL."""
+    if visible:
+        with st.container(key="controls", horizontal=True, vertical_alignment="center"):
+            label = tr("Controls")
+            st.html(f'<details class="kt-fold"><summary>{label}</summary></details>')
+            yield
+    else:
         yield
     st.session_state[_NOTES] = st.empty()
 
@@ -93,7 +89,7 @@ def deferred_loaded() -> bool:
     """Returns False in a browser's first run of a page.
 
     Charts and code listings load megabytes of script, which would delay the stage's first paint. They are drawn in the
-    second run, which `settle` starts.
+    second run, which `load_deferred` starts.
     """
     return not in_browser() or "_settled" in st.session_state
 
@@ -102,7 +98,6 @@ def load_deferred(parts: frozenset[str]) -> None:
     """Starts the second run of a page, at its end. The stage alone has no deferred parts.
 
     Under the controls it names the choices of the URL that the page does not have: all are read by then."""
-    later.draw_controls()  # of a page without a stage
     if wrong := wrong_choices():
         with st.session_state[_NOTES].container():
             note(*wrong)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple, NoReturn
-from urllib.parse import parse_qsl, urlencode
+from types import ModuleType
+from typing import NamedTuple, NoReturn
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.parts import address, later, links, sizes
+from pages.parts import address, links, sizes
 from pages.parts.address import Fields, Value, Values
 
 NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Fields and their values
@@ -51,32 +50,30 @@ def begin_page(page: str) -> None:
         state[_LAST_MODE] = None
         state[_CONTROLS] = {}
         sizes.forget()
-        later.no_controls()
         links.forget()
     elif last:
         state[_LAST_MODE] = last
-    _keep_changes_at_link()
+    _correct_url(page)
     state[_PAGE] = page
     state[_UNREAD] = set(state.setdefault(_CONTROLS, {}))
     _note_url()
 
 
-def _keep_changes_at_link() -> None:
-    """Corrects the URL of a link that was drawn before the last change of a control, as `links.pressed` says."""
-    if not in_browser() or getattr(get_script_run_ctx(), "is_history_navigation", False):
+def _correct_url(page: str) -> None:
+    """Corrects the URL of a link that was drawn before the last change of a control, as `links.pressed` says.
+
+    After Back it sends the browser the URL of this run: what the run before has written may have come after Back."""
+    if not in_browser():
+        return
+    if _request().is_back():
+        if page == st.session_state.get(_PAGE):  # else the browser's script restores it (_navigation.js)
+            st.query_params.update({})
         return
     given = st.query_params.to_dict()
     found = links.pressed(given, st.session_state.get(_URL, given), (*address.STAGE, address.CHAPTER))
-    if found == given:
-        return
-    from streamlit.runtime.state import get_session_state  # the site has no such module
-
-    with get_session_state().query_params() as params:
-        for name in given.keys() - found.keys():
-            params.discard_param_no_forward_msg(name)
-        for name, text in found.items():
-            params.set_with_no_forward_msg(name, text)  # also of a control, which Streamlit's own way refuses
-    st.query_params.update({})  # sends it to the browser
+    if found != given:
+        _request().put_into_url(dict.fromkeys(given, "") | found)
+        st.query_params.update({})  # sends it to the browser
 
 
 def _note_url() -> None:
@@ -151,7 +148,8 @@ def _take_change(name: str, default: Value) -> None:
     """Puts a value that the reader has just set into the URL of this run, if it is not there.
 
     The browser can send a change with the URL from before it: Streamlit sends its own copy of the URL, which it updates
-    later than the control. The control would get its old value back. `default`: of a URL without the parameter.
+    later than the control. The control would get its old value back. After Back the URL is the newer one. `default`: of a URL
+    without the parameter.
     """
     state = st.session_state
     controls, value = state.setdefault(_CONTROLS, {}), state.get(name)
@@ -159,22 +157,12 @@ def _take_change(name: str, default: Value) -> None:
     if name in state.setdefault(_UNREAD, set()):
         state[_UNREAD].discard(name)
         controls[name] = value, shown
-    if value in (None, sent, shown) or not in_browser():
+    if value in (None, sent, shown) or not in_browser() or _request().is_back():
         return
     controls[name] = value, value
     if url_values().get(name, address.text(default)) != address.text(value):
-        _put_quietly(name, address.text(value))
-
-
-def _put_quietly(name: str, text: str) -> None:
-    """Puts a parameter into the URL of this run. The browser has it already."""
-    from streamlit.runtime.state import get_session_state  # the site has no such module
-
-    context = get_script_run_ctx()
-    with get_session_state().query_params() as params:
-        params.set_with_no_forward_msg(name, text)
-    context.query_string = urlencode(dict(parse_qsl(context.query_string, True)) | {name: text})
-    _note_url()
+        _request().put_into_url({name: address.text(value)})  # the browser has it already
+        _note_url()
 
 
 def _shows(name: str, value: object) -> None:
@@ -201,12 +189,15 @@ def _unchanged(previous: Values, values: Values) -> Values:
 
 
 def in_browser() -> bool:
-    """Returns whether a browser shows the page. Without one (tests) the controls are ahead of the URL.
+    """Returns whether a browser shows the page. Without one (tests) the controls are ahead of the URL."""
+    return st.context.url is not None
 
-    It is `st.context.url is not None`, without the URL, whose path Streamlit computes at each look.
-    """
-    context = get_script_run_ctx(suppress_warning=True)
-    return bool(context and context.context_info and context.context_info.url)
+
+def _request() -> ModuleType:
+    """Returns the module that reads Streamlit's request. The site has no Streamlit."""
+    from pages.streamlit_patches import request
+
+    return request
 
 
 def current_values(fields: Fields, visible: bool, follow: Follow = _unchanged) -> tuple[Values, list[str]]:
@@ -255,51 +246,24 @@ def rerun(*written: str) -> NoReturn:
     with the URL of this run, so that the control gets its old value back. The browser may have sent its request before it
     had what this run has written, so that is put into the URL of the request.
     """
-    context = get_script_run_ctx(suppress_warning=True)
-    requests = context.script_requests if context else None
-    if requests:
-        _run_what_was_sent(requests, {name: st.query_params.get(name, "") for name in written})
+    if in_browser():
+        _request().end_for_waiting({name: st.query_params.get(name, "") for name in written})
     st.rerun()
-
-
-def _run_what_was_sent(requests: Any, written: Mapping[str, str]) -> None:
-    """Ends this run if the browser has sent a request for another one, which then runs the whole page.
-
-    written: parameters to put into its URL; "" removes one."""
-    # The site has no such module.
-    from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequestType
-
-    if requests._state is ScriptRequestType.RERUN:
-        sent = requests._rerun_data
-        url = [(name, text) for name, text in parse_qsl(sent.query_string, True) if name not in written]
-        url += [(name, text) for name, text in written.items() if text]
-        requests.request_rerun(
-            RerunData(
-                urlencode(url),
-                page_script_hash=sent.page_script_hash,
-                page_name=sent.page_name,
-                cached_message_hashes=sent.cached_message_hashes,
-                is_history_navigation=sent.is_history_navigation,
-                context_info=sent.context_info,
-            )
-        )
-        st.empty()  # Streamlit ends the run at its next element
 
 
 def url_is_stale() -> bool:
     """Returns whether a polling fragment must not rerun the page now but wait for its next poll.
 
-    This is so if its URL differs from the page's, also in the chapter alone. It is also so if another fragment is still to run, in which a button
-    may have been pressed.
+    This is so if its URL differs from the page's, also in the chapter alone. It is also so if another fragment is still to
+    run, in which a button may have been pressed.
     """
-    context = get_script_run_ctx()
-    if context is None or not in_browser():
+    if not in_browser():
         return False
     given = url_values()
     url_changed = st.session_state.get(_NUMBER, _number()) != _number() or any(
         fields.read(given)[0] != values for fields, values in st.session_state.get(NOW, ())
     )
-    return url_changed or len(context.fragment_ids_this_run or ()) > 1
+    return url_changed or _request().has_other_fragments()
 
 
 def chosen(name: str, choices: Iterable[str]) -> str:

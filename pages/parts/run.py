@@ -19,7 +19,6 @@ from kernels.model.shape import Shape
 from kernels.records import unsupported
 from pages.parts import cards, guess, lesson, machine_choice, run_plan, why
 from pages.parts.controls import Link, option
-from pages.parts.later import later
 from pages.parts.query import chosen, rerun, url_is_stale
 from pages.parts.run_settings import RunResult, RunSettings, card_rows
 from pages.parts.sizes import Shown, Sizes, shown
@@ -138,19 +137,15 @@ def head(ladder: Ladder, shape: Shape, rung_tiles, title: str) -> RunSettings:
 def options(
     ladder: Ladder, shape: Shape, rung_tiles: tuple[str, Mapping[str, int]] | None = None, visible: bool = True
 ) -> RunSettings:
-    """Draws the options of Run as a popover in a line of controls, after the stage, and returns the settings. If not
-    `visible`, only the URL is read.
+    """Draws the options of Run as a popover in a line of controls and returns the settings. If not `visible`, only the URL
+    is read.
 
     `rung_tiles` is a rung's name and its tile sizes if the page has controls for them; else the options have such controls.
     """
-
-    def draw() -> None:
-        with st.container(key="chips_run", width="content"), st.popover(tr("options"), key="run_options"):
-            _options(ladder, shape, rung_tiles)
-
-    if visible:
-        later(draw)
-    return _settings(ladder, shape, rung_tiles, chosen)
+    if not visible:
+        return _settings(ladder, shape, rung_tiles, chosen)
+    with st.container(key="chips_run", width="content"), st.popover(tr("options"), key="run_options"):
+        return _options(ladder, shape, rung_tiles)
 
 
 def notes(settings: RunSettings) -> None:

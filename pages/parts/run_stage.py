@@ -11,7 +11,6 @@ import streamlit as st
 from kernels.model.row import Row
 from pages.parts import guess
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
-from pages.parts.later import draw_controls
 from pages.parts.one_run import POLL_S, OneRun, one_run
 from pages.parts.query import rerun, url_is_stale
 from visuals import stage
@@ -39,7 +38,6 @@ class RunStage:
     def draw(self) -> None:
         """Draws the stage and its strip. They are polled while the run is under way."""
         draw_stage(_draw, self, self.key, self.chapter, POLL_S if one_run(self.run).running else None)
-        draw_controls()
 
 
 def _draw(on_stage: RunStage, polled: bool) -> None:

@@ -18,7 +18,6 @@ from pages.parts import query
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Fields
 from pages.parts.controls import Link, preset_link, select
-from pages.parts.later import later
 from pages.parts.links import drawn
 from pages.parts.query import explored, others
 from pages.parts.rung_address import Address, Selection
@@ -55,15 +54,14 @@ def selection(
 ) -> tuple[Selection, Link]:
     """Returns the selection, and a function that draws a link to another preset and keeps all else.
 
-    `controls` draws the controls of the shape, above the line of the rung, after the stage of the page. With None only the URL is read.
+    `controls` draws the controls of the shape, above the line of the rung. With None only the URL is read.
     """
     fields = address.fields[address.selected_name(query.url_values())]
     values, notes = query.current_values(fields, bool(controls), address.follow)
     selection = address.selection(values)
     link = preset_link(page, fields, lambda shape: address.at_shape(selection, shape))
 
-    def draw_all() -> None:
-        assert controls is not None  # else nothing is drawn
+    if controls:
         controls(fields, selection, link)
         line = Line(
             page,
@@ -80,10 +78,7 @@ def selection(
         draw(line)
         if address.has_first_tiles(selection) and not line.broken:
             _suggest(line, address.fit(selection.rung, selection.shape))
-
-    if controls:
-        later(draw_all)
-    later(lambda: note(*notes))
+    note(*notes)
     return selection, link
 
 

@@ -21,7 +21,6 @@ from kernels.precompile import build
 from kernels.records import availability
 from pages.parts.lesson import deferred_loaded
 from pages.parts.query import chosen
-from pages.parts.replay import replayed
 from pages.parts.text import card_title, details, paragraph, together
 from visuals import units
 from visuals.charts import source_diff
@@ -109,12 +108,8 @@ def _tab(file: str, before: str, uses: Sequence[Use]) -> None:
     launch_texts = dict.fromkeys(needs(use) for use in uses)  # two rungs can have the same launch
     heads = "".join(f'<p class="kt-figures">{text}</p>' for text in launch_texts)
     label = tr("Registers, shared memory and occupancy")
-
-    def draw() -> None:
-        together(details(heads, label=label), _changes(before, file) if before else "")
-        st.code(sources.text(file), language="cpp", line_numbers=True)
-
-    replayed(draw, "listing", sources.text(file), file, before, heads)
+    together(details(heads, label=label), _changes(before, file) if before else "")
+    st.code(sources.text(file), language="cpp", line_numbers=True)
 
 
 @cached(64)

@@ -13,11 +13,9 @@ from kernels.model.rung import Rung
 from pages.parts import counts, every_step, guess, run, run_plan
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
 from pages.parts.controls import Link
-from pages.parts.later import draw_controls
 from pages.parts.query import in_browser, rerun, write
 from pages.parts.run_settings import RunSettings, card_rows
 from pages.parts.sizes import REAL, STAGE, Sizes, choose, measured, selected, settings_by_size, show, strip_sizes
-from pages.parts.turns import TURNS
 from pages.parts.watch import Watch
 from visuals import stage
 from visuals.scene.scene import Scene
@@ -58,9 +56,7 @@ class Stage:
         by_size = self.by_size()
         show(by_size, self.first_size(by_size), self.sizes)
         draw_stage(_draw, self, self.key, self.chapter, None)
-        drawn = time.monotonic()
-        draw_controls()
-        _let_the_browser_paint(drawn)
+        _let_the_browser_paint()
 
     def by_size(self) -> dict[str, RunSettings]:
         """Returns the settings of Run for each size of the strip."""
@@ -85,18 +81,16 @@ class Stage:
         return REAL if size == STAGE and timed == [REAL] else size
 
 
-def _let_the_browser_paint(drawn: float) -> None:
-    """Waits until the browser has painted the stage, before the cards are sent. A newer change ends the wait. `drawn`:
-    time.monotonic() when the stage was sent.
+def _let_the_browser_paint() -> None:
+    """Waits until the browser has painted the stage, before the cards are sent. A newer change ends the wait.
 
     The browser draws all that comes within 10 ms at once, and charts before the stage: together they took 110 ms longer.
     """
     if not in_browser():
         return
-    with TURNS.paused():
-        while (left := drawn + PAUSE_S - time.monotonic()) > 0:
-            time.sleep(min(left, LOOK_S))
-            st.session_state.get("job")  # at each look at the state Streamlit can end an outdated run
+    for _ in range(round(PAUSE_S / LOOK_S)):
+        time.sleep(LOOK_S)
+        st.session_state.get("job")  # at each look at the state Streamlit can end an outdated run
 
 
 def _draw(on_stage: Stage, polled: bool) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.parts.replay import replayed
 from visuals.palette import DARK, LIGHT
 
 # In a slide or another page the lesson fills its frame.
@@ -43,15 +42,10 @@ def tokens() -> dict[str, str]:
 
 
 def draw(alone: bool = False) -> None:
-    """Sends the styles. Streamlit looks through 37 KB for indents and tags each time, so they are sent again as they were."""
-    replayed(lambda: _send(alone), "css", alone, bool(st.context.is_embedded), styles=True)
-    if st.context.url is not None and not alone:  # the stage alone has its colours from the player
-        dark = st.context.theme.type == "dark"
-        replayed(lambda: _watch_scheme(dark), "scheme", dark)
-
-
-def _send(alone: bool) -> None:
+    """Sends the styles."""
     st.html(css(alone))
+    if st.context.url is not None and not alone:  # the stage alone has its colours from the player
+        _watch_scheme(st.context.theme.type == "dark")
 
 
 def css(alone: bool = False) -> str:
@@ -76,6 +70,6 @@ def _component():
 
 @cache
 def _rules() -> str:
-    """Returns theme.css in one line: Streamlit dedents every text at every run, which is slow for many lines."""
-    lines = Path(__file__).with_name("theme.css").read_text(encoding="utf-8").splitlines()
-    return " ".join(line.strip() for line in lines)
+    """Returns the rules of both files in one line: Streamlit dedents every text at every run, which is slow for many lines."""
+    texts = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("streamlit.css", "theme.css"))
+    return " ".join(line.strip() for text in texts for line in text.splitlines())

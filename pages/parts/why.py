@@ -20,7 +20,6 @@ from kernels.model.shape import Shape
 from kernels.records.jsontext import id_of
 from kernels.records.rows import to_csv
 from pages.parts import counts, lesson
-from pages.parts.controls import Link
 from pages.parts.live import live
 from pages.parts.run_settings import CardRows, RunSettings, bars
 from pages.parts.save import File, save_buttons
@@ -53,11 +52,8 @@ def card(shown: Shown, current: CardRows, story: Story, link: Callable[[Preset, 
     with st.container(key="chips_why", horizontal=True):
         if examples := story.examples():
             st.html(paragraph(tr(story.examples_label)))
-        if isinstance(link, Link):
-            link.each(examples)
-        else:
-            for preset, text in examples:
-                link(preset, text)
+        for preset, text in examples:
+            link(preset, text)
     downloads(settings)
 
 

@@ -6,7 +6,6 @@ from kernels.i18n import mark, tr
 from pages.parts import card_choice, lesson, query, run, sources
 from pages.parts.address import Fields, Values
 from pages.parts.controls import Link, numbers, select
-from pages.parts.later import later
 from pages.parts.sizes import Sizes
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place, quiet
@@ -138,7 +137,7 @@ values, notes = query.current_values(fields, visible)
 query.follow_link("_precision_topic", topic)
 with lesson.controls(visible):
     if visible:
-        later(lambda: controls(topic, fields, values))
+        controls(topic, fields, values)
 note_in_place(*notes)
 ladder, shape = address.ladder(topic), address.stage_shape(topic, values)
 rung = ladder.rung(address.rung(topic, values))

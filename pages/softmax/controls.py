@@ -10,7 +10,6 @@ from kernels.softmax.shape import SoftmaxShape
 from pages.parts import rung_picker
 from pages.parts.address import MAX_TEXT_CHARS, Fields
 from pages.parts.controls import Link, chooser, limits, numbers, presets
-from pages.parts.later import later
 from pages.parts.query import chosen, url_values
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
@@ -39,7 +38,7 @@ def read(page: str, visible: bool) -> tuple[Selection, address.Row, Link]:
     The link keeps all other settings. If not `visible`, only the URL is read."""
     query, link = rung_picker.selection(page, ADDRESS, _controls if visible else None)
     stage_row = _row(query.shape)
-    later(lambda: note(*filter(None, [stage_row.note])))
+    note(*filter(None, [stage_row.note]))
     return query, stage_row, link
 
 

@@ -2,7 +2,6 @@
 
 from kernels.i18n import tr
 from pages.parts import lesson, query
-from pages.parts.later import later
 from pages.parts.text import idea, note_in_place
 from pages.train import address, cards, controls
 from pages.train.chapters import STORY
@@ -17,7 +16,7 @@ values, notes = query.current_values(address.FIELDS, visible)
 query.follow_link("_network", values["network"])
 with lesson.controls(visible):
     if visible:
-        later(lambda: controls.draw(PAGE, address.FIELDS, values))
+        controls.draw(PAGE, address.FIELDS, values)
 _, reason = address.scene(values, {})
 note_in_place(*notes, reason)
 if "watch" in parts:

@@ -11,7 +11,6 @@ from kernels.model.row import Json, Row
 from pages.parts import guess
 from pages.parts.address import Values
 from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
-from pages.parts.later import draw_controls
 from pages.parts.query import rerun, url_is_stale
 from pages.train import address, live
 from pages.train.chapters import LEARNS
@@ -36,7 +35,6 @@ class TrainStage:
         training = live.current()
         polled = bool(training and training.running)
         draw_stage(_draw, self, KEY, self.chapter, POLL_S if polled else None)
-        draw_controls()
 
 
 def evidence(values: Values) -> StepEvidence:

@@ -2,7 +2,6 @@
 
 from kernels.i18n import tr
 from pages.parts import lesson, query
-from pages.parts.later import later
 from pages.parts.text import idea, note
 from pages.transfers import address, cards, controls, stage
 from pages.transfers.chapters import STORY
@@ -16,7 +15,7 @@ values, notes = query.current_values(address.FIELDS, visible)
 query.follow_link("_scenario", values["scenario"])
 with lesson.controls(visible):
     if visible:
-        later(lambda: controls.draw(PAGE, address.FIELDS, values))
+        controls.draw(PAGE, address.FIELDS, values)
 note(*notes)
 if "watch" in parts:
     stage.draw(values, chapter)

@@ -52,9 +52,9 @@ class Server:
 
 
 @contextmanager
-def serving(app: str = "app.py", jobs: str = "", **more: str) -> Iterator[Server]:
+def serving(app: str = "app.py", jobs: str = "", log: int = subprocess.DEVNULL, **more: str) -> Iterator[Server]:
     """Starts a server of the app (or of another file) on a free port and yields it. `jobs`: what runs kernels
-    (kernels.jobs.settings); `more` are options of Streamlit's server: baseUrlPath.
+    (kernels.jobs.settings); `log`: the file that gets what it prints; `more` are options of Streamlit's server: baseUrlPath.
 
     Its measurements are stored in a temporary folder unless the environment names one, never in the user's store.
     """
@@ -70,8 +70,8 @@ def serving(app: str = "app.py", jobs: str = "", **more: str) -> Iterator[Server
         + [f"--server.{name}={value}" for name, value in options.items()],
         cwd=ROOT,
         env={folder.VARIABLE: data.name} | os.environ | {settings.VARIABLE: jobs},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
     )
     try:
         for _ in range(600):

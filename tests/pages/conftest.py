@@ -3,7 +3,6 @@
 import pytest
 
 from kernels.jobs import settings
-from pages.parts import replay
 from pages.parts.worker import worker
 
 
@@ -19,9 +18,3 @@ def stop_the_worker():
     yield
     worker().close()
     worker.clear()
-
-
-@pytest.fixture(autouse=True)
-def draw_everything():
-    """Forgets what earlier tests have drawn: a test may replace what a part of a page is made of."""
-    replay.forget()

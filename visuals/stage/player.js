@@ -162,7 +162,7 @@ class Player {
     return Boolean(this.data.chapter?.question) && this.guess === null;
   }
 
-  // Hides, until the guess, what gives the answer away: the page's cards (theme.css), and the counts if the question asks
+  // Hides, until the guess, what gives the answer away: the page's cards (streamlit.css), and the counts if the question asks
   // for them.
   showAnswers() {
     const { asks, data, root } = this;

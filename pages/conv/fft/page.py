@@ -5,7 +5,6 @@ from pages.conv import controls as conv_controls
 from pages.conv.fft import address, cards
 from pages.conv.fft.chapters import STORY
 from pages.parts import lesson, run, sources
-from pages.parts.later import later
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
@@ -20,7 +19,7 @@ with lesson.controls(visible):
     )
     shape = inputs.shape
     if visible:
-        later(lambda: address.controls(inputs))
+        address.controls(inputs)
     watched = address.watched()
     settings = run.options(address.LADDER, shape, watched.rung_tiles, visible=visible)
 if "watch" in parts:

@@ -7,7 +7,6 @@ from pages.conv import lesson as conv_lesson
 from pages.conv.implicit import address, half
 from pages.conv.implicit.chapters import STORY
 from pages.parts import lesson, run
-from pages.parts.later import later
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
@@ -30,7 +29,7 @@ with lesson.controls(visible):
     )
     shape = inputs.shape
     if visible:
-        later(lambda: address.draw(PAGE, shape, current))
+        address.draw(PAGE, shape, current)
     settings = run.options(LADDER, shape, current.rung_tiles, visible=visible)
 note_in_place(*notes)
 if "watch" in parts:

@@ -7,7 +7,6 @@ from pages.conv import lesson as conv_lesson
 from pages.conv.winograd import address, cards, matrices
 from pages.conv.winograd.chapters import STORY
 from pages.parts import lesson, run
-from pages.parts.later import later
 from pages.parts.query import chosen
 from pages.parts.sizes import shown
 from pages.parts.stage import Stage
@@ -31,7 +30,7 @@ with lesson.controls(visible):
         PAGE, visible, address.FIELDS, address.CHIPS, lambda s: address.derived(address.read_watched(), s)
     )
     if visible:
-        later(address.chooser)
+        address.chooser()
     shape, watched = inputs.shape, address.read_watched()
     settings = run.options(LADDER, shape, watched.rung_tiles, visible=visible)
 if "watch" in parts:

@@ -24,6 +24,10 @@ def test_every_topic_has_every_part(topic):
     assert at.get("code"), "the kernel's source"
 
 
+def test_a_control_of_another_lesson_may_have_the_name_of_this_one():
+    assert len(components(open_page("memory/page.py", {"threads": "2"}, view="story"))) == 1
+
+
 @pytest.mark.parametrize("view", ["watch", "kernel", "run", "why"])
 def test_each_view_shows_only_its_part(view):
     at = open_at(topic="banks", view=view)

@@ -9,6 +9,7 @@ from kernels.conv.shape import EXTRA_SINCE, MODES, ConvShape
 from pages.conv import address as conv_address
 from pages.conv.address import DEFAULT, MAX, MIN, NAMES, ConvQuery
 from pages.parts import query
+from pages.streamlit_patches import request
 from tests.helpers.page_runner import open_part
 
 SHAPES = st.fixed_dictionaries(
@@ -115,7 +116,7 @@ def poll(monkeypatch):
 
     def poll(address, fragments):
         at = open_part(poll_page, N="2")
-        monkeypatch.setattr(query, "get_script_run_ctx", lambda: SimpleNamespace(fragment_ids_this_run=fragments))
+        monkeypatch.setattr(request, "get_script_run_ctx", lambda: SimpleNamespace(fragment_ids_this_run=fragments))
         at.session_state["poll"] = True
         at.query_params.clear()
         for name, value in address.items():
@@ -149,7 +150,7 @@ def chapter_poll_page():
 def test_poll_of_another_chapter_than_the_page_is_stale(monkeypatch, page, now, stale):
     monkeypatch.setattr(query, "in_browser", lambda: True)
     at = open_part(chapter_poll_page, view="story", **page)
-    monkeypatch.setattr(query, "get_script_run_ctx", lambda: SimpleNamespace(fragment_ids_this_run=["one"]))
+    monkeypatch.setattr(request, "get_script_run_ctx", lambda: SimpleNamespace(fragment_ids_this_run=["one"]))
     at.session_state["poll"] = True
     at.query_params.clear()
     for name, value in now.items():

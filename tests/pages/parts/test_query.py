@@ -1,15 +1,11 @@
 """The mode of a lesson: which URLs open its story, and that a control or a link stays in its mode."""
 
-from types import SimpleNamespace
-from urllib.parse import parse_qsl
-
 import pytest
-from streamlit.commands import execution_control
-from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
-from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequests
+from streamlit.runtime.state.query_params import QueryParams
 
-from pages.parts import query, run_stage
+from pages.parts import query
 from pages.parts.address import opens_story
+from pages.streamlit_patches import request
 from tests.helpers.page_runner import heads, links, open_bare, open_page, press, texts
 
 GEMM, SOFTMAX = "gemm/page.py", "softmax/page.py"
@@ -159,89 +155,35 @@ def test_a_change_to_a_default_leaves_the_url_as_the_browser_has_it(in_a_browser
     assert at.number_input(key="M").value == 64 and not url(at)
 
 
+def test_back_undoes_a_change_that_no_run_has_read(in_a_browser, monkeypatch):
+    at = open_page(GEMM, M=8)
+    monkeypatch.setattr(request, "is_back", lambda: True)
+    at.query_params["M"] = "16"
+    at.number_input(key="M").set_value(32.0).run()
+    assert at.number_input(key="M").value == 16 and "M16" in scene(at)
+    monkeypatch.setattr(request, "is_back", lambda: False)
+    at.number_input(key="M").set_value(32.0).run()
+    assert at.number_input(key="M").value == 32 and "M32" in scene(at)
+
+
+def test_after_back_the_browser_gets_the_url_of_the_run(in_a_browser, monkeypatch):
+    """What the run before Back had written to the URL came after Back: the URL was that of another chapter."""
+    at, sent = open_page(GEMM, view="story", chapter=2), []
+    send = QueryParams._send_query_param_msg
+    monkeypatch.setattr(QueryParams, "_send_query_param_msg", lambda url: (sent.append(url.to_dict()), send(url)))
+    at.run()
+    assert not sent
+    monkeypatch.setattr(request, "is_back", lambda: True)
+    at.run()
+    assert sent == [{"view": "story", "chapter": "2"}]
+
+
+def scene(at) -> str:
+    """Returns the key of what is on the stage."""
+    return heads(at)[0]["meta"]["key"]
+
+
 def url(at) -> dict[str, str]:
     """Returns the extents in the URL of the last run."""
     found = {name: at.query_params.get(name) for name in ("M", "K")}
     return {name: value if isinstance(value, str) else value[0] for name, value in found.items() if value}
-
-
-# -- a run that the page asks for -------------------------------------------------------------------------
-def request_left_after(monkeypatch, *waiting: RerunData, ask=query.rerun) -> RerunData:
-    """Returns the request that is left when a run with the URL K=3 asks for another one by `ask()`, and `waiting` came
-    before."""
-    requests = ScriptRequests()
-    context = SimpleNamespace(
-        script_requests=requests,
-        query_string="K=3",
-        page_script_hash="here",
-        cached_message_hashes=frozenset(),
-        context_info=None,
-    )
-
-    def end():
-        raise EndOfRun
-
-    for request in waiting:
-        requests.request_rerun(request)
-    monkeypatch.setattr(query.st, "query_params", dict(parse_qsl(context.query_string)))
-    for module in (query, execution_control):
-        monkeypatch.setattr(module, "get_script_run_ctx", lambda *_, **__: context)
-    monkeypatch.setattr(execution_control.ThreadState, "get", lambda: SimpleNamespace(run_location=None))
-    monkeypatch.setattr(query.st, "empty", end)
-    with pytest.raises(EndOfRun):
-        ask()
-    return requests.on_scriptrunner_yield().rerun_data
-
-
-class EndOfRun(Exception):
-    """What Streamlit ends a run with, at its next element."""
-
-
-def K(value: float) -> WidgetStates:
-    return WidgetStates(widgets=[WidgetState(id="K", double_value=value)])
-
-
-def test_a_run_that_the_page_asks_for_has_its_url(monkeypatch):
-    assert request_left_after(monkeypatch).query_string == "K=3"
-
-
-@pytest.mark.parametrize("fragment", [None, "cards"])
-def test_a_change_that_the_browser_sent_keeps_its_url(monkeypatch, fragment):
-    """st.rerun gave the number field its old value back: it combined K = 5 with the URL K=3."""
-    sent = RerunData("K=5", K(5), "here", fragment_id=fragment)
-    left = request_left_after(monkeypatch, RerunData("K=4", K(4), "here"), sent)
-    assert (left.query_string, left.widget_states.widgets[0].double_value) == ("K=5", 5)
-    assert not left.fragment_id_queue  # the whole page runs
-
-
-@pytest.mark.parametrize("card", ["other", ""])
-def test_what_a_run_has_written_is_put_into_a_request_from_before_it(monkeypatch, card):
-    """A card that the reader chose was lost when a timer in the browser had sent its request with the old URL."""
-
-    def choose():
-        query.st.query_params["card"] = card
-        query.rerun("card")
-
-    poll = RerunData("K=5&card=old", K(5), "here", fragment_id="poll", is_auto_rerun=True)
-    left = request_left_after(monkeypatch, poll, ask=choose)
-    assert dict(parse_qsl(left.query_string)) == {"K": "5"} | ({"card": card} if card else {})
-    assert not left.fragment_id_queue and left.widget_states.widgets[0].double_value == 5
-
-
-def test_a_chapter_that_is_opened_during_a_run_stays_open(monkeypatch):
-    """The stage polls during a run. A poll from before the press has the URL of the last chapter."""
-
-    def open_chapter():
-        stage = SimpleNamespace(chapter=SimpleNamespace(at=0, story=None), key="")
-        run_stage._act(stage, {"do": "chapter", "chapter": 1}, None)
-
-    def write(at, story):
-        query.get_script_run_ctx().query_string = f"chapter={at + 1}"
-
-    monkeypatch.setattr(run_stage, "go_to_chapter", write)
-    poll = RerunData("chapter=1", None, "here", fragment_id="poll", is_auto_rerun=True)
-    assert request_left_after(monkeypatch, poll, ask=open_chapter).query_string == "chapter=2"
-
-
-def test_a_link_that_the_browser_sent_is_followed(monkeypatch):
-    assert request_left_after(monkeypatch, RerunData("", K(3), "there")).page_script_hash == "there"

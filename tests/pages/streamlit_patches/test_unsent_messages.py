@@ -4,13 +4,13 @@ import pytest
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 
-from pages._unsent_messages import keep_unsent_messages, streamlit_clear
+from pages.streamlit_patches.unsent_messages import mend, streamlit_clear
 
 
 @pytest.fixture
 def mended(monkeypatch):
     monkeypatch.setattr(ForwardMsgQueue, "clear", streamlit_clear)  # puts it back after the test
-    keep_unsent_messages()
+    mend()
 
 
 def drawn(place, fragment=""):
@@ -57,7 +57,7 @@ def test_a_run_of_the_page_still_drops_the_run_before_it(mended):
 
 
 def test_streamlit_alone_would_say_complete_and_leave_the_fragment_out():
-    """If this fails, Streamlit has mended its queue: `pages/_unsent_messages.py` can go."""
+    """If this fails, Streamlit has mended its queue: `pages/streamlit_patches/unsent_messages.py` can go."""
     queue = queue_of(a_page())
     streamlit_clear(queue, retain_lifecycle_msgs=True, fragment_ids_this_run=["polls"])
     assert queue.flush() == [drawn(0), drawn(2), complete()]

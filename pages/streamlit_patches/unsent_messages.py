@@ -13,9 +13,10 @@ from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 streamlit_clear = ForwardMsgQueue.clear
 
 
-def keep_unsent_messages() -> None:
+def mend() -> tuple[()]:
     """Makes every queue of messages to a browser keep them all when a fragment runs."""
     ForwardMsgQueue.clear = _clear
+    return ()
 
 
 def _clear(
