@@ -71,12 +71,20 @@ class Host:
         self.mounted: Callable[[str], None] = lambda name: None  # called with the name of a component that was drawn
 
     # -- running ---------------------------------------------------------------------------------
-    def record(self, path: str, params: Mapping[str, str], presses: Mapping[str, Any] | None = None) -> Recording:
+    def record(
+        self,
+        path: str,
+        params: Mapping[str, str],
+        presses: Mapping[str, Any] | None = None,
+        state: dict[str, Any] | None = None,
+    ) -> Recording:
         """Returns a page at these parameters. `presses`: what was pressed on a stage, by its key, before the first run.
+        `state`: of the session, which the page changes; a new one without it.
 
         Switch if the page leads to another address.
         """
-        state: dict[str, Any] = {key: {"press": value} for key, value in (presses or {}).items()}
+        state = {} if state is None else state
+        state |= {key: {"press": value} for key, value in (presses or {}).items()}
         query = Query({name: str(value) for name, value in params.items()})
         for _ in range(MAX_RUNS):
             self.run = _Run(path, query, state)
