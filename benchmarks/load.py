@@ -37,12 +37,12 @@ from urllib.parse import urlencode
 import numpy as np
 import psutil
 import websockets
+from hall.apps import Hall, free_port
+from hall.apps import Settings as HallSettings
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from benchmarks.targets import Line, line, publish, spread
-from hall.apps import Hall, free_port
-from hall.apps import Settings as HallSettings
 from kernels.conv.shape import ConvShape
 from kernels.model.shape import ShapeError
 from kernels.records import folder

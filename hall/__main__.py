@@ -25,7 +25,9 @@ class HallError(ValueError):
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m hall", description="The site, Run and History for many readers.")
-    parser.add_argument("site", nargs="?", type=Path, help="a folder that python -m visuals.site wrote; else one is built")
+    parser.add_argument(
+        "site", nargs="?", type=Path, help="a folder that python -m visuals.site wrote; else one is built"
+    )
     parser.add_argument("--port", type=int, default=8501, help="8501")
     parser.add_argument("--address", default="0.0.0.0", help="of the network; 127.0.0.1 for this machine alone")
     parser.add_argument("--certificate", type=Path, help="a PEM file with certificate and key, for HTTPS")

@@ -14,8 +14,8 @@ import threading
 from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import unescape
+from itertools import count
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,11 +26,12 @@ from kernels.machine import processor
 from visuals.site import counting, crawl
 from visuals.site.files import FOLDER, HeldFiles, plain
 from visuals.site.host import Element, Host, Recording, Switch, install
-from visuals.site.pack import Packer
+from visuals.site.pack import Packer, pack_component
 from visuals.site.unit import BUILD
 
 MAX_SESSIONS = 1024  # whose runs are kept; the one that was not used for the longest time goes first
-NAMES = ("job", "ran", "ran_elsewhere", "run_error", "_run_in", "owner")  # what a session keeps from page to page
+# What a session keeps from page to page, beside the objects of pages.
+NAMES = re.compile(r"job|ran|ran_elsewhere|run_error|_run_in|owner|thread_\w+|race_turn|winograd_numbers")
 STAGE = "stage"
 Params = Mapping[str, str]
 log = logging.getLogger(__name__)
@@ -45,19 +46,24 @@ class Refusal(Exception):
 
 
 class Submitted(NamedTuple):
-    """What a page submitted, as Worker.submit takes it."""
+    """What a page submitted, as Worker.submit takes it, and a number by which `finish` gives the result."""
 
+    number: int
     request: Any
+    owner: str
     fresh: bool
     card: str
 
 
-@dataclass(frozen=True)
-class Pressed:
-    """A page after a press, up to its stage: its strip, and what it submitted, if anything."""
+class Pressed(NamedTuple):
+    """A page after a press.
+
+    strip: of its stage. submitted, cancelled: what the page wants of the job service. to: its path and parameters."""
 
     strip: Mapping[str, Any] | None
-    submitted: Submitted | None
+    submitted: tuple[Submitted, ...]
+    cancelled: tuple[int, ...]
+    to: tuple[str, dict[str, str]]
 
 
 class _AtStage(BaseException):
@@ -65,21 +71,37 @@ class _AtStage(BaseException):
 
 
 class Asked:
-    """Stands in for the job service: keeps what the page of a session submits."""
+    """Stands in for the job service: keeps what pages submit and cancel."""
 
     def __init__(self) -> None:
-        self.submitted: Submitted | None = None
         self.machines: Mapping[str, Any] | None = None  # of a pool
+        self._numbers = count()
+        self._jobs: dict[int, Job] = {}  # that have not ended
+        self._submitted: list[Submitted] = []
+        self._cancelled: list[int] = []
 
     def submit(self, request: Any, owner: str = "", fresh: bool = False, card: str = "") -> Job:
-        self.submitted = Submitted(request, fresh, card)
-        return Job(request, owner, Run(request.key(), b"", request.CACHED))
+        job = Job(request, owner, Run(request.key(), b"", request.CACHED))
+        number = next(self._numbers)
+        self._jobs[number] = job
+        self._submitted.append(Submitted(number, request, owner, fresh, card))
+        return job
 
     def position(self, job: Job) -> int:
         return 0
 
     def cancel(self, job: Job, running: bool = True) -> None:
-        """The hall ends a job."""
+        self._cancelled += [number for number, one in self._jobs.items() if one is job]
+
+    def finish(self, number: int, rows: Rows | None, error: str, measured_at: float | None) -> None:
+        if job := self._jobs.pop(number, None):
+            job.finish(rows, error, measured_at)
+
+    def taken(self) -> tuple[tuple[Submitted, ...], tuple[int, ...]]:
+        """Returns what was submitted and cancelled since the last call."""
+        found = tuple(self._submitted), tuple(self._cancelled)
+        self._submitted, self._cancelled = [], []
+        return found
 
 
 class Pages:
@@ -139,11 +161,11 @@ class Pages:
         """Returns the strip of a page's stage on this machine, None without one, and whether it stays so: nothing of it is
         to be counted."""
         state: dict[str, Any] = {}
-        elements = self._to_stage(path, params, state)
+        elements, _ = self._drawn(path, params, state, {}, True)
         return _strip(elements), "wish" not in state
 
     def page(self, session: str, path: str, params: Params) -> bytes:
-        """Returns JSON, compressed: the page with what a reader has measured, and the files of it that the site lacks.
+        """Returns JSON, compressed: the page with what a reader has measured, and what the site lacks for it.
 
         "to": it leads to another address. "counting": how far counts are that it waits for."""
         state = self._session(session)
@@ -152,38 +174,56 @@ class Pages:
         except Switch as away:
             return _packed({"to": [away.path, away.params]})
         files = _NewFiles(self._site)
-        elements = [_for_hall(element) for element in drawn.elements]
-        found = {"doc": {"params": drawn.params, "c": Packer(files).pack(elements)}}
-        found["files"] = {name: b64encode(data).decode() for name, data in files.taken().items()}
-        found["counting"] = _counting(state)
+        doc = {"params": drawn.params, "c": Packer(files).pack(map(_for_hall, drawn.elements))}
+        names = {one["name"] for one in crawl.walk(drawn.elements) if one["t"] == "component"} - {STAGE}
+        components = {name: pack_component(files, self._host.components[name]) for name in names}
+        new = {name: b64encode(data).decode() for name, data in files.taken().items()}
+        counting = _counting(state)
         self._keep(session, state)
-        return _packed(found)
+        return _packed({"doc": doc, "components": components, "files": new, "counting": counting})
 
-    def press(self, session: str, path: str, params: Params, stage: str, pressed: Mapping[str, str]) -> Pressed:
-        """Returns a page after a press on its stage. Refusal says what is wrong with its address, or why nothing runs."""
+    def file(self, path: str, params: Params, key: str) -> tuple[bytes, str, str]:
+        """Returns a file that a page offers under a button: its content, name and type."""
+        self._host.downloads.clear()
+        self._record(path, params, {})
+        if not (found := self._host.downloads.get(key)):
+            raise Refusal(404, tr("This page offers no file {key}.", key=key[:40]))
+        return found.data() if callable(found.data) else found.data, found.name, found.mime
+
+    def press(self, session: str, path: str, params: Params, key: str, pressed: Mapping[str, str]) -> Pressed:
+        """Returns a page after a press on its stage, or of a button, which is below it. Refusal says what is wrong with its
+        address, or why nothing runs."""
         state = self._session(session)
-        if "job" in state:
+        on_stage = pressed["do"] == "run"
+        if on_stage and "job" in state:
             raise Refusal(409, tr("Your last run has not ended. Stop it, or wait for its result."))
-        found = self._pressed(session, path, params, state, {stage: dict(pressed)})
-        if found.submitted is None:
+        found = self._pressed(session, path, params, state, {key: dict(pressed)}, on_stage)
+        if on_stage and not found.submitted:
             run = (found.strip or {}).get("run", {})
             raise Refusal(422, run.get("error") or run.get("text") or tr("Nothing can be run on this page."))
         return found
 
     def finish(
-        self, session: str, path: str, params: Params, rows: Rows | None, error: str, cached_at: float | None
+        self,
+        session: str,
+        path: str,
+        params: Params,
+        number: int,
+        rows: Rows | None,
+        error: str,
+        measured_at: float | None,
     ) -> Pressed:
-        """Gives a page the result of its job, or why there is none. Returns what it submits next, if it does."""
-        state = self._session(session)
-        for job in _jobs(state):
-            job.finish(rows, error, cached_at)
-        return self._pressed(session, path, params, state, {})
+        """Gives a page the result of a job, or why there is none. Returns what it submits next, if it does."""
+        self._asked.finish(number, rows, error, measured_at)
+        return self._pressed(session, path, params, self._session(session), {}, False)
 
-    def _pressed(self, session: str, path: str, params: Params, state: dict, presses: Mapping) -> Pressed:
-        self._asked.submitted = None
-        elements = self._to_stage(path, params, state, presses)
+    def _pressed(
+        self, session: str, path: str, params: Params, state: dict, presses: Mapping[str, Any], to_stage: bool
+    ) -> Pressed:
+        self._asked.taken()
+        elements, to = self._drawn(path, params, state, presses, to_stage)
         self._keep(session, state)
-        return Pressed(_strip(elements), self._asked.submitted)
+        return Pressed(_strip(elements), *self._asked.taken(), to)
 
     # -- recording -----------------------------------------------------------------------------------
     def _record(self, path: str, params: Params, state: dict, presses: Mapping | None = None) -> Recording:
@@ -191,20 +231,23 @@ class Pages:
             raise Refusal(404, tr("There is no page {path} here.", path=path[:40]))
         return self._host.record(path, params, presses, state)
 
-    def _to_stage(self, path: str, params: Params, state: dict, presses: Mapping | None = None) -> list[Element]:
-        """Returns the elements of a page up to its stage. Refusal if it corrects its address after a press."""
-        self._ends_at_stage = True
+    def _drawn(
+        self, path: str, params: Params, state: dict, presses: Mapping[str, Any], to_stage: bool
+    ) -> tuple[list[Element], tuple[str, dict[str, str]]]:
+        """Returns the elements of a page, up to its stage or all, and the address at which it ends. Refusal if it corrects
+        that after a press."""
+        self._ends_at_stage = to_stage
         try:
             elements = self._record(path, params, state, presses).elements
         except _AtStage:
             elements = self._host.run.root
-        except Switch:
-            return []
+        except Switch as away:
+            return [], (away.path, away.params)
         finally:
             self._ends_at_stage = False
-        if presses and (wrong := self._wrong(params, elements)):
+        if to_stage and presses and (wrong := self._wrong(params, elements)):
             raise Refusal(400, wrong)
-        return elements
+        return elements, (path, dict(self._host.run.query))
 
     def _wrong(self, params: Params, elements: Sequence[Element]) -> str:
         """Returns what the page says of values of its address that it did not take; "" if it took all."""
@@ -222,7 +265,7 @@ class Pages:
 
     def _keep(self, name: str, state: Mapping[str, Any]) -> None:
         """Keeps of a session what was measured. The values of controls are those of the next address."""
-        kept = {key: value for key, value in state.items() if key in NAMES or _is_of_pages(value)}
+        kept = {key: value for key, value in state.items() if NAMES.fullmatch(key) or _is_of_pages(value)}
         if name and kept.keys() - {"owner"}:
             self._sessions[name] = kept
             self._sessions.move_to_end(name)
@@ -233,13 +276,6 @@ class Pages:
 def _is_of_pages(value: Any) -> bool:
     """Returns whether a value is an object of a page that keeps its own results."""
     return type(value).__module__.startswith("pages.") and not isinstance(value, tuple)
-
-
-def _jobs(state: Mapping[str, Any]) -> list[Job]:
-    """Returns the jobs of a session that have not ended."""
-    found = [state["job"][0]] if "job" in state else []
-    found += [value.job for value in state.values() if isinstance(getattr(value, "job", None), Job)]
-    return [job for job in found if not job.done]
 
 
 def _counting(state: Mapping[str, Any]) -> str:
@@ -280,8 +316,10 @@ def _of_server(strip: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: value for name, value in strip.items() if name != "watch"}
     run = found["run"]
     if run["can"] and not run["running"] and run["text"]:
-        text = " ".join((run["text"], tr("It is the server's: {processor}.", processor=processor.device_name())))
-        found["run"] = run | {"text": text, "hint": text if run["hint"] else ""}
+        text = " ".join(
+            (run["text"], tr("This processor is the server's: {processor}.", processor=processor.device_name()))
+        )
+        found["run"] = run | {"text": text, "hint": text if run.get("hint") else ""}
     return found
 
 

@@ -46,7 +46,9 @@ class Recorder:
         if found := self._kept.get(key):
             self._kept.move_to_end(key)
             return await asyncio.shield(found)
-        asked = asyncio.ensure_future(self.ask(key[0], *(dict(part) if isinstance(part, tuple) else part for part in key[1:])))
+        asked = asyncio.ensure_future(
+            self.ask(key[0], *(dict(part) if isinstance(part, tuple) else part for part in key[1:]))
+        )
         self._kept[key] = asked  # a reader that comes meanwhile waits for the same
         while len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
@@ -85,5 +87,3 @@ def _end(pool: ProcessPoolExecutor) -> None:
     pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
         process.kill()
-
-

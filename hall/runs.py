@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from kernels import activity
 from kernels.i18n import tr
 from kernels.jobs import here
 from kernels.jobs.client import Queue
-from kernels.jobs.job import Job, JobError
+from kernels.jobs.job import Job, JobError, Rows
 from kernels.jobs.pool import Pool
 from kernels.jobs.worker import Worker
 
@@ -27,18 +28,23 @@ PAUSE_S = 0.2  # between two news of one run
 WATCH_S = 5.0  # between two looks for the machines of a pool
 ALIVE_S = 15.0  # between two lines to a waiting browser: proxies end a silent answer
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(eq=False)
 class HallRun:
-    """A run of a session, and where it was started."""
+    """What a press started: jobs by their number on the page."""
 
     session: str
     path: str
     params: Mapping[str, str]
-    job: Job
     name: str = field(default_factory=lambda: secrets.token_hex(16))
-    turn: int = 0  # how many of its jobs have ended: the page shows more then
-    done: bool = False
+    jobs: dict[int, Job] = field(default_factory=dict)  # that have not ended, each shown by the page
+    turn: int = 0  # how many jobs have ended: the page shows more then
+
+    @property
+    def done(self) -> bool:
+        return not self.jobs
 
 
 class Runs:
@@ -68,56 +74,62 @@ class Runs:
                 await self._recorder.ask("follow_pool", machines)
             await asyncio.sleep(WATCH_S)
 
-    async def start(
-        self, session: str, path: str, params: Mapping[str, str], stage: str, pressed: Mapping[str, str]
-    ) -> tuple[HallRun, Mapping[str, Any]]:
-        """Returns a new run and the strip that shows it. Refusal says why there is none."""
-        found: Pressed = await self._recorder.ask("press", session, path, params, stage, pressed)
+    async def press(
+        self, session: str, path: str, params: Mapping[str, str], key: str, pressed: Mapping[str, str]
+    ) -> tuple[HallRun | None, Pressed]:
+        """Returns what a press started, None if it started nothing, and the page after it. Refusal says why nothing runs."""
+        found: Pressed = await self._recorder.ask("press", session, path, params, key, pressed)
+        await self._cancel(session, found.cancelled)
+        if not found.submitted:
+            return None, found
+        run = HallRun(session, path, params)
         try:
-            job = await self._submit(session, found.submitted)
+            for submitted in found.submitted:
+                await self._begin(run, submitted)
         except JobError as error:
-            await self._recorder.ask("finish", session, path, params, None, str(error), None)
+            await self._settle(run, submitted.number, error=str(error))
             raise Refusal(503, str(error)) from None
-        run = HallRun(session, path, params, job)
         self._runs[run.name] = run
         while len(self._runs) > MAX_RUNS:
             self._runs.popitem(last=False)
-        task = asyncio.create_task(self._follow(run))
+        return run, found
+
+    async def _begin(self, run: HallRun, submitted: Submitted) -> None:
+        """Submits a job of a page, and follows it. JobError if it cannot be submitted."""
+        number, request, owner, fresh, card = submitted
+        more = {"card": card} if card else {}
+        job = await anyio.to_thread.run_sync(lambda: self.queue.submit(request, owner, fresh, **more))
+        run.jobs[number] = job
+        task = asyncio.create_task(self._follow(run, number, job))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return run, found.strip
 
-    async def _submit(self, session: str, submitted: Submitted) -> Job:
-        request, fresh, card = submitted
-        more = {"card": card} if card else {}
-        return await anyio.to_thread.run_sync(lambda: self.queue.submit(request, session, fresh, **more))
-
-    async def _follow(self, run: HallRun) -> None:
-        """Gives the page the result of its job. A page may submit the next one then: a series, a training."""
-        while True:
-            await _ended(run.job)
-            try:
-                submitted = await self._finish(run)
-                if submitted is None:
-                    break
-                run.job = await self._submit(run.session, submitted)
-            except Refusal:  # the page was lost with its process; the rows are in the store
-                break
-            except JobError as error:
-                await self._recorder.ask("finish", run.session, run.path, run.params, None, str(error), None)
-                break
-            run.turn += 1
-        run.done = True
-
-    async def _finish(self, run: HallRun) -> Submitted | None:
+    async def _follow(self, run: HallRun, number: int, job: Job) -> None:
+        """Gives the page the result of a job."""
+        await _ended(job)
         rows, error = None, ""
         try:
-            rows = run.job.result(0)
+            rows = job.result(0)
         except JobError as e:
             error = str(e)
-        at = run.job.measured_at
-        found: Pressed = await self._recorder.ask("finish", run.session, run.path, run.params, rows, error, at)
-        return found.submitted
+        try:
+            await self._settle(run, number, rows, error, job.measured_at)
+        except Refusal as refusal:  # the page's process ended; the rows are in the store
+            log.warning("hall: %s", refusal.sentence)
+        del run.jobs[number]
+
+    async def _settle(
+        self, run: HallRun, number: int, rows: Rows | None = None, error: str = "", measured_at: float | None = None
+    ) -> None:
+        """Tells a page of the end of a job. It may submit the next one then: of a series, of a training."""
+        result = number, rows, error, measured_at
+        found: Pressed = await self._recorder.ask("finish", run.session, run.path, run.params, *result)
+        run.turn += 1
+        for submitted in found.submitted:
+            try:
+                await self._begin(run, submitted)
+            except JobError as refused:
+                await self._settle(run, submitted.number, error=str(refused))
 
     def found(self, name: str, session: str) -> HallRun:
         """Returns a run of a session. Refusal if it has none of this name."""
@@ -127,11 +139,21 @@ class Runs:
         return run
 
     async def stop(self, run: HallRun) -> None:
-        await anyio.to_thread.run_sync(self.queue.cancel, run.job)
+        await self._cancel(run.session, tuple(run.jobs))
+
+    async def _cancel(self, session: str, numbers: Iterable[int]) -> None:
+        jobs = {
+            number: job for run in self._runs.values() if run.session == session for number, job in run.jobs.items()
+        }
+        for number in numbers:
+            if number in jobs:
+                await anyio.to_thread.run_sync(self.queue.cancel, jobs[number])
 
     def state(self, run: HallRun) -> dict[str, Any]:
-        ahead = 0 if run.done else self.queue.position(run.job)
-        return {"done": run.done, "share": run.job.share, "text": activity.place(run.job.text, ahead), "turn": run.turn}
+        """Returns how far a run is, as the page of a browser shows it."""
+        job = next(iter(run.jobs.values()), None)
+        found = {"done": run.done, "turn": run.turn}
+        return found | ({"share": job.share, "text": activity.place(job.text, self.queue.position(job))} if job else {})
 
     async def news(self, run: HallRun) -> AsyncIterator[dict[str, Any] | None]:
         """Yields the state of a run at once and after changes, until it has ended; None if nothing changed for ALIVE_S."""

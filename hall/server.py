@@ -30,6 +30,9 @@ from hall.runs import Runs
 from hall.static import SiteFiles
 from kernels.i18n import tr
 from kernels.jobs.job import JobError
+from kernels.records import rows, store
+from kernels.records.jsontext import RowError
+from kernels.records.store import StoreError
 from visuals.stage.routes import routes as stage_routes
 
 SESSION = "Kernel-Theatre-Session"  # the header with the name that a browser's tab has given itself
@@ -53,7 +56,9 @@ class Api:
             Route("/health", self.health),
             Route("/strip/{path:path}", self.strip),
             Route("/page/{path:path}", self.page),
-            Route("/run/{path:path}", self.run, methods=["POST"]),
+            Route("/file/{path:path}", self.file),
+            Route("/press/{path:path}", self.press, methods=["POST"]),
+            Route("/rows", self.take, methods=["POST"]),
             Route("/runs/{name}", self.events),
             Route("/runs/{name}/stop", self.stop, methods=["POST"]),
         ]
@@ -78,17 +83,43 @@ class Api:
             found = gzip.decompress(found)
         return Response(found, media_type="application/json", headers=headers)
 
-    async def run(self, request: Request) -> Response:
-        """Starts what the button of a page's stage starts, and returns the name of the run and the strip that shows it."""
+    async def press(self, request: Request) -> Response:
+        """Presses Run of a page's stage, or a button of a page by its key. Returns the name of the run that it started and
+        the strip that shows it, or the address that the page has after it."""
         session = self._count(request)
         if not session:
             raise Refusal(400, tr("The header {name} must name a session by 32 hexadecimal digits.", name=SESSION))
-        body = await _body(request, {"stage": str, "do": str, "size": str})
+        body = await _body(request, {"key": str, "do": str, "size": str})
+        if body["do"] not in ("run", "button"):
+            raise Refusal(400, tr("{name} must be {values}.", name="do", values="run, button"))
         path, pressed = request.path_params["path"], {"do": body["do"], "size": body["size"]}
-        if body["do"] != "run":
-            raise Refusal(400, tr("{name} must be {value}.", name="do", value="run"))
-        run, strip = await self._runs.start(session, path, _params(request), body["stage"], pressed)
-        return JSONResponse({"run": run.name, "strip": strip}, 202, headers=NO_STORE)
+        run, found = await self._runs.press(session, path, _params(request), body["key"], pressed)
+        if run is None:
+            return JSONResponse({"to": found.to}, headers=NO_STORE)
+        return JSONResponse({"run": run.name, "strip": found.strip}, 202, headers=NO_STORE)
+
+    async def file(self, request: Request) -> Response:
+        """Returns a file that a page offers: the rows of History."""
+        self._count(request)
+        params = _params(request)
+        asked = request.path_params["path"], params, params.pop("file", "")
+        content, name, kind = await self._recorder.ask("file", *asked)
+        return Response(
+            content, media_type=kind, headers=NO_STORE | {"Content-Disposition": f'attachment; filename="{name}"'}
+        )
+
+    async def take(self, request: Request) -> Response:
+        """Puts the rows of an exported file into the store, under the file's name."""
+        self._count(request)
+        try:
+            text = (await _bytes(request, rows.MAX_BYTES)).decode("utf-8")
+            name = request.query_params.get("name", "")
+            total, new = await anyio.to_thread.run_sync(store.user_store().import_, text, name)
+        except UnicodeDecodeError:
+            raise Refusal(400, tr("The file is not text in UTF-8.")) from None
+        except (RowError, StoreError) as error:
+            raise Refusal(400, str(error)) from None
+        return JSONResponse({"rows": total, "new": new}, headers=NO_STORE)
 
     async def events(self, request: Request) -> Response:
         """Sends the state of a run as server-sent events until it has ended. A browser cannot send a header with this
@@ -99,7 +130,9 @@ class Api:
             async for state in self._runs.news(run):
                 yield f"data: {json.dumps(state)}\n\n" if state else ": waiting\n\n"
 
-        return StreamingResponse(lines(), media_type="text/event-stream", headers=NO_STORE | {"X-Accel-Buffering": "no"})
+        return StreamingResponse(
+            lines(), media_type="text/event-stream", headers=NO_STORE | {"X-Accel-Buffering": "no"}
+        )
 
     async def stop(self, request: Request) -> Response:
         session = self._count(request)
@@ -133,13 +166,8 @@ async def _body(request: Request, fields: dict[str, type]) -> dict[str, Any]:
     """Returns the JSON object of a request with exactly these fields. Refusal says what is wrong with it."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise Refusal(415, tr("The body must be JSON, and its Content-Type application/json."))
-    data = b""
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_BODY:
-            raise Refusal(413, tr("The body may have at most {n} bytes.", n=MAX_BODY))
     try:
-        found = json.loads(data)
+        found = json.loads(await _bytes(request, MAX_BODY))
     except (ValueError, RecursionError):
         raise Refusal(400, tr("The body is not JSON.")) from None
     if not isinstance(found, dict):
@@ -152,6 +180,15 @@ async def _body(request: Request, fields: dict[str, type]) -> dict[str, Any]:
         if not isinstance(found[name], kind):
             raise Refusal(400, tr("The field {name} must be text.", name=name))
     return found
+
+
+async def _bytes(request: Request, limit: int) -> bytes:
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > limit:
+            raise Refusal(413, tr("The body may have at most {n} bytes.", n=limit))
+    return data
 
 
 # -- errors and origins ------------------------------------------------------------------------------

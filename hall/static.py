@@ -34,7 +34,9 @@ class SiteFiles(StaticFiles):
             raise HTTPException(404)  # what a build keeps for the next one
         return await super().get_response(path, scope)
 
-    def file_response(self, full_path: Any, stat_result: os.stat_result, scope: Any, status_code: int = 200) -> Response:
+    def file_response(
+        self, full_path: Any, stat_result: os.stat_result, scope: Any, status_code: int = 200
+    ) -> Response:
         name = os.path.relpath(os.path.realpath(full_path), self._root).replace(os.sep, "/")
         keep = FOR_EVER if NAMED_BY_CONTENT.fullmatch(name) else ASK_AGAIN
         if Path(name).suffix in TEXT:

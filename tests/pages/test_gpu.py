@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 import streamlit as st
 
-from kernels.jobs.worker import Worker
 from kernels.jobs import here
+from kernels.jobs.worker import Worker
 from pages.parts.worker import worker
 from tests.helpers import fake_gpu
 from tests.helpers.gpu_scenarios import *  # noqa: F403  the tests themselves

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache, wraps
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from visuals.site.session import Context, Query, Rerun, RunContext, Switch
@@ -37,6 +37,14 @@ class Component:
     html: str = ""
     css: str = ""
     isolated: bool = True
+
+
+class Download(NamedTuple):
+    """A file that a page offers. `data`: its bytes, or a function that returns them."""
+
+    data: Any
+    name: str
+    mime: str
 
 
 @dataclass
@@ -65,6 +73,7 @@ class Host:
     def __init__(self) -> None:
         self.components: dict[str, Component] = {}
         self.pages: dict[str, Page] = {}
+        self.downloads: dict[str, Download] = {}  # of the pages that were recorded, by key
         self.context = Context()
         self.run: _Run | None = None
         self.listed: list[Page] = []
@@ -78,8 +87,9 @@ class Host:
         presses: Mapping[str, Any] | None = None,
         state: dict[str, Any] | None = None,
     ) -> Recording:
-        """Returns a page at these parameters. `presses`: what was pressed on a stage, by its key, before the first run.
-        `state`: of the session, which the page changes; a new one without it.
+        """Returns a page at these parameters. `presses`: what was pressed on a stage or which button, by
+        its key, before the first run.
+        `state`: of the session, which the page changes.
 
         Switch if the page leads to another address.
         """
@@ -295,12 +305,20 @@ def _controls(host: Host) -> dict[str, Callable]:
 
         return draw
 
-    def button(label: str, *, key=None, type=None, **_) -> bool:
+    def button(label: str, *, key=None, type=None, on_click=None, args=(), **_) -> bool:
         host.add("button", k=key, l=label, primary=type == "primary")
-        return False
+        pressed = host.run.state.pop(key, None) is not None
+        if pressed and on_click:
+            on_click(*args)
+            raise Rerun
+        return pressed
 
-    def uploader(label: str, kinds: Sequence[str] = (), *, key=None, **_) -> None:
-        host.add("file", k=key, l=label)
+    def download(label: str, data: Any, file_name: str, mime: str, *, key=None, **_) -> None:
+        host.add("button", k=key, l=label, file=file_name)
+        host.downloads[key] = Download(data, file_name, mime)
+
+    def uploader(label: str, type: Sequence[str] = (), *, key=None, **_) -> None:
+        host.add("file", k=key, l=label, kinds=[f".{kind}" for kind in type])
 
     return {
         "pills": pills,
@@ -310,7 +328,7 @@ def _controls(host: Host) -> dict[str, Callable]:
         "text_area": text("area"),
         "button": button,
         "file_uploader": uploader,
-        "download_button": lambda label, *args, **_: host.add("button", l=label) and False,
+        "download_button": download,
     }
 
 

@@ -25,7 +25,18 @@ from visuals.site.unit import BUILD, HISTORY, Unit, build, extend, is_current, l
 from visuals.stage.standalone import standalone, takeaway
 
 HERE = Path(__file__).parent / "web"
-SCRIPTS = ("address", "load", "stage", "code", "chart", "draw", "search", "hall", "python", "site")  # in the order of imports
+SCRIPTS = (
+    "address",
+    "load",
+    "stage",
+    "code",
+    "chart",
+    "draw",
+    "search",
+    "hall",
+    "python",
+    "site",
+)  # in the order of imports
 PYTHON = ("python-runtime", "python-worker")  # in a worker
 DECK = SHELL.parents[1] / "docs" / "deck"
 REVEAL = SHELL.parents[1] / "node_modules" / "reveal.js" / "dist"

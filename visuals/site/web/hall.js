@@ -15,14 +15,14 @@ export function keep(found) {
 }
 
 export class Hall {
-  // changed: called with "strip" when the strip of the page changes, with "page" when all of it does.
-  constructor(root, changed) {
-    Object.assign(this, { root, changed, session: hexadecimal(crypto.getRandomValues(new Uint8Array(16))) });
+  // components: those of the site, by name; a page adds its own. changed: called with "strip" when the strip of the page changes, with "page" when all of it does.
+  constructor(root, components, changed) {
+    Object.assign(this, { root, components, changed, session: hexadecimal(crypto.getRandomValues(new Uint8Array(16))) });
     Object.assign(this, { strips: new Map(), measured: new Set(["history"]), running: null, error: null });
   }
 
   url(what, path, params) {
-    return new URL(`hall/${what}/${path}?${new URLSearchParams(params)}`, this.root);
+    return new URL(`hall/${[what, path].filter(Boolean).join("/")}?${new URLSearchParams(params)}`, this.root);
   }
 
   async ask(url, options = {}) {
@@ -46,6 +46,7 @@ export class Hall {
   async page(path, params) {
     const found = keep(await this.ask(this.url("page", path, params)));
     if (found.doc) found.doc.live = true;
+    Object.assign(this.components, found.components);
     return found;
   }
 
@@ -72,6 +73,16 @@ export class Hall {
     return this.strips.get(url);
   }
 
+  // Takes the rows of a file into History. Returns what became of them, in words.
+  async take(file) {
+    try {
+      const { rows, new: added } = await this.ask(this.url("rows", "", { name: file.name }), { method: "POST", body: file });
+      return `${rows} runs in the file, ${added} of them new.`;
+    } catch (error) {
+      return error.message;
+    }
+  }
+
   // A strip with the run that is under way, or with the reason why there is none.
   shown(strip, path) {
     if (!strip) return strip;
@@ -79,17 +90,21 @@ export class Hall {
     return this.error?.path === path ? { ...strip, run: { ...strip.run, error: this.error.text } } : strip;
   }
 
-  async start(path, params, stage, size) {
+  // Presses Run on a stage (do "run", of a size), or a button by its key. Returns the address that the page has then.
+  async press(path, params, pressed) {
     this.error = null;
     try {
-      const body = JSON.stringify({ stage, do: "run", size: size ?? "" });
-      const { run, strip } = await this.ask(this.url("run", path, params), { method: "POST", body });
-      this.running = { name: run, path, run: strip.run, turn: 0 };
+      const { run, strip, to } = await this.ask(this.url("press", path, params), { method: "POST", body: JSON.stringify({ size: "", ...pressed }) });
+      if (pressed.do === "button") this.measured.add(path);
+      if (!run) return to;
+      this.running = { name: run, path, run: strip?.run ?? {}, turn: 0 };
       this.listen();
+      this.changed(pressed.do === "button" ? "page" : "strip");
     } catch (error) {
       this.error = { path, text: error.message };
+      this.changed("strip");
     }
-    this.changed("strip");
+    return null;
   }
 
   listen() {
@@ -100,7 +115,7 @@ export class Hall {
     };
     events.onmessage = ({ data }) => {
       const { done, share, text, turn } = JSON.parse(data);
-      running.run = { ...running.run, share, text };
+      if (text) running.run = { ...running.run, share, text };
       if (turn > running.turn || done) this.measured.add(running.path);
       if (done) end();
       this.changed(turn > running.turn || done ? "page" : "strip");

@@ -27,8 +27,7 @@ class Site {
     this.framed = paramsOf(location.search).embed === "true";
     this.dark = matchMedia("(prefers-color-scheme: dark)");
     this.main = document.querySelector("[data-testid=stMainBlockContainer]");
-    const isHall = "hall" in document.documentElement.dataset;
-    this.hall = isHall ? new Hall(this.root, (what) => (what === "page" ? this.show() : this.showStrip())) : null;
+    this.hall = null;
   }
 
   async start() {
@@ -39,6 +38,8 @@ class Site {
     addEventListener("popstate", () => this.show());
     document.addEventListener("pointerover", (event) => this.prefetch(event));
     Object.assign(this, await json(this.core));
+    if ("hall" in document.documentElement.dataset)
+      this.hall = new Hall(this.root, this.components, (what) => (what === "page" ? this.show() : this.showStrip()));
     await this.show();
     this.python = new Python(this);
     if (this.known?.lost.length) this.compute(this.shown);
@@ -319,12 +320,26 @@ class Site {
 
   showStrip() {
     const element = this.stageElement(), player = this.mounted?.host.shadowRoot.querySelector(".stage")?.player;
+    const { running, error } = this.hall;
+    for (const words of this.main.querySelectorAll(".site-progress")) if (running && !running.turn) words.textContent = running.run.text;
+    for (const words of this.main.querySelectorAll(".site-refused")) words.textContent = error?.path === this.path ? error.text : "";
     if (element && player?.data) player.setStrip({ ...player.data, strip: this.stripOf(element) });
   }
 
   unmount() {
     this.mounted?.close?.();
     this.mounted = null;
+  }
+
+  // A link of a part of the page: parameters to set, "" to leave out. The rows of a link (?result=) are those of the run before.
+  follows(change) {
+    const left = Object.fromEntries(Object.entries(this.params).filter(([name]) => !(name in change) && !((name.replace(/_?result$/, "") || "run") in change)));
+    this.go(this.path, { ...left, ...Object.fromEntries(Object.entries(change).filter(([, value]) => value)) });
+  }
+
+  async pressButton(element) {
+    const to = await this.hall.press(this.path, pageParams(this.params), { do: "button", key: element.k });
+    if (to) this.go(...to);
   }
 
   // What the reader pressed on the stage.
@@ -341,7 +356,7 @@ class Site {
       case "put":
         return this.doc.put && this.go(...this.doc.put);
       case "run":
-        return this.hall?.start(path, pageParams(params), element.k, pressed.size);
+        return this.hall?.press(path, pageParams(params), { do: "run", key: element.k, size: pressed.size });
       case "stop":
         return this.hall?.stop();
     }
