@@ -197,6 +197,7 @@ class Pages:
         on_stage = pressed["do"] == "run"
         if on_stage and "job" in state:
             raise Refusal(409, tr("Your last run has not ended. Stop it, or wait for its result."))
+        self._refuse_wrong(path, params)
         found = self._pressed(session, path, params, state, {key: dict(pressed)}, on_stage)
         if on_stage and not found.submitted:
             run = (found.strip or {}).get("run", {})
@@ -234,8 +235,7 @@ class Pages:
     def _drawn(
         self, path: str, params: Params, state: dict, presses: Mapping[str, Any], to_stage: bool
     ) -> tuple[list[Element], tuple[str, dict[str, str]]]:
-        """Returns the elements of a page, up to its stage or all, and the address at which it ends. Refusal if it corrects
-        that after a press."""
+        """Returns the elements of a page, up to its stage or all, and the address at which it ends."""
         self._ends_at_stage = to_stage
         try:
             elements = self._record(path, params, state, presses).elements
@@ -245,18 +245,18 @@ class Pages:
             return [], (away.path, away.params)
         finally:
             self._ends_at_stage = False
-        if to_stage and presses and (wrong := self._wrong(params, elements)):
-            raise Refusal(400, wrong)
         return elements, (path, dict(self._host.run.query))
 
-    def _wrong(self, params: Params, elements: Sequence[Element]) -> str:
-        """Returns what the page says of values of its address that it did not take; "" if it took all."""
+    def _refuse_wrong(self, path: str, params: Params) -> None:
+        """Refusal if a page does not take all values of its address: what the page says of them."""
         from pages.parts import query
 
+        elements, (_, taken) = self._drawn(path, params, {}, {}, False)
         found = query.wrong_choices()
-        if any(self._host.run.query.get(name) != text for name, text in params.items()):
+        if any(taken.get(name) != text for name, text in params.items()):
             found += [_words(note) for one in crawl.walk(elements) for note in _NOTE.findall(one.get("h", ""))]
-        return " ".join(dict.fromkeys(found))
+        if found:
+            raise Refusal(400, " ".join(dict.fromkeys(found)))
 
     # -- sessions ------------------------------------------------------------------------------------
     def _session(self, name: str) -> dict[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from kernels.i18n import tr
 
 MAX_WAITING = 200  # requests: about four seconds of work
 ANSWER_S = 60.0  # a page that takes longer is given up, with its process
-MAX_KEPT = 4096  # answers that are the same for all readers; one is about 3 KB
+MAX_STRIPS = 4096  # that are kept; one is about 5 KB, so 20 MB
 
 
 class Recorder:
@@ -27,7 +28,7 @@ class Recorder:
     def __init__(self, site: Path):
         self._site, self._waiting = site, 0
         self._pool = self._started()
-        self._kept: OrderedDict[Hashable, asyncio.Future] = OrderedDict()
+        self._strips: OrderedDict[Hashable, asyncio.Future] = OrderedDict()
 
     def _started(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(1, get_context("spawn"), initializer=pages.begin, initargs=(self._site,))
@@ -36,28 +37,25 @@ class Recorder:
         """Returns the answer of a function of `hall.pages.Pages`. Refusal as it raises it, or if there is none."""
         return await self._submit(pages.call, name, *args)
 
-    async def paths(self) -> list[str]:
-        return await self._submit(pages.paths)
+    async def begin(self) -> None:
+        """Starts the process, so that no reader waits for it."""
+        await self._submit(pages.paths)
 
-    async def kept(self, *key: Any) -> Any:
-        """Returns an answer of `ask` that is the same for all readers, from memory if it was given before. The answer says
-        in its last part whether it may be kept."""
-        key = tuple(tuple(sorted(part.items())) if isinstance(part, dict) else part for part in key)
-        if found := self._kept.get(key):
-            self._kept.move_to_end(key)
-            return await asyncio.shield(found)
-        asked = asyncio.ensure_future(
-            self.ask(key[0], *(dict(part) if isinstance(part, tuple) else part for part in key[1:]))
-        )
-        self._kept[key] = asked  # a reader that comes meanwhile waits for the same
-        while len(self._kept) > MAX_KEPT:
-            self._kept.popitem(last=False)
-        asked.add_done_callback(lambda done: self._drop_unless_kept(key, done))
-        return await asyncio.shield(asked)
+    async def strip(self, path: str, params: Mapping[str, str]) -> Any:
+        """Returns the strip of an address on this machine. It is the same for all readers, so it is drawn once."""
+        key = path, tuple(sorted(params.items()))
+        if (found := self._strips.get(key)) is None:
+            found = self._strips[key] = asyncio.ensure_future(self.ask("strip", path, params))
+            found.add_done_callback(partial(self._forget_unless_final, key))
+            while len(self._strips) > MAX_STRIPS:
+                self._strips.popitem(last=False)
+        strip, _ = await asyncio.shield(found)
+        return strip
 
-    def _drop_unless_kept(self, key: Hashable, done: asyncio.Future) -> None:
-        if self._kept.get(key) is done and (done.cancelled() or done.exception() or not done.result()[-1]):
-            del self._kept[key]
+    def _forget_unless_final(self, key: Hashable, done: asyncio.Future) -> None:
+        is_final = not done.cancelled() and done.exception() is None and done.result()[1]
+        if not is_final and self._strips.get(key) is done:
+            del self._strips[key]
 
     async def _submit(self, function: Callable, *args: Any) -> Any:
         if self._waiting >= MAX_WAITING:

@@ -69,7 +69,7 @@ class Api:
     async def strip(self, request: Request) -> Response:
         """Returns the strip of an address on this machine: what Run does here, or why it cannot."""
         self._count(request)
-        strip, _ = await self._recorder.kept("strip", request.path_params["path"], _params(request))
+        strip = await self._recorder.strip(request.path_params["path"], _params(request))
         return JSONResponse({"strip": strip}, headers=NO_STORE)
 
     async def page(self, request: Request) -> Response:
@@ -247,7 +247,7 @@ def application(site: Path) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(one) for one in (_warm(recorder), _connect(runs), runs.follow_pool())]
+        tasks = [asyncio.create_task(one) for one in (recorder.begin(), _connect(runs), runs.follow_pool())]
         try:
             yield
         finally:
@@ -260,13 +260,6 @@ def application(site: Path) -> Starlette:
     gif = [route for route in stage_routes() if route.path.endswith("/gif")]
     routes = [Mount("/hall", hall), *gif, Mount("/", SiteFiles(site))]
     return Starlette(routes=routes, middleware=[Middleware(Guard)], lifespan=running)
-
-
-async def _warm(recorder: Recorder) -> None:
-    """Draws each page once before a reader waits for it: its code is imported then."""
-    for path in await recorder.paths():
-        with contextlib.suppress(Refusal):
-            await recorder.kept("strip", path, {})
 
 
 async def _connect(runs: Runs) -> None:
