@@ -8,9 +8,6 @@ import socket
 import sys
 from pathlib import Path
 
-import uvicorn
-
-from hall.server import application
 from visuals.site.python import Pyodide, PyodideError
 from visuals.site.write import Settings, outdated, write
 
@@ -40,6 +37,16 @@ def main(arguments: list[str] | None = None) -> int:
     except HallError as error:
         print(f"hall: {error}", file=sys.stderr)
         return 1
+    serve(site, args)
+    return 0
+
+
+def serve(site: Path, args: argparse.Namespace) -> None:
+    # Here and not above: the process that draws pages imports this module too, and needs no server.
+    import uvicorn
+
+    from hall.server import application
+
     scheme = "https" if args.certificate else "http"
     print(f"hall: {site} at {scheme}://localhost:{args.port}", flush=True)
     uvicorn.run(
@@ -52,7 +59,6 @@ def main(arguments: list[str] | None = None) -> int:
         server_header=False,
         timeout_graceful_shutdown=STOP_S,
     )
-    return 0
 
 
 def checked(site: Path) -> Path:
