@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -47,6 +48,9 @@ def serve(site: Path, args: argparse.Namespace) -> None:
 
     from hall.server import application
 
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(0)
+    )  # uvicorn sends it again when it has ended: exit as usual then
     scheme = "https" if args.certificate else "http"
     print(f"hall: {site} at {scheme}://localhost:{args.port}", flush=True)
     uvicorn.run(

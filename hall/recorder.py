@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -38,8 +39,11 @@ class Recorder:
         return await self._submit(pages.call, name, *args)
 
     async def begin(self) -> None:
-        """Starts the process, so that no reader waits for it."""
-        await self._submit(pages.paths)
+        """Starts the process, and draws each lesson of the site once: its code is imported before a reader waits for it."""
+        for path in await self._submit(pages.paths):
+            if (self._site / path / "index.html").is_file():
+                with contextlib.suppress(Refusal):
+                    await self.strip(path, {})
 
     async def strip(self, path: str, params: Mapping[str, str]) -> Any:
         """Returns the strip of an address on this machine. It is the same for all readers, so it is drawn once."""

@@ -8,7 +8,7 @@ from gzip import decompress
 from pathlib import Path
 from typing import Any
 
-from hall import pages
+from hall import pages as hall_pages
 from kernels.engines import cpu
 from kernels.jobs.worker import Worker
 
@@ -18,13 +18,16 @@ SESSION = "0" * 32
 
 def begin(site: Path) -> None:
     cpu.product_rate = lambda: RATE
-    pages.begin(site)
-    pages._counting = lambda state: ""  # nothing is counted while pages are compared
+    hall_pages.begin(site)
+    hall_pages._counting = lambda state: ""  # nothing is counted while pages are compared
+    from pages.parts import counts
+
+    counts.REST_S = 3600.0
 
 
 def served(path: str, params: dict[str, str]) -> dict[str, Any]:
     """Returns the parts of a page as a browser of the hall puts them together: of its stage, its texts."""
-    answer = json.loads(decompress(pages.call("page", SESSION, path, params)))
+    answer = json.loads(decompress(hall_pages.call("page", SESSION, path, params)))
     files = {name: b64decode(data) for name, data in answer["files"].items()}
     return parts(answer["doc"]["c"], files)
 
@@ -48,6 +51,11 @@ def _collect(elements: list, files: dict[str, bytes], found: dict[str, Any]) -> 
                 length = int.from_bytes(file[:4], "little")
                 found |= {"strip": strip, "chapter": head.get("chapter")}
                 found |= {"meta": json.loads(file[4 : 4 + length]), "block": file[4 + length :]}
+            case {"t": "tabs", "front": front, "c": tabs}:
+                _collect(tabs[front], files, found)  # the app draws no others
+                continue
+            case {"t": "component", "name": "live"}:
+                found["texts"].append((element.get("data") or json.loads(files[element["ref"]]))["html"])
             case {"t": "ref", "k": "nav"}:
                 continue
             case {"t": "ref", "ref": ref}:
@@ -59,11 +67,11 @@ def _collect(elements: list, files: dict[str, bytes], found: dict[str, Any]) -> 
 def run(path: str, params: dict[str, str], key: str) -> list[list[dict]]:
     """Presses Run on a stage, and gives the page what a worker in this process measures. Returns the rows of each job."""
     worker, measured = Worker(), []
-    pressed = pages.call("press", SESSION, path, params, key, {"do": "run", "size": "stage"})
+    pressed = hall_pages.call("press", SESSION, path, params, key, {"do": "run", "size": "stage"})
     while pressed.submitted:
         (submitted,) = pressed.submitted
         rows = worker.submit(submitted.request).result(240)
         measured.append(rows)
-        pressed = pages.call("finish", SESSION, path, params, submitted.number, rows, "", 0.0)
+        pressed = hall_pages.call("finish", SESSION, path, params, submitted.number, rows, "", 0.0)
     worker.close()
     return measured

@@ -110,7 +110,9 @@ class Host:
 
     def add(self, kind: str, **fields: Any) -> Element:
         """Appends an element to the open container and returns it. Fields without a value are left out."""
-        element = {"t": kind} | {name: value for name, value in fields.items() if value not in (None, "", False)}
+        element = {"t": kind} | {
+            name: value for name, value in fields.items() if value is not None and value is not False and value != ""
+        }
         self.run.open[-1].append(element)
         return element
 

@@ -32,8 +32,8 @@ export class Hall {
     } catch {
       throw new Error(GONE);
     }
-    const answer = await response.json().catch(() => ({ error: GONE }));
-    if (!response.ok) throw new Error(answer.error || GONE);
+    const answer = await response.json().catch(() => null);
+    if (!response.ok || !answer) throw new Error(answer?.error || GONE);
     return answer;
   }
 
