@@ -14,8 +14,9 @@ from unittest import mock
 import pytest
 
 from kernels.engines import cpu
-from kernels.jobs.job import Job, Run
+from kernels.jobs.job import SECONDS, Job, Run
 from pages._lessons import LESSONS
+from pages.parts import counts
 from pages.parts.worker import worker
 from tests.helpers import hall_pages
 from tests.helpers.chapters import WITH_STORY, story
@@ -23,6 +24,7 @@ from tests.helpers.openings import openings
 from tests.helpers.page_runner import live_parts, messages, open_page, press
 from visuals.site.host import parted
 
+pytestmark = pytest.mark.timeout(900)  # one test opens every page, on a processor that other tests use too
 PATHS = {lesson.page: lesson.path for lesson in LESSONS}
 RUN = ("softmax/page.py", "softmax", {"view": "story", "chapter": "3"})  # its page, its stage's key, its address
 
@@ -32,7 +34,8 @@ def hall(tmp_path_factory):
     """A process with the hall's pages, and no site: all comes from the pages themselves."""
     patch = pytest.MonkeyPatch()
     patch.setattr(cpu, "product_rate", lambda: hall_pages.RATE)
-    patch.setenv("KERNEL_THEATRE_SECONDS", "0.02")
+    patch.setattr(counts, "REST_S", hall_pages.REST_S)
+    patch.setenv(SECONDS, "0.02")
     site = tmp_path_factory.mktemp("no-site")
     with ProcessPoolExecutor(1, get_context("spawn"), initializer=hall_pages.begin, initargs=(site,)) as pool:
         # A page that a test opened may be this process's main module: the other one would draw it.
