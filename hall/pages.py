@@ -31,7 +31,9 @@ from visuals.site.unit import BUILD
 
 MAX_SESSIONS = 1024  # whose runs are kept; the one that was not used for the longest time goes first
 # What a session keeps from page to page, beside the objects of pages.
-NAMES = re.compile(r"job|ran|ran_elsewhere|run_error|_run_in|owner|thread_\w+|race_turn|winograd_numbers")
+NAMES = re.compile(
+    r"job|ran|ran_elsewhere|run_error|_run_in|owner|thread_\w+|race_turn|winograd_numbers|training_history|parallel_check"
+)
 STAGE = "stage"
 Params = Mapping[str, str]
 log = logging.getLogger(__name__)
@@ -199,8 +201,8 @@ class Pages:
             raise Refusal(409, tr("Your last run has not ended. Stop it, or wait for its result."))
         self._refuse_wrong(path, params)
         found = self._pressed(session, path, params, state, {key: dict(pressed)}, on_stage)
-        if on_stage and not found.submitted:
-            run = (found.strip or {}).get("run", {})
+        run = (found.strip or {}).get("run", {"can": False})
+        if on_stage and not found.submitted and (run.get("error") or not run["can"]):
             raise Refusal(422, run.get("error") or run.get("text") or tr("Nothing can be run on this page."))
         return found
 

@@ -218,7 +218,7 @@ function button({ site, params }, element) {
   const { hall } = site, link = (href) => Object.assign(node("a", "kt-save", element.l), { href });
   if (hall && element.file) return node("div", "stButton", Object.assign(link(hall.url("file", site.path, { ...params, file: element.k })), { download: element.file }));
   if (hall && element.k) {
-    const made = Object.assign(node("button", "kt-save", element.l), { type: "button", onclick: () => site.pressButton(element) });
+    const made = Object.assign(node("button", "kt-save", element.l), { type: "button", onclick: () => site.pressed({ do: "button", key: element.k }) });
     return node("div", "stButton", made, Object.assign(node("span", "kt-quiet site-refused"), { role: "alert" }));
   }
   return site.live && node("div", "stButton", link(site.liveUrl()));

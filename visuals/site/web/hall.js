@@ -95,7 +95,7 @@ export class Hall {
     this.error = null;
     try {
       const { run, strip, to } = await this.ask(this.url("press", path, params), { method: "POST", body: JSON.stringify({ size: "", ...pressed }) });
-      if (pressed.do === "button") this.measured.add(path);
+      if (!run || pressed.do === "button") this.measured.add(path);
       if (!run) return to;
       this.running = { name: run, path, run: strip?.run ?? {}, turn: 0 };
       this.listen();

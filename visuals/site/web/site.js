@@ -39,7 +39,7 @@ class Site {
     document.addEventListener("pointerover", (event) => this.prefetch(event));
     Object.assign(this, await json(this.core));
     if ("hall" in document.documentElement.dataset)
-      this.hall = new Hall(this.root, this.components, (what) => (what === "page" ? this.show() : this.showStrip()));
+      this.hall = new Hall(this.root, this.components, (what) => (what === "page" ? this.showAgain() : this.showStrip()));
     await this.show();
     this.python = new Python(this);
     if (this.known?.lost.length) this.compute(this.shown);
@@ -337,9 +337,16 @@ class Site {
     this.go(this.path, { ...left, ...Object.fromEntries(Object.entries(change).filter(([, value]) => value)) });
   }
 
-  async pressButton(element) {
-    const to = await this.hall.press(this.path, pageParams(this.params), { do: "button", key: element.k });
+  async pressed(what) {
+    const to = await this.hall?.press(this.path, pageParams(this.params), what);
     if (to) this.go(...to);
+  }
+
+  // Draws the page with what the hall knows now. It keeps its height until its parts are loaded: what the reader sees stays.
+  async showAgain() {
+    this.main.style.minHeight = `${this.main.offsetHeight}px`;
+    await this.show();
+    setTimeout(() => { this.main.style.minHeight = ""; }, 1000);
   }
 
   // What the reader pressed on the stage.
@@ -356,7 +363,7 @@ class Site {
       case "put":
         return this.doc.put && this.go(...this.doc.put);
       case "run":
-        return this.hall?.press(path, pageParams(params), { do: "run", key: element.k, size: pressed.size });
+        return this.pressed({ do: "run", key: element.k, size: pressed.size });
       case "stop":
         return this.hall?.stop();
     }
