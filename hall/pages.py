@@ -202,7 +202,7 @@ class Pages:
         self._refuse_wrong(path, params)
         found = self._pressed(session, path, params, state, {key: dict(pressed)}, on_stage)
         run = (found.strip or {}).get("run", {"can": False})
-        if on_stage and not found.submitted and (run.get("error") or not run["can"]):
+        if on_stage and not found.submitted and (run.get("error") or not run.get("can")):
             raise Refusal(422, run.get("error") or run.get("text") or tr("Nothing can be run on this page."))
         return found
 

@@ -17,6 +17,7 @@ from kernels.engines import cpu
 from kernels.jobs.job import SECONDS, Job, Run
 from pages._lessons import LESSONS
 from pages.parts import counts
+from pages.parts.run_settings import RunResult
 from pages.parts.worker import worker
 from tests.helpers import hall_pages
 from tests.helpers.chapters import WITH_STORY, story
@@ -24,7 +25,10 @@ from tests.helpers.openings import openings
 from tests.helpers.page_runner import live_parts, messages, open_page, press
 from visuals.site.host import parted
 
-pytestmark = pytest.mark.timeout(900)  # one test opens every page, on a processor that other tests use too
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]  # one test opens every page, on a processor that other tests use too
 PATHS = {lesson.page: lesson.path for lesson in LESSONS}
 RUN = ("softmax/page.py", "softmax", {"view": "story", "chapter": "3"})  # its page, its stage's key, its address
 
@@ -35,6 +39,7 @@ def hall(tmp_path_factory):
     patch = pytest.MonkeyPatch()
     patch.setattr(cpu, "product_rate", lambda: hall_pages.RATE)
     patch.setattr(counts, "REST_S", hall_pages.REST_S)
+    patch.setattr(RunResult, "ago", hall_pages.AGO)
     patch.setenv(SECONDS, "0.02")
     site = tmp_path_factory.mktemp("no-site")
     with ProcessPoolExecutor(1, get_context("spawn"), initializer=hall_pages.begin, initargs=(site,)) as pool:

@@ -14,6 +14,7 @@ from kernels.jobs.worker import Worker
 
 RATE = 1e10  # FLOP/s of this processor, as both sides take it: it is not measured
 REST_S = 3600.0  # until counts are requested: nothing is counted while pages are compared
+AGO = ""  # since a run: a minute may pass between the two sides
 SESSION = "0" * 32
 
 
@@ -21,9 +22,9 @@ def begin(site: Path) -> None:
     cpu.product_rate = lambda: RATE
     hall_pages.begin(site)
     hall_pages._counting = lambda state: ""
-    from pages.parts import counts
+    from pages.parts import counts, run_settings
 
-    counts.REST_S = REST_S
+    counts.REST_S, run_settings.RunResult.ago = REST_S, AGO
 
 
 def served(path: str, params: dict[str, str]) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def _collect(elements: list, files: dict[str, bytes], found: dict[str, Any]) -> 
             _collect(element, files, found)
             continue
         match element:
-            case {"t": "html", "h": text}:
+            case {"t": "html", "h": text} if not text.startswith("<style"):
                 found["texts"].append(text)
             case {"t": "component", "scene": scene, "head": head, "strip": strip}:
                 file = files[scene]

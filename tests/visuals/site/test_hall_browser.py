@@ -1,4 +1,4 @@
-"""The hall in Chromium: one server and one page, from a chapter through a run to History."""
+"""The small site served by a hall, in Chromium: from a chapter through a run to History."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from playwright.sync_api import expect
 
 from tests.helpers.hall import a_hall
 from tests.helpers.harness import Stage
-from tests.helpers.site import build
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def hall(tmp_path_factory):
-    site = tmp_path_factory.mktemp("site")
-    build(site, "--pages", "softmax,history", "--depth", "0")
-    with a_hall(site, tmp_path_factory.mktemp("data"), seconds=1) as hall:
+def hall(site, tmp_path_factory):
+    with a_hall(site.out, tmp_path_factory.mktemp("data"), seconds=1) as hall:
         yield hall
 
 
@@ -53,12 +50,9 @@ def test_a_reader_runs_a_kernel_and_finds_it_in_history(new_page, hall):
     expect(page).to_have_url(re.compile(r"run=[0-9a-f]+"))
     expect(page.locator(".st-key-card_compared")).to_contain_text("One run")
 
-
-def test_a_run_that_is_refused_says_why(new_page, hall):
-    """The server goes while a reader looks at a chapter: nothing of the page is lost, and a press says it."""
-    page = new_page()
+    # The server answers no more: the page stays, and a press says it.
     page.route("**/hall/press/**", lambda route: route.fulfill(status=200, body="<html>of a proxy"))
     page.goto(f"{hall.url}/softmax?chapter=4")
     Stage(page).ready()
-    page.locator("[data-strip=run]").click()
+    run.click()
     expect(page.locator(".strip-error")).to_contain_text("The server cannot be reached")
