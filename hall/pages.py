@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import gzip
 import logging
+import math
 import os
 import re
+import secrets
 import threading
 from base64 import b64encode
 from collections import OrderedDict
@@ -29,7 +31,7 @@ from visuals.site.host import Element, Host, Recording, Switch, install
 from visuals.site.pack import Packer, pack_component
 from visuals.site.unit import BUILD
 
-MAX_SESSIONS = 1024  # whose runs are kept; the one that was not used for the longest time goes first
+MAX_SESSIONS = 512  # whose runs are kept; the one that was not used for the longest time goes first
 # What a session keeps from page to page, beside the objects of pages.
 NAMES = re.compile(
     r"job|ran|ran_elsewhere|run_error|_run_in|owner|thread_\w+|race_turn|winograd_numbers|training_history|parallel_check"
@@ -77,7 +79,7 @@ class Asked:
 
     def __init__(self) -> None:
         self.machines: Mapping[str, Any] | None = None  # of a pool
-        self._numbers = count()
+        self._numbers = count(secrets.randbits(60))  # a process that follows this one never gives the same
         self._jobs: dict[int, Job] = {}  # that have not ended
         self._submitted: list[Submitted] = []
         self._cancelled: list[int] = []
@@ -147,7 +149,7 @@ class Pages:
         worker.worker = lambda: self._asked
         worker.machines = lambda: self._asked.machines
         worker.counts = counts.counts = lambda: found
-        counts.REST_S = 0.0  # the browser waits before it asks
+        counts.REST_S = math.inf  # `_counting` sends requests, a page alone does not
 
     def _mounted(self, name: str) -> None:
         key = self._host.run.open[-1][-1].get("k") or ""
@@ -197,6 +199,8 @@ class Pages:
         address, or why nothing runs."""
         state = self._session(session)
         on_stage = pressed["do"] == "run"
+        if NAMES.fullmatch(key):
+            raise Refusal(404, tr("This page has no button {key}.", key=key))
         if on_stage and "job" in state:
             raise Refusal(409, tr("Your last run has not ended. Stop it, or wait for its result."))
         self._refuse_wrong(path, params)
@@ -285,6 +289,7 @@ def _counting(state: Mapping[str, Any]) -> str:
     request = state.get("wish")
     if request is None or request.watch is None:
         return ""
+    request.since = -math.inf
     return "" if request.watch.read()["done"] else request.status
 
 

@@ -95,6 +95,7 @@ def test_what_is_wrong_with_a_request_is_said(hall):
     refused(400, "do must be", body=STAGE | {"do": "stop"})
     refused(400, "32 hexadecimal digits", session="")
     refused(400, "32 hexadecimal digits", session="../etc")
+    refused(404, "no button ran", body=STAGE | {"key": "ran"})
     refused(404, "no page", path="/hall/press/nowhere")
     refused(404, "does not know this run", path="/hall/runs/none/stop")
     refused(414, "too long", path=f"{PRESS}&x={'y' * 20_000}")

@@ -13,7 +13,6 @@ from kernels.engines import cpu
 from kernels.jobs.worker import Worker
 
 RATE = 1e10  # FLOP/s of this processor, as both sides take it: it is not measured
-REST_S = 3600.0  # until counts are requested: nothing is counted while pages are compared
 AGO = ""  # since a run: a minute may pass between the two sides
 SESSION = "0" * 32
 
@@ -21,10 +20,10 @@ SESSION = "0" * 32
 def begin(site: Path) -> None:
     cpu.product_rate = lambda: RATE
     hall_pages.begin(site)
-    hall_pages._counting = lambda state: ""
-    from pages.parts import counts, run_settings
+    hall_pages._counting = lambda state: ""  # nothing is counted while pages are compared
+    from pages.parts import run_settings
 
-    counts.REST_S, run_settings.RunResult.ago = REST_S, AGO
+    run_settings.RunResult.ago = AGO
 
 
 def served(path: str, params: dict[str, str]) -> dict[str, Any]:
