@@ -1,4 +1,4 @@
-# make run: the app in the browser.  make hall N=4: four processes of it behind HAProxy, for many readers (docs/hall.md).
+# make run: the app in the browser.  make hall: the site, Run and History for many readers (docs/hall.md).
 # make check: style and the fast tests without a browser.  make test: these and the fast tests with one.
 # make site: the static site, into site/. SITE_ARGS are its options, as in docs/site.md.
 # make wasm: unit tests of kernels and visuals in WebAssembly. WASM_ARGS are pytest's arguments; without any a choice is run.
@@ -23,10 +23,9 @@ NODE := $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev
 run: .venv/.run
 	$(BIN)/streamlit run app.py
 
-N ?= 2
 PORT ?= 8501
 hall: .venv/.run
-	$(BIN)/python -m hall $(N) --port $(PORT) $(HALL_ARGS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m hall --port $(PORT) $(HALL_ARGS)
 
 site: .venv/.run
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m visuals.site site $(SITE_ARGS)

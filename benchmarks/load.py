@@ -1,5 +1,5 @@
-"""A lecture hall: a hundred readers of the app at once.
-python -m benchmarks.load [OUT.json] [--readers 100] [--seconds 60] [--bare] [--hall N]
+"""Many readers of one process of the app at once. benchmarks/hall.py is about the hall.
+python -m benchmarks.load [OUT.json] [--readers 100] [--seconds 60] [--bare]
 
 Prints a Markdown table of measured figures and targets, and writes every sample to OUT.json.
 
@@ -13,8 +13,7 @@ Timed: from sending a change to the message with the stage's scene of that shape
 the message that the whole script has finished, when all its messages have arrived and been unpacked here. Between the two
 the page pauses for 80 ms, so that the browser paints the stage before the cards (pages/parts/stage.py). Drawing in the browser is not included.
 All readers share one process here, which uses the same cores. Memory is the largest resident set of the server's
-process; its children are listed separately. --hall: N processes of the app behind HAProxy (`make hall`), whose processor
-time and memory are summed. --bare: another page, with as many elements and nothing computed for them
+process; its children are listed separately. --bare: another page, with as many elements and nothing computed for them
 (benchmarks/bare.py), to measure Streamlit itself.
 """
 
@@ -28,9 +27,8 @@ import os
 import random
 import re
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import median
 from urllib.parse import urlencode
 
@@ -41,11 +39,8 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from benchmarks.targets import Line, line, publish, spread
-from hall.apps import Hall, free_port
-from hall.apps import Settings as HallSettings
 from kernels.conv.shape import ConvShape
 from kernels.model.shape import ShapeError
-from kernels.records import folder
 from pages.conv import address as address_module
 from tests.helpers.harness import serving
 
@@ -80,18 +75,15 @@ class Reader:
         # Runs of fragments; what the page waits for, and the task that asks; counts received.
         self.parts, self.watched, self.asking, self.counted = 0, "", None, 0
         self.stage_at = 0.0  # when the last scene came
-        self.cookie = ""  # by which a proxy finds the reader's process
         # By hash of a large message: (run in which it last came, its scene).
         self.cached: dict[str, tuple[int, str]] = {}
 
     async def visit(self, start: float, end: float) -> tuple[float, list[float], int, int, list[float]]:
         """Returns seconds to open the page, ms of each rerun, runs of fragments, counts received, ms until each stage."""
         stream = self.url.replace("http", "ws", 1) + "/_stcore/stream"
-        headers, _ = await self._get("/im2col")
-        self.cookie = re.sub(r";.*", "", headers.get("set-cookie", ""))
-        cookie = {"Cookie": self.cookie} if self.cookie else {}
+        await self._get("/im2col")
         async with websockets.connect(
-            stream, subprotocols=["streamlit"], origin=self.url, max_size=None, additional_headers=cookie
+            stream, subprotocols=["streamlit"], origin=self.url, max_size=None
         ) as self.socket:
             opened = await self._rerun()
             samples, stages, next_change = [], [], start + self.random.uniform(0, EVERY_S)
@@ -111,8 +103,6 @@ class Reader:
         host, port = self.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         lines = [f"GET {path} HTTP/1.1", f"Host: {host}:{port}", "Accept: text/html, */*", "Connection: close"]
-        if self.cookie:
-            lines.append(f"Cookie: {self.cookie}")
         try:
             writer.write("\r\n".join([*lines, "", ""]).encode())
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -259,7 +249,7 @@ def _resident(processes: Sequence[psutil.Process]) -> float:
     return total / 1e6
 
 
-async def run_hall(url: str, pids: Sequence[int], readers: int, seconds: float, bare: bool) -> list[Line]:
+async def run_readers(url: str, pids: Sequence[int], readers: int, seconds: float, bare: bool) -> list[Line]:
     memory = Memory(pids)
     watch = asyncio.create_task(memory.watch())
     begin = time.perf_counter()
@@ -316,38 +306,17 @@ async def load(server: Sequence[psutil.Process], start: float, seconds: float) -
     return sum(shares), readers
 
 
-@contextlib.contextmanager
-def one_app(page: str) -> Iterator[tuple[str, list[int]]]:
-    with serving(page) as app:
-        yield app.url, [app.pid]
-
-
-@contextlib.contextmanager
-def hall(page: str, processes: int) -> Iterator[tuple[str, list[int]]]:
-    """Runs a hall with a data folder of its own, and yields its URL and the processes of the app."""
-    with tempfile.TemporaryDirectory(prefix="kernel-theatre-", ignore_cleanup_errors=True) as data:
-        os.environ[folder.VARIABLE] = data
-        running = Hall(HallSettings(processes, free_port(), app=page))
-        try:
-            running.start()
-            time.sleep(3)  # until HAProxy has checked them
-            yield f"http://127.0.0.1:{running.settings.port}", [app.pid for app in running.apps]
-        finally:
-            running.stop()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", nargs="?")
     parser.add_argument("--readers", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--bare", action="store_true", help="the page of benchmarks/bare.py")
-    parser.add_argument("--hall", type=int, default=0, help="processes of the app behind HAProxy")
     args = parser.parse_args()
     load_average = os.getloadavg()[0]
     page = "benchmarks/bare.py" if args.bare else "app.py"
-    with hall(page, args.hall) if args.hall else one_app(page) as (url, pids):
-        lines = asyncio.run(run_hall(url, pids, args.readers, args.seconds, args.bare))
+    with serving(page) as app:
+        lines = asyncio.run(run_readers(app.url, [app.pid], args.readers, args.seconds, args.bare))
     publish(lines, args.out, load_average)
 
 

@@ -1,1 +1,1 @@
-"""A hall: several processes of the app behind HAProxy, and one job service. `python -m hall`; docs/hall.md."""
+"""The hall: the site, Run and History for many readers, from one process. `python -m hall`; docs/hall.md."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels.i18n import mark, tr_filled
+from kernels.i18n import mark, tr, tr_filled
 
 WAITING = mark("waiting")
 STARTING = mark("starting")
@@ -43,3 +43,8 @@ TEMPLATES = {
 def shown(text: str) -> str:
     """Returns what a run does, as its process sent it, in the reader's language. The name of a kernel stays as it is."""
     return tr_filled(text, TEMPLATES)
+
+
+def place(text: str, ahead: int) -> str:
+    """Returns how many runs come before one that waits, or what it does."""
+    return tr("{n} ahead of you", n=ahead) if ahead else shown(text)

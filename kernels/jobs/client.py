@@ -124,6 +124,10 @@ class Queue:
         self.count = 0  # of the runs that wait, as the service said last
         self.on_rows: Callable[[Rows], None] | None = None  # called with the rows of every app's executions
 
+    def connect(self) -> None:
+        """Connects to the service, and starts it if there is none. JobError says why it cannot."""
+        self._service.link()
+
     def submit(self, request: Work, owner: str = "", fresh: bool = False) -> Job:
         """As Worker.submit. JobError also says why there is no service."""
         text = str(request.shape)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import streamlit as st
 
 from kernels import activity
-from kernels.i18n import tr
 from kernels.jobs.job import Job, JobError, Work
 from kernels.model.row import Row
 from pages.parts import machine_choice
@@ -76,10 +75,7 @@ class OneRun:
 
     def text(self) -> str:
         """Returns what it does at the moment; "" if it does not run."""
-        if self.job is None:
-            return ""
-        ahead = worker().position(self.job)
-        return tr("{n} ahead of you", n=ahead) if ahead else activity.shown(self.job.text)
+        return activity.place(self.job.text, worker().position(self.job)) if self.job else ""
 
 
 def one_run(key: str) -> OneRun:

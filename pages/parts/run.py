@@ -274,5 +274,4 @@ def _progress() -> None:
 
 def progress_text(job: Job) -> str:
     """Returns how far a job is, or how many jobs are before it."""
-    ahead = worker().position(job)
-    return tr("{n} ahead of you", n=ahead) if ahead else activity.shown(job.text)
+    return activity.place(job.text, worker().position(job))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from kernels import i18n
 from kernels.model.row import Json, Row
 
 PATH = "stage/watch"
-APP = os.environ.get("KERNEL_THEATRE_APP", "app")  # its name in a hall, whose proxy finds this process by it
 
 Stop = Callable[[], None]
 
@@ -36,7 +34,7 @@ class Watch:
     at_end: bool = False
     gone: Callable[[], bool] = lambda: False
     language: str = field(default_factory=i18n.language)
-    token: str = field(default_factory=lambda: f"{APP}-{uuid.uuid4().hex}")
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
         _watches[self.token] = self

@@ -124,8 +124,7 @@ class Live:
         """Returns how far the training is, in a sentence."""
         points = self.shown()
         if self.job and self.running and not points:
-            ahead = worker().position(self.job)
-            return tr("{n} ahead of you", n=ahead) if ahead else activity.shown(self.job.text)
+            return activity.place(self.job.text, worker().position(self.job))
         if not points:
             return ""
         fields = {"step": points[-1][0], "all": self.epochs * self.steps_per_epoch, "loss": loss_text(points[-1][1])}

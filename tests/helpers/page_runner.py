@@ -79,10 +79,10 @@ def _run_with(at: AppTest, session: Mapping[str, Any], params: Mapping[str, Any]
 def texts(at: AppTest) -> str:
     """Returns all HTML of the page except its style."""
     still = [html.value for html in at.get("html") if not html.value.startswith("<style")]
-    return " ".join([*still, *(json.loads(part.proto.json)["html"] for part in _live(at))])
+    return " ".join([*still, *(json.loads(part.proto.json)["html"] for part in live_parts(at))])
 
 
-def _live(at: AppTest) -> list[Any]:
+def live_parts(at: AppTest) -> list[Any]:
     """Returns the parts of the page whose HTML the browser replaces without a rerun."""
     return [part for part in at.get("bidi_component") if part.proto.component_name.endswith("live")]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.helpers.harness import ROOT
 
-PAGES = ("transfers", "softmax", "glossary")  # and the first screen
+PAGES = ("transfers", "softmax", "glossary", "history")  # and the first screen
 OPTIONS = ("--pages", ",".join(PAGES), "--depth", "0")
 
 

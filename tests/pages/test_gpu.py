@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 import streamlit as st
 
+from kernels.jobs import here
 from kernels.jobs.worker import Worker
-from pages.parts import worker as worker_part
 from pages.parts.worker import worker
 from tests.helpers import fake_gpu
 from tests.helpers.gpu_scenarios import *  # noqa: F403  the tests themselves
@@ -20,7 +20,7 @@ def device():
     with pytest.MonkeyPatch.context() as patch:
         for module, name, replacement in fake_gpu.replacements():
             patch.setattr(module, name, replacement)
-        patch.setattr(worker_part, "Worker", partial(Worker, module="tests.children.gpu_rows"))
+        patch.setattr(here, "Worker", partial(Worker, module="tests.children.gpu_rows"))
         worker.clear()
         st.cache_data.clear()
         yield fake_gpu.DEVICE

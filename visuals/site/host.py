@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache, wraps
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from kernels.model.row import Json, Row
@@ -38,6 +38,14 @@ class Component:
     html: str = ""
     css: str = ""
     isolated: bool = True
+
+
+class Download(NamedTuple):
+    """A file that a page offers. `data`: its bytes, or a function that returns them."""
+
+    data: Any
+    name: str
+    mime: str
 
 
 @dataclass
@@ -66,18 +74,24 @@ class Host:
     def __init__(self) -> None:
         self.components: dict[str, Component] = {}
         self.pages: dict[str, Page] = {}
+        self.downloads: dict[str, Download] = {}  # of the pages that were recorded, by key
         self.context = Context()
         self.run: _Run | None = None
         self.listed: list[Page] = []
         self.mounted: Callable[[str], None] = lambda name: None  # called with the name of a component that was drawn
 
     # -- running ---------------------------------------------------------------------------------
-    def record(self, path: str, params: Mapping[str, str], presses: Row | None = None) -> Recording:
-        """Returns a page at these parameters. `presses`: what was pressed on a stage, by its key, before the first run.
+    def record(
+        self, path: str, params: Mapping[str, str], presses: Row | None = None, state: Json | None = None
+    ) -> Recording:
+        """Returns a page at these parameters. `presses`: what was pressed on a stage or which button, by
+        its key, before the first run.
+        `state`: of the session, which the page changes.
 
         Switch if the page leads to another address.
         """
-        state: Json = {key: {"press": value} for key, value in (presses or {}).items()}
+        state = {} if state is None else state
+        state |= {key: {"press": value} for key, value in (presses or {}).items()}
         query = Query({name: str(value) for name, value in params.items()})
         for _ in range(MAX_RUNS):
             self.run = run = _Run(path, query, state)
@@ -99,7 +113,9 @@ class Host:
 
     def add(self, kind: str, **fields: Any) -> Element:
         """Appends an element to the open container and returns it. Fields without a value are left out."""
-        element = {"t": kind} | {name: value for name, value in fields.items() if value not in (None, "", False)}
+        element = {"t": kind} | {
+            name: value for name, value in fields.items() if value is not None and value is not False and value != ""
+        }
         self.now.open[-1].append(element)
         return element
 
@@ -297,12 +313,20 @@ def _controls(host: Host) -> dict[str, Callable]:
 
         return draw
 
-    def button(label: str, *, key=None, type=None, **_) -> bool:
+    def button(label: str, *, key=None, type=None, on_click=None, args=(), **_) -> bool:
         host.add("button", k=key, l=label, primary=type == "primary")
-        return False
+        pressed = host.run.state.pop(key, None) is not None
+        if pressed and on_click:
+            on_click(*args)
+            raise Rerun
+        return pressed
 
-    def uploader(label: str, kinds: Sequence[str] = (), *, key=None, **_) -> None:
-        host.add("file", k=key, l=label)
+    def download(label: str, data: Any, file_name: str, mime: str, *, key=None, **_) -> None:
+        host.add("button", k=key, l=label, file=file_name)
+        host.downloads[key] = Download(data, file_name, mime)
+
+    def uploader(label: str, type: Sequence[str] = (), *, key=None, **_) -> None:
+        host.add("file", k=key, l=label, kinds=[f".{kind}" for kind in type])
 
     return {
         "pills": pills,
@@ -312,7 +336,7 @@ def _controls(host: Host) -> dict[str, Callable]:
         "text_area": text("area"),
         "button": button,
         "file_uploader": uploader,
-        "download_button": lambda label, *args, **_: host.add("button", l=label) and False,
+        "download_button": download,
     }
 
 

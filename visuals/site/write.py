@@ -28,7 +28,18 @@ from visuals.stage.standalone import standalone, takeaway
 P = ParamSpec("P")
 T = TypeVar("T")
 HERE = Path(__file__).parent / "web"
-SCRIPTS = ("address", "load", "stage", "code", "chart", "draw", "search", "python", "site")  # in the order of imports
+SCRIPTS = (
+    "address",
+    "load",
+    "stage",
+    "code",
+    "chart",
+    "draw",
+    "search",
+    "hall",
+    "python",
+    "site",
+)  # in the order of imports
 PYTHON = ("python-runtime", "python-worker")  # in a worker
 DECK = SHELL.parents[1] / "docs" / "deck"
 REVEAL = SHELL.parents[1] / "node_modules" / "reveal.js" / "dist"
@@ -121,6 +132,16 @@ def _kept(settings: Settings, path: str) -> Unit | None:
         return None
     whole = all((settings.out / FOLDER / f"{name}.bin").exists() for name in unit.files)
     return unit if state["depth"] == settings.depth and whole and is_current(unit.reads) else None
+
+
+def outdated(out: Path) -> list[str]:
+    """Returns the paths of a site's pages that were recorded from other files than those of now."""
+    found = []
+    for file in sorted((out / BUILD).glob("*.json")):
+        state = json.loads(file.read_text("utf-8"))
+        if "unit" in state and not is_current(state["unit"]["reads"]):
+            found.append(state["unit"]["path"])
+    return found
 
 
 # -- what all pages load --------------------------------------------------------------------------

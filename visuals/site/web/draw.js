@@ -208,9 +208,29 @@ function component(drawing, element) {
   (async () => {
     const [{ default: mount }, data] = await Promise.all([module(kind.js), element.ref ? json(element.ref) : element.data]);
     host.innerHTML = kind.html;
-    if (host.isConnected) drawing.cleanups.push(mount({ data, parentElement: host }) || (() => {}));
+    if (host.isConnected) drawing.cleanups.push(mount({ data, parentElement: host, setTriggerValue: (_, value) => site.follows(value) }) || (() => {}));
   })().catch((error) => host.replaceChildren(missing(error)));
   return host;
+}
+
+// What measures or loads is done by the hall, or by the app where the site knows one.
+function button({ site, params }, element) {
+  const { hall } = site, link = (href) => Object.assign(node("a", "kt-save", element.l), { href });
+  if (hall && element.file) return node("div", "stButton", Object.assign(link(hall.url("file", site.path, { ...params, file: element.k })), { download: element.file }));
+  if (hall && element.k) {
+    const made = Object.assign(node("button", "kt-save", element.l), { type: "button", onclick: () => site.pressed({ do: "button", key: element.k }) });
+    return node("div", "stButton", made, Object.assign(node("span", "kt-quiet site-refused"), { role: "alert" }));
+  }
+  return site.live && node("div", "stButton", link(site.liveUrl()));
+}
+
+// A file of rows for History. Pictures of one's own are read by the app alone.
+function upload({ site }, element) {
+  if (!site.hall || element.k !== "upload") return null;
+  const control = Object.assign(node("input"), { type: "file", accept: element.kinds.join() }), words = Object.assign(node("p", "kt-quiet"), { role: "status" });
+  control.setAttribute("aria-label", element.l);
+  control.onchange = async () => { words.textContent = await site.hall.take(control.files[0]); };
+  return node("div", "", control, words);
 }
 
 const html = (drawing, element) => {
@@ -237,8 +257,9 @@ const DRAW = {
     drawing.charts.push(made);
     return made;
   },
-  // What measures or loads is done by the app, where the site knows one.
-  button: ({ site }, element) => site.live && node("div", "stButton", Object.assign(node("a", "kt-save", element.l), { href: site.liveUrl() })),
+  button,
+  file: upload,
+  progress: (_, element) => element.l && Object.assign(node("p", "kt-quiet site-progress", element.l), { role: "status" }),
   text: (drawing, element) => field(drawing, element, "stTextInput", Object.assign(node("input"), { placeholder: element.hint || "" }), element.v),
   area: (drawing, element) => field(drawing, element, "stTextArea", Object.assign(node("textarea"), { placeholder: element.hint || "", rows: 4 }), element.v),
 };

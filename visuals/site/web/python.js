@@ -1,15 +1,10 @@
 // Asks Python, in a worker, for addresses that the site does not hold.
 
-import { bytes, provide } from "./load.js";
+import { keep } from "./hall.js";
+import { bytes } from "./load.js";
 
 // Whether this browser should load some megabytes without a request of the reader.
 const isCheap = () => !navigator.connection?.saveData;
-
-// Knows the files of an answer from then on.
-function keep(found) {
-  for (const [name, data] of Object.entries(found.files || {})) provide(name, Uint8Array.from(atob(data), (c) => c.charCodeAt(0)));
-  return found;
-}
 
 export class Python {
   constructor(site) {

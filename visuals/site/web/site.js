@@ -2,10 +2,11 @@
 
 import { changed, FRAME, isStory, keyOf, nearestKey, paramsOf, urlOf } from "./address.js";
 import { Drawing, missing, node } from "./draw.js";
+import { Hall } from "./hall.js";
 import { bytes, json, Missing, module } from "./load.js";
 import { Python } from "./python.js";
 import { addTools } from "./search.js";
-import { stageData } from "./stage.js";
+import { stageData, withoutRun } from "./stage.js";
 
 const WIDE = FRAME.filter((name) => name !== "play");
 const VIEWS = { kernel: "kernels", run: "cards", why: "cards" }; // the container that a part of a page is in
@@ -26,6 +27,7 @@ class Site {
     this.framed = paramsOf(location.search).embed === "true";
     this.dark = matchMedia("(prefers-color-scheme: dark)");
     this.main = document.querySelector("[data-testid=stMainBlockContainer]");
+    this.hall = null;
   }
 
   async start() {
@@ -36,6 +38,8 @@ class Site {
     addEventListener("popstate", () => this.show());
     document.addEventListener("pointerover", (event) => this.prefetch(event));
     Object.assign(this, await json(this.core));
+    if ("hall" in document.documentElement.dataset)
+      this.hall = new Hall(this.root, this.components, (what) => (what === "page" ? this.showAgain() : this.showStrip()));
     await this.show();
     this.python = new Python(this);
     if (this.known?.lost.length) this.compute(this.shown);
@@ -54,7 +58,7 @@ class Site {
   // A link of the app is relative to its root: "tiling?chapter=2". Its page is a folder here.
   follow(event) {
     const found = event.composedPath().find((one) => one.href && one.localName === "a");
-    if (!found || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || found.target === "_blank") return;
+    if (!found || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || found.target === "_blank") return;
     const url = new URL(found.href), path = this.pathOf(url);
     if (path === null || url.hash) return;
     event.preventDefault();
@@ -97,8 +101,9 @@ class Site {
   }
 
   async ahead(path, params) {
-    const { doc } = await this.found(path, params), { c } = await json(doc);
-    await Promise.all([...elements(c)].filter((one) => one.scene).map((one) => bytes(one.scene)));
+    const { doc } = await this.found(path, params), { c } = await json(doc), stages = [...elements(c)].filter((one) => one.scene);
+    if (stages.some((one) => one.strip)) await this.hall?.strip(path, pageParams(params));
+    await Promise.all(stages.map((one) => bytes(one.scene)));
   }
 
   // -- what is shown -------------------------------------------------------------------------------
@@ -107,8 +112,9 @@ class Site {
     this.main.setAttribute("aria-busy", "true");
     try {
       if (path === null) throw new Error(`This site has no page ${location.pathname}.`);
-      const known = await this.found(path, params);
-      const doc = await json(known.doc), parts = [...elements(doc.c)];
+      const known = await this.found(path, params), doc = await this.docOf(path, params, known);
+      if (!doc) return;
+      const parts = [...elements(doc.c)];
       // What is above and on the stage first: nothing moves when the page is drawn.
       const navigation = parts.find((one) => one.k === "nav" && one.ref);
       await Promise.all([
@@ -124,10 +130,26 @@ class Site {
     this.main.removeAttribute("aria-busy");
   }
 
-  // Draws an address that the site does not hold, by Python in this browser. Until then the nearest one is shown.
+  // The page as the site holds it, or as the hall draws it if that knows more; null if that leads elsewhere.
+  async docOf(path, params, known) {
+    if (!this.hall?.draws(path)) return json(known.doc);
+    try {
+      const { doc, to } = await this.hall.page(path, pageParams(params));
+      if (to) this.go(...to);
+      known.lost = [];
+      return doc ?? null;
+    } catch (error) {
+      this.hall.error = { path, text: error.message };
+      return json(known.doc);
+    }
+  }
+
+  // Draws an address that the site does not hold, by Python in this browser or by the hall. Until then the nearest one is
+  // shown.
   async compute(turn) {
-    const { path, params, known, python } = this;
-    if (!(python instanceof Python) || !python.canRun) return;
+    const { path, params, known, python, hall } = this;
+    if (!(python instanceof Python)) return; // its turn comes
+    if (!python.canRun) return void (hall && this.computeThere(turn));
     this.say("Python in this browser computes this page …");
     try {
       // The scene first. The emulator's counts take longer: the page is drawn again with them.
@@ -154,6 +176,18 @@ class Site {
     }
   }
 
+  async computeThere(turn) {
+    const { path, params, known, hall } = this;
+    this.say("The server computes this page …");
+    try {
+      const drawn = (doc) => this.draw(path, params, doc, { ...known, lost: [] });
+      const to = await hall.follow(path, pageParams(params), drawn, () => turn === this.shown);
+      if (to && turn === this.shown) this.go(...to);
+    } catch (error) {
+      if (turn === this.shown) this.say(`The server could not compute this page: ${error.message}`);
+    }
+  }
+
   say(text) {
     const words = this.main.querySelector(".site-lost");
     if (words) words.textContent = text;
@@ -166,6 +200,7 @@ class Site {
     document.title = [this.pages[path].title, "Kernel Theatre"].filter((one, n, all) => all.indexOf(one) === n).join(" · ");
     document.body.dataset.page = path;
     this.frame(params, known);
+    this.askStrip();
     const inside = node("div", "stVerticalBlock", ...this.drawing.all(this.chosen(doc.c, params)));
     (inside.querySelector(":scope > :has(.st-key-nav)") || inside)[inside.querySelector(".st-key-nav") ? "after" : "prepend"](...this.noteOf(known));
     inside.dataset.testid = "stVerticalBlock";
@@ -267,9 +302,51 @@ class Site {
     return place;
   }
 
+  // The strip of a stage: that of the first one is about the server, where there is a hall.
+  stripOf(element) {
+    const { hall, path, params, doc } = this;
+    if (!hall || !element.strip || element !== this.stageElement()) return withoutRun(element.strip);
+    const known = doc.live ? element.strip : hall.strip(path, pageParams(params));
+    return hall.shown(known?.run ? known : withoutRun(element.strip), path);
+  }
+
+  // Shows the strip of the page anew once the hall has sent it.
+  async askStrip() {
+    const turn = this.shown, { hall, path, params, doc } = this;
+    if (!hall || doc.live || !this.stageElement()?.strip) return;
+    await Promise.resolve(hall.strip(path, pageParams(params))).catch(() => {});
+    if (turn === this.shown) this.showStrip();
+  }
+
+  showStrip() {
+    const element = this.stageElement(), player = this.mounted?.host.shadowRoot.querySelector(".stage")?.player;
+    const { running, error } = this.hall;
+    for (const words of this.main.querySelectorAll(".site-progress")) if (running && !running.turn) words.textContent = running.run.text;
+    for (const words of this.main.querySelectorAll(".site-refused")) words.textContent = error?.path === this.path ? error.text : "";
+    if (element && player?.data) player.setStrip({ ...player.data, strip: this.stripOf(element) });
+  }
+
   unmount() {
     this.mounted?.close?.();
     this.mounted = null;
+  }
+
+  // A link of a part of the page: parameters to set, "" to leave out. The rows of a link (?result=) are those of the run before.
+  follows(change) {
+    const left = Object.fromEntries(Object.entries(this.params).filter(([name]) => !(name in change) && !((name.replace(/_?result$/, "") || "run") in change)));
+    this.go(this.path, { ...left, ...Object.fromEntries(Object.entries(change).filter(([, value]) => value)) });
+  }
+
+  async pressed(what) {
+    const to = await this.hall?.press(this.path, pageParams(this.params), what);
+    if (to) this.go(...to);
+  }
+
+  // Draws the page with what the hall knows now. It keeps its height until its parts are loaded: what the reader sees stays.
+  async showAgain() {
+    this.main.style.minHeight = `${this.main.offsetHeight}px`;
+    await this.show();
+    setTimeout(() => { this.main.style.minHeight = ""; }, 1000);
   }
 
   // What the reader pressed on the stage.
@@ -285,6 +362,10 @@ class Site {
         return this.go(path, changed(this.ofControls(params), "steps", head.every.all ? "folded" : "all", "folded", this.framed));
       case "put":
         return this.doc.put && this.go(...this.doc.put);
+      case "run":
+        return this.pressed({ do: "run", key: element.k, size: pressed.size });
+      case "stop":
+        return this.hall?.stop();
     }
   }
 

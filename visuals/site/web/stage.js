@@ -22,12 +22,12 @@ export function messageOf(head, strip, { meta, block }) {
   return message;
 }
 
-// Nothing is measured on the site: its strip has no button.
-function withoutRun(strip) {
+// Without a hall nothing is measured: the strip has no button.
+export function withoutRun(strip) {
   return strip?.run ? { ...strip, run: { ...strip.run, can: false, running: false, error: "", text: "" } } : strip;
 }
 
 export async function stageData(element, site) {
   const scene = sceneOf(await bytes(element.scene));
-  return messageOf({ ...site.common, ...element.head }, withoutRun(element.strip), scene);
+  return messageOf({ ...site.common, ...element.head }, site.stripOf(element), scene);
 }
