@@ -48,7 +48,7 @@ LONGEST_FIRST = """
     pages/parts/test_run_browser.py pages/test_accessibility.py pages/test_back.py visuals/stage/test_stage.py
     kernels/engines/emulator/test_hardware_counters.py docs/test_deck.py pages/attention/test_browser.py
     pages/fusion/test_browser.py pages/history/test_browser.py pages/conv/test_controls_browser.py
-    pages/parts/test_cards_browser.py kernels/attention/test_hopper.py kernels/attention/backward/test_ladder.py
+    kernels/attention/test_hopper.py kernels/attention/backward/test_ladder.py
     pages/conv/backward/test_browser.py pages/test_gpu.py pages/conv/winograd/test_browser.py
     kernels/gemm/test_tensor_cores.py pages/layers/test_browser.py pages/conv/choose/test_browser.py
     pages/test_chapters.py kernels/attention/test_ladder.py pages/precision/test_browser.py
