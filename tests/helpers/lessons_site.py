@@ -1,6 +1,6 @@
 """A site of all lessons for tests of their layout: python -m tests.helpers.lessons_site OUT.
 
-One process records every chapter and Explore, each down to its stage. Only the kernels on memory are counted, in which
+One process records every chapter down to its stage, and Explore with its cards. Only the kernels on memory are counted, in which
 chapters ask for sectors. Each counter of the others has the same number: tests of numbers open the app's pages.
 """
 
@@ -13,11 +13,16 @@ from typing import Any
 
 from kernels.engines.emulator.counters import FIELDS
 from pages._lessons import LESSONS
-from visuals.site import counting, unit, write
+from visuals.site import counting, crawl, unit, write
 from visuals.site.files import Files
 from visuals.site.host import Host, Recording
 
 COUNT = 1234
+TOPICS = {
+    "threads": [{"topic": topic} for topic in ("divergence", "coalescing", "banks", "layout")],
+    "precision": [{"topic": topic} for topic in ("gradients", "int8", "products")],
+    "layers": [{"layer": "max-pool", "pass": "backward"}, {"layer": "cross-entropy", "pass": "step"}],
+}
 COUNTED = ("add/", "branch/", "stride/", "banks/", "layout/")
 
 
@@ -37,7 +42,7 @@ class DownToTheStage(Host):
             return Recording(path, dict(self.run.query), self.run.root)
 
     def _mounted(self, name: str) -> None:
-        if name == "stage":
+        if name == "stage" and self.run.query.get("view") != "explore":
             raise Drawn
 
 
@@ -49,6 +54,8 @@ def record(out: Path) -> None:
     begun = unit.begin(out / unit.BUILD / "counts.json")
     unit.begin = lambda _: begun  # one process has one host
     units = {lesson.path: unit.build(lesson.path, out, depth=0) for lesson in LESSONS}
+    for path, topics in TOPICS.items():
+        units[path] = unit.extend(units[path], out, [{crawl.VIEW: crawl.EXPLORE} | topic for topic in topics])
     assert not any(one.failed for one in units.values()), {path: one.failed for path, one in units.items()}
     shell = write._shell(Files(out), units, write.Settings(out))
     for path, one in units.items():

@@ -9,16 +9,17 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from contextlib import suppress
 
 import pytest
-from playwright.sync_api import Page, TimeoutError, expect
+from playwright.sync_api import expect
 
 from pages._lessons import LESSONS
 from pages.attention.chapters import STORY as ATTENTION
+from tests.helpers.browser import PHONE
 from tests.helpers.chapters import WITH_STORY, story
 from tests.helpers.deck import serving_files
-from tests.helpers.harness import ROOT, Stage
+from tests.helpers.harness import ROOT, Stage, holds, query
+from tests.helpers.lessons_site import TOPICS
 
 pytestmark = pytest.mark.browser
 LAPTOP, DESKTOP = {"width": 1280, "height": 720 - 6}, {"width": 1440, "height": 900 - 6}
@@ -75,6 +76,18 @@ EXPLORE = f"""([parts, higher]) => {{ {STAGE}
   for (const e of root.querySelectorAll(".strip-label")) say(e.scrollWidth <= e.clientWidth, `${{e.textContent}} is cut off`);
   return wrong;
 }}"""
+# All cards are drawn, one after another, and neither the page nor one of them is wider than the window.
+NOTHING_IS_WIDER = """() => {
+  const later = document.querySelector(".site-later");
+  later?.scrollIntoView({ block: "center" });
+  if (later) return ["a part is not drawn"];
+  const pages = [document.documentElement, document.querySelector("[data-testid=stMain]")];
+  const cards = [...document.querySelectorAll("[class*='st-key-card_']")];
+  return [...pages.filter((page) => page.scrollWidth > innerWidth), ...cards.filter((card) => {
+    const { left, right } = card.getBoundingClientRect();
+    return left < 0 || right > innerWidth + 1;
+  })].map((part) => part.className || part.tagName);
+}"""
 PICTURE = ("canvas", ".play", ".caption")
 STRIP = (".strip-value", ".strip-legend", ".strip-limits")
 # In each chapter of flash attention s, m, the factor, l and o have one top, one size of cells, and numbers.
@@ -98,14 +111,6 @@ BOXES = f"""() => {{ {STAGE}
   say(chart.y + chart.h <= height, "the chart leaves the picture");
   return wrong;
 }}"""
-
-
-def holds(page: Page, check: str, arg: object = None) -> None:
-    """Waits until a check finds nothing wrong. Fails with what is wrong."""
-    with suppress(TimeoutError):
-        page.wait_for_function(f"(arg) => !({check})(arg).length", arg=arg, polling=100)
-        return
-    assert page.evaluate(check, arg) == []
 
 
 @pytest.fixture(scope="module")
@@ -157,13 +162,24 @@ def test_each_chapter_is_in_sight_and_its_numbers_can_be_read(page, opened, less
 
 
 @pytest.mark.parametrize("lesson", WITH_STAGE, ids=lambda lesson: lesson.path)
-def test_explore_shows_picture_time_memory_and_limits_and_a_phone_the_picture(page, phone, opened, site, lesson):
+def test_explore_shows_picture_time_memory_and_limits_and_a_phone_the_picture(page, opened, lesson):
     opened(f"{lesson.path}?view=explore")
     for size in (LAPTOP, DESKTOP):
         page.set_viewport_size(size)
         holds(page, EXPLORE, [PICTURE + STRIP, 0])
-    phone.goto(f"{site}/{lesson.path}/?view=explore")
-    holds(phone, EXPLORE, [PICTURE, ON_A_PHONE])
+    page.set_viewport_size(PHONE)
+    holds(page, EXPLORE, [PICTURE, ON_A_PHONE])
+    holds(page, NOTHING_IS_WIDER)
+
+
+@pytest.mark.parametrize(
+    ("path", "topic"), [(path, topic) for path, topics in TOPICS.items() for topic in topics], ids=str
+)
+def test_a_topic_fits_a_phone(page, opened, path, topic):
+    stage = opened(f"{path}?view=explore&{query(topic)}", PHONE)
+    holds(page, NOTHING_IS_WIDER)
+    stage.do("forward")
+    stage.at_step(1)
 
 
 # -- chapters that are hard to fit -----------------------------------------------------------------

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from pages._cards import BY_PAGE, FIRST
 from pages._lessons import LESSONS
-from tests.helpers.harness import Stage, frames
+from tests.helpers.harness import Stage, frames, holds
 
 pytestmark = pytest.mark.browser
 WIDTHS = {"desktop": (1440, 900), "laptop": (1280, 900), "tablet": (1024, 768), "phone": (390, 844)}
@@ -19,6 +19,15 @@ IN_A_STILL = "document.activeElement?.shadowRoot?.activeElement?.closest('.still
 NO_STORAGE = (
     "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
 )
+
+
+# The cards, by number, whose picture is wider than the card or higher than its place.
+SPILLED = """numbers => numbers.filter((n) => {
+  const box = (key) => document.querySelector(`.st-key-${key}_${n}`);
+  const stage = [...box("lesson").querySelectorAll("*")].find((e) => e.shadowRoot?.querySelector(".stage"));
+  const { width, height } = stage.shadowRoot.querySelector("canvas").getBoundingClientRect();
+  return width > box("lesson").getBoundingClientRect().width + 1 || height > box("preview").getBoundingClientRect().height + 1;
+})"""
 
 
 class FirstStage(Stage):
@@ -90,16 +99,7 @@ def heading_and_stage_are_in_sight_and_nothing_is_wider(page, stage, width, heig
     expect(stage.root.locator("canvas")).to_be_in_viewport(ratio=0.99)
     canvas = stage.root.locator("canvas").bounding_box()
     assert canvas["y"] + canvas["height"] <= height + 1
-    spilled = page.evaluate(
-        """numbers => numbers.filter((n) => {
-          const box = (key) => document.querySelector(`.st-key-${key}_${n}`);
-          const stage = [...box("lesson").querySelectorAll("*")].find((e) => e.shadowRoot?.querySelector(".stage"));
-          const { width, height } = stage.shadowRoot.querySelector("canvas").getBoundingClientRect();
-          return width > box("lesson").getBoundingClientRect().width + 1 || height > box("preview").getBoundingClientRect().height + 1;
-        })""",
-        list(WITH_STAGE),
-    )
-    assert spilled == []
+    holds(page, SPILLED, list(WITH_STAGE))
 
 
 def a_whole_card_opens_its_lesson(page, server):
