@@ -19,7 +19,7 @@ from tests.helpers.browser import PHONE
 from tests.helpers.chapters import WITH_STORY, story
 from tests.helpers.deck import serving_files
 from tests.helpers.harness import ROOT, Stage, holds, query
-from tests.helpers.lessons_site import TOPICS
+from tests.helpers.lessons_site import REFUSED, TOPICS
 
 pytestmark = pytest.mark.browser
 LAPTOP, DESKTOP = {"width": 1280, "height": 720 - 6}, {"width": 1440, "height": 900 - 6}
@@ -273,6 +273,32 @@ def test_the_transport_is_one_line(page, opened, address, size, shown):
     expect(stage.root.locator("[data-do=more]")).to_be_visible(visible=not shown)
     assert page.locator(".stage .transport").bounding_box()["height"] <= play.bounding_box()["height"] + 24
     assert page.locator(".stage .transport").evaluate("box => box.scrollWidth <= box.clientWidth")
+
+
+# -- controls --------------------------------------------------------------------------------------
+def test_facts_share_the_last_line_of_controls_and_a_tablet_shows_the_whole_name_of_the_kernel(page, opened):
+    opened("winograd?view=explore", LAPTOP)
+    expect(page.locator(".st-key-controls [data-testid=stPopoverButton]").last).to_be_visible()
+    facts = page.locator(".kt-derived").first.bounding_box()
+    kernel = page.locator(".st-key-controls [data-testid=stPopoverButton]").last.bounding_box()
+    assert kernel["y"] <= facts["y"] + facts["height"] / 2 <= kernel["y"] + kernel["height"]
+    page.set_viewport_size({"width": 768, "height": 1024})
+    name = page.locator(".st-key-kernel_chooser").first
+    expect(name).to_be_visible()
+    assert name.evaluate("name => name.scrollWidth <= name.clientWidth")
+
+
+def test_a_refusal_is_one_line_that_says_why_and_what_can_run(page, site):
+    page.set_viewport_size(LAPTOP)
+    page.goto(f"{site}/tiling/?view=explore&{query(REFUSED)}")
+    line = page.locator(".st-key-chips_legal")
+    expect(line).to_contain_text("Shared-memory tile cannot run with these settings")
+    parts = line.locator(".kt-quiet").first, line.get_by_text("Kernels that can:"), line.get_by_role("link").first
+    for part in parts:
+        expect(part).to_be_in_viewport()
+    left, middle, right = (part.bounding_box() for part in parts)
+    assert left["x"] < middle["x"] < right["x"]
+    assert line.bounding_box()["height"] <= 60
 
 
 # -- terms, figures, guesses, keys -----------------------------------------------------------------
