@@ -228,7 +228,8 @@ def holds(page: Page, check: str, arg: object = None) -> None:
     with suppress(TimeoutError):
         page.wait_for_function(f"(arg) => !({check})(arg).length", arg=arg, polling=100)  # ms
         return
-    assert page.evaluate(check, arg) == []
+    wrong = page.evaluate(check, arg)
+    assert wrong == [], wrong
 
 
 def faster(stage):

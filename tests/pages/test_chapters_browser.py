@@ -21,7 +21,7 @@ from tests.helpers.deck import serving_files
 from tests.helpers.harness import ROOT, Stage, holds, query
 from tests.helpers.lessons_site import REFUSED, TOPICS
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]  # s: the first test records the site
 LAPTOP, DESKTOP = {"width": 1280, "height": 720 - 6}, {"width": 1440, "height": 900 - 6}
 ON_A_PHONE = 32  # px that a stage begins higher in the app
 WITHOUT_STRIP = "precision"  # the rounding of a number has no time

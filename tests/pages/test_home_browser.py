@@ -10,7 +10,7 @@ from pages._lessons import LESSONS
 from tests.helpers.harness import Stage, frames, holds
 
 pytestmark = pytest.mark.browser
-WIDTHS = {"desktop": (1440, 900), "laptop": (1280, 900), "tablet": (1024, 768), "phone": (390, 844)}
+WIDTHS = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
 SOFTMAX = next(n for n, lesson in enumerate(LESSONS) if lesson.path == "softmax")
 WITH_STAGE = {n: lesson for n, lesson in enumerate(LESSONS) if lesson.page in BY_PAGE}
 ABOUT_SOFTMAX = "9 chapters · 13 min · beginner · after threads"
@@ -21,6 +21,7 @@ NO_STORAGE = (
 )
 
 
+FITS = "document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth"
 # The cards, by number, whose picture is wider than the card or higher than its place.
 SPILLED = """numbers => numbers.filter((n) => {
   const box = (key) => document.querySelector(`.st-key-${key}_${n}`);
@@ -52,6 +53,8 @@ def test_the_first_screen(page, server):
     for width, height in WIDTHS.values():
         page.set_viewport_size({"width": width, "height": height})
         heading_and_stage_are_in_sight_and_nothing_is_wider(page, stage, width, height)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_function(FITS)
     a_whole_card_opens_its_lesson(page, server)
 
 
@@ -94,7 +97,7 @@ def previews_are_images_with_a_caption_and_no_focus(page):
 
 def heading_and_stage_are_in_sight_and_nothing_is_wider(page, stage, width, height):
     expect(page.get_by_role("heading", name="Watch a CUDA kernel, then measure it.")).to_be_in_viewport(ratio=1)
-    page.wait_for_function("document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth")
+    page.wait_for_function(FITS)
     # After a change of the window's size a picture is drawn in a later frame.
     expect(stage.root.locator("canvas")).to_be_in_viewport(ratio=0.99)
     canvas = stage.root.locator("canvas").bounding_box()
