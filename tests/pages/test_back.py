@@ -53,7 +53,12 @@ def entries(page):
     return page.evaluate("history.length")
 
 
-def test_changes_of_controls_are_entries_and_steps_are_none(page, server):
+def test_back_undoes_changes_presets_and_lessons_but_no_steps(page, server):
+    changes_of_controls_are_entries_and_steps_are_none(page, server)
+    back_from_another_lesson_leads_to_the_state_that_was_left(page, server)
+
+
+def changes_of_controls_are_entries_and_steps_are_none(page, server):
     stage = opened(page, f"{server}/im2col?step=5&view=explore")
     before, scene = entries(page), stage.root.get_attribute("data-scene")
     change(page, "K", "3")
@@ -107,7 +112,7 @@ def presses_in_a_row_are_one_entry(page):
     assert entries(page) <= before + 2
 
 
-def test_back_from_another_lesson_leads_to_the_state_that_was_left(page, server):
+def back_from_another_lesson_leads_to_the_state_that_was_left(page, server):
     """Both lessons have a K."""
     opened(page, f"{server}/im2col?view=explore")
     fields_are(page, K="2")

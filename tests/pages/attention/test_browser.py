@@ -10,9 +10,8 @@ from tests.helpers.harness import HOLD, RELEASE, Stage, idle
 pytestmark = pytest.mark.browser
 
 
-def test_a_link_from_before_the_last_change_keeps_the_change(new_page, server):
+def test_a_link_from_before_the_last_change_keeps_the_change(page, server):
     """The reader changes the numbers, and presses a kernel before the browser has its new link."""
-    page = new_page()
     page.add_init_script(HOLD)
     page.goto(f"{server}/attention?causal=1")
     stage = Stage(page).ready()

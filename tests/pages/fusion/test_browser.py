@@ -27,8 +27,7 @@ def test_chain_is_edited_by_links_and_fields_and_back_undoes_it(stage, page):
     expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv:K=2:R=3 bias bn relu maxpool:2 of "))
 
 
-def test_an_option_is_kept_while_the_server_answers_late(new_page, server):
-    page = new_page()
+def test_an_option_is_kept_while_the_server_answers_late(page, server):
     page.add_init_script(HOLD)
     page.goto(f"{server}/fusion?N=2")
     stage = Stage(page).ready()

@@ -150,9 +150,9 @@ def test_samples_of_both_runs_share_an_axis_and_a_phone_shows_them_first(history
     expect(page.get_by_role("row")).not_to_have_count(0)  # still a table for screen readers
 
 
-def test_link_contains_a_run_that_another_store_lacks(history, new_page, server):
+def test_link_contains_a_run_that_another_store_lacks(history, page, server):
     user_store().add([a_row(7, device="my GPU", time="2999-01-02T00:00:00Z")])
-    page = history(f"run={id_of(a_row(7, device='my GPU', time='2999-01-02T00:00:00Z'))}&against={DIRECT}")
+    history(f"run={id_of(a_row(7, device='my GPU', time='2999-01-02T00:00:00Z'))}&against={DIRECT}")
     expect(page.locator(f"{CARD} .kt-badge-measured")).to_have_text("measured my GPU, cold, n = 20")
     settled(page)
     page.locator(CARD).get_by_role("button", name="link").click()
@@ -161,12 +161,11 @@ def test_link_contains_a_run_that_another_store_lacks(history, new_page, server)
     assert url.startswith(f"{server}/history?") and params["against"] == [DIRECT]
     row = link.unpack(params["result"][0]) | {"device": "your GPU"}  # a run that this store does not have
 
-    slide = new_page()
-    slide.goto(f"{server}/history?embed=true&result={link.pack(row)}&against={DIRECT}")
-    expect(verdict(slide)).to_be_visible()
-    expect(slide.locator(".kt-badge").first).to_have_text("recorded your GPU, cold, n = 20, from the link")
-    expect(slide.locator(".kt-lane")).to_have_count(2)
-    expect(slide.locator(".kt-rows, .st-key-nav, h1")).to_have_count(0)  # only the comparison
+    page.goto(f"{server}/history?embed=true&result={link.pack(row)}&against={DIRECT}")
+    expect(verdict(page)).to_be_visible()
+    expect(page.locator(".kt-badge").first).to_have_text("recorded your GPU, cold, n = 20, from the link")
+    expect(page.locator(".kt-lane")).to_have_count(2)
+    expect(page.locator(".kt-rows, .st-key-nav, h1")).to_have_count(0)  # only the comparison
 
 
 def test_what_a_row_or_a_link_says_is_escaped(history):

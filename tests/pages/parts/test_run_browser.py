@@ -357,11 +357,10 @@ def test_options_are_used_by_a_run_during_which_the_shape_may_change(lesson, app
 
 def test_stop_ends_a_long_run_and_the_next_in_line_runs(lesson, new_page, app):
     page = lesson(LONG)
+    other = lesson("K=6&H=11", of=new_page())  # not requested before: else the result would be returned at once
     run_button(page).click()
     expect(page.locator(".strip-run")).to_contain_text("reference")
     (running,) = runners(app)
-
-    other = lesson("K=6&H=11", of=new_page())  # not requested before: else the result would be returned at once
     run_button(other).click()
     expect(other.locator(".strip-run")).to_contain_text("1 ahead of you")
 
