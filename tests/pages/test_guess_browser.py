@@ -8,7 +8,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import Stage, idle
+from tests.helpers.harness import Stage, idle, settled
 
 pytestmark = pytest.mark.browser
 COUNTS = ".caption, .count, .readings, .line-note"
@@ -48,7 +48,8 @@ def go_on(page, title):
 def test_cards_and_counts_come_after_the_guess_and_back_returns_to_it(page, server):
     """Three chapters of one lesson, each answered in another way: below the stage, by an answer, in the strip."""
     stage = story(page, server, "threads?view=story&chapter=3")
-    box = stage.root.bounding_box()
+    idle(page)
+    box = settled(page, stage.root.bounding_box)
     assert box["y"] <= BEGINS + 1 and box["y"] + box["height"] <= 720 - MARGIN + 1
     expect(page.locator(".kt-guess")).to_be_visible()
     page.locator(".kt-reveal").click()

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import Stage
+from tests.helpers.harness import Stage, settled
 
 pytestmark = pytest.mark.browser
 IN_SIGHT = ("canvas", ".play", ".caption", ".strip-value", ".strip [data-strip=run]", ".strip-legend", ".strip-limits")
@@ -26,7 +26,7 @@ def test_a_stage_begins_high_enough_to_be_on_one_screen(page, server):
         page.wait_for_function(IS_WHOLE, arg=stage.root.element_handle())
         for selector in IN_SIGHT if width > 390 else IN_SIGHT[:3]:
             expect(page.locator(f".stage {selector}").first).to_be_in_viewport(ratio=0.99)
-        assert stage.root.bounding_box()["y"] <= begins, width
+        assert settled(page, stage.root.bounding_box)["y"] <= begins, width
 
 
 def test_choosing_has_its_controls_in_one_line_and_folds_them_on_a_phone(page, server):
