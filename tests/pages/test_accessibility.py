@@ -11,7 +11,8 @@ from kernels import records
 from kernels.records.jsontext import id_of
 from pages._cards import CARDS
 from tests.helpers.deck import PACKAGES, Deck, npm, serving_files
-from tests.helpers.harness import Stage
+from tests.helpers.harness import Stage, idle
+from tests.pages.parts.test_theme_browser import PALETTES, rgb
 
 pytestmark = [pytest.mark.browser, npm]
 
@@ -66,6 +67,10 @@ def check(page):
             page.emulate_media(color_scheme=scheme)
             for stage in page.locator(".stage").all():
                 expect(stage).to_have_attribute("data-theme", scheme)
+            of_the_app = page.get_by_test_id("stApp")
+            if of_the_app.count():  # a new theme may run the page again, whose parts are pale until they are drawn anew
+                expect(of_the_app).to_have_css("background-color", rgb(PALETTES[scheme]["ground"]))
+                idle(page)
             assert violations() == [], scheme
 
     return check_
