@@ -48,15 +48,13 @@ LONGEST_FIRST = """
     pages/parts/test_run_browser.py pages/test_accessibility.py pages/test_back.py visuals/stage/test_stage.py
     kernels/engines/emulator/test_hardware_counters.py docs/test_deck.py pages/attention/test_browser.py
     pages/fusion/test_browser.py pages/history/test_browser.py pages/conv/test_controls_browser.py
-    pages/parts/test_cards_browser.py kernels/attention/test_hopper.py kernels/attention/backward/test_ladder.py
-    pages/conv/backward/test_browser.py pages/test_gpu.py pages/conv/winograd/test_browser.py
-    kernels/gemm/test_tensor_cores.py pages/layers/test_browser.py pages/conv/choose/test_browser.py
-    pages/test_chapters.py kernels/attention/test_ladder.py pages/precision/test_browser.py
-    kernels/attention/test_variants.py pages/train/test_page.py kernels/conv/backward/test_rungs.py
-    pages/conv/implicit/test_browser.py pages/softmax/test_browser.py visuals/conv/backward/test_scenes.py
-    kernels/linear/test_ladder.py pages/layers/test_page.py kernels/attention/test_tensor_cores.py
-    pages/transfers/test_page.py kernels/conv/half/test_half.py kernels/elementwise/test_ladder.py
-    pages/gemm/test_page.py kernels/norm/test_ladder.py
+    kernels/attention/test_hopper.py kernels/attention/backward/test_ladder.py pages/test_gpu.py
+    kernels/gemm/test_tensor_cores.py pages/conv/choose/test_browser.py pages/test_chapters.py
+    kernels/attention/test_ladder.py pages/precision/test_browser.py kernels/attention/test_variants.py
+    pages/train/test_page.py kernels/conv/backward/test_rungs.py pages/softmax/test_browser.py
+    visuals/conv/backward/test_scenes.py kernels/linear/test_ladder.py pages/layers/test_page.py
+    kernels/attention/test_tensor_cores.py pages/transfers/test_page.py kernels/conv/half/test_half.py
+    kernels/elementwise/test_ladder.py pages/gemm/test_page.py kernels/norm/test_ladder.py
 """.split()
 PLACES = {TESTS / name: place for place, name in enumerate(LONGEST_FIRST)}
 assert all(path.exists() for path in PLACES), [path for path in PLACES if not path.exists()]

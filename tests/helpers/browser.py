@@ -85,6 +85,7 @@ def watched_phone(browser):
 def phone(watched_phone):
     """Yields a page as `page` does, on a phone with touch and without a mouse."""
     page, errors = watched_phone
+    page.set_viewport_size(PHONE)
     errors.clear()
     yield page
     _check_and_reset(page, errors)

@@ -6,6 +6,7 @@ The module that imports them defines the fixture `device`, the name of the GPU.
 from __future__ import annotations
 
 import json
+from itertools import groupby
 
 import pytest
 
@@ -21,7 +22,7 @@ from pages.fusion import address as fusion_address
 from pages.gemm import address as gemm_address
 from pages.parts import autotune
 from pages.softmax import address as softmax_address
-from tests.helpers.openings import LADDERS, openings
+from tests.helpers.openings import LADDERS, Opening, openings
 from tests.helpers.page_runner import components, finish, links, open_page, strip, texts
 
 TOY = CONV_PRESETS["toy"].shape
@@ -36,9 +37,14 @@ LESSONS = (
 )  # pages with the four cards
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("opening", openings(), ids=str)
-def test_every_preset_opens(device, opening):
+def ends() -> list[Opening]:
+    """Returns the first and the last preset of each page: without a GPU each page's own tests open every one."""
+    pages = groupby(sorted(openings(), key=lambda opening: opening.page), lambda opening: opening.page)
+    return list({str(one): one for _, of in pages for found in [list(of)] for one in (found[0], found[-1])}.values())
+
+
+@pytest.mark.parametrize("opening", ends(), ids=str)
+def test_presets_open(device, opening):
     at = open_page(None if opening.page == "home.py" else opening.page, **opening.params)
     text = texts(at)
     assert ">None<" not in text and "None B" not in text
@@ -51,7 +57,6 @@ def engine_options(at) -> list[str]:
     return [pill for group in at.get("button_group") if group.key == "engine" for pill in group.options]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", LESSONS)
 def test_run_measures_every_rung_that_no_library_refuses(device, page):
     at = open_page(page)
@@ -74,7 +79,6 @@ def test_run_measures_every_rung_that_no_library_refuses(device, page):
     assert len(at.get("plotly_chart")) >= 2
 
 
-@pytest.mark.slow
 def test_library_figures_are_unknown(device):
     at = open_page(ATTENTION)
     assert "<td>unknown</td>" in texts(at)  # PyTorch's workspace, FLOPs and bytes
@@ -83,7 +87,6 @@ def test_library_figures_are_unknown(device):
     assert row["predicted_workspace_bytes"] is None
 
 
-@pytest.mark.slow
 def test_run_becomes_stale_and_second_run_is_measured(device):
     at = open_page("conv/im2col.py")
     finish(at, "run", "job")
@@ -103,7 +106,6 @@ def test_run_becomes_stale_and_second_run_is_measured(device):
     assert at.session_state["ran"].settings.shape == TOY.with_(K=3) and "kt-stale" not in texts(at)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["cold", "hot"])
 def test_caches_follow_the_options(device, mode):
     at = open_page("conv/direct.py", caches=mode)
@@ -120,7 +122,6 @@ def test_cpu_engine_is_available_beside_the_gpu(device):
     assert "NumPy BLAS" in texts(at)
 
 
-@pytest.mark.slow
 def test_library_refusal_is_shown_and_other_rungs_run(device):
     """The flash attention of PyTorch supports only 16-bit types."""
     at = open_page(ATTENTION)
@@ -146,7 +147,6 @@ def test_rungs_of_the_emulator_are_counted_beside_libraries(device, monkeypatch)
     assert "<td>1,234</td>" in text and "<td>library</td>" in text
 
 
-@pytest.mark.slow
 def test_choose_hides_the_measurement_until_the_guess(device):
     at = open_page("conv/choose/page.py", **choose_address.at_shape(TOY))
     finish(at, "run", "job")
@@ -161,7 +161,6 @@ def test_choose_hides_the_measurement_until_the_guess(device):
     assert len(at.session_state["ran"].rows) > 10
 
 
-@pytest.mark.slow
 def test_threads_page_measures_on_the_gpu(device):
     for topic in ("threads", "divergence", "coalescing", "banks", "layout"):
         at = open_page("memory/page.py", topic=topic)
@@ -171,7 +170,6 @@ def test_threads_page_measures_on_the_gpu(device):
         assert f"measured {device}" in texts(at)
 
 
-@pytest.mark.slow
 def test_autotune_measures_tile_sizes(device):
     at = open_page(
         "gemm/page.py", **gemm_address.ADDRESS.at_rung(gemm_address.ADDRESS.read({})[0], gemm_address.RUNGS["naive"])
@@ -183,7 +181,6 @@ def test_autotune_measures_tile_sizes(device):
     assert f"measured {device}" in texts(at)
 
 
-@pytest.mark.slow
 def test_history_lists_the_runs_and_compares_two(device):
     at = open_page("softmax/page.py")
     finish(at, "run", "job")
@@ -199,7 +196,6 @@ def test_history_lists_the_runs_and_compares_two(device):
     assert text.count(device) >= 1 and "What differs" in text and "Figures" in text
 
 
-@pytest.mark.slow
 def test_preset_links_open(device):
     """On a machine with a GPU a preset's chip links to a URL that opens."""
     for page, address in (("fusion/page.py", fusion_address.ADDRESS), ("softmax/page.py", softmax_address.ADDRESS)):

@@ -44,6 +44,19 @@ TOY_STEPS = TOY_COLUMNS + 3 * 5 + 1  # three blocks load, wait, multiply, wait a
 PADDED = {"C": "3", "H": "6", "W": "5", "pad_h": "1", "pad_w": "2", "u": "2", "picture": "numbers"}
 VGG = {"C": "64", "H": "224", "W": "224", "K": "64", "pad_h": "1", "pad_w": "1"}
 
+# A script of a page: while `held` is a list, the messages of the server wait in it. `sent` counts those to the server.
+HOLD = """window.WebSocket = class extends WebSocket {
+  addEventListener(type, listen, ...more) {
+    const handle = (event) => (type === "message" && window.held ? window.held.push(() => listen(event)) : listen(event));
+    super.addEventListener(type, handle, ...more);
+  }
+  send(...data) {
+    window.sent = (window.sent ?? 0) + 1;
+    super.send(...data);
+  }
+};"""
+RELEASE = "() => { const held = window.held; window.held = null; held.forEach((handle) => handle()); }"
+
 
 @dataclass(frozen=True)
 class Server:
@@ -208,6 +221,15 @@ def settled(page: Page, measure: Callable[[], Any]) -> Any:
         if (now := measure()) == before:
             return now
         before = now
+
+
+def holds(page: Page, check: str, arg: object = None) -> None:
+    """Waits until a check finds nothing wrong. Fails with what is wrong."""
+    with suppress(TimeoutError):
+        page.wait_for_function(f"(arg) => !({check})(arg).length", arg=arg, polling=100)  # ms
+        return
+    wrong = page.evaluate(check, arg)
+    assert wrong == [], wrong
 
 
 def faster(stage):

@@ -1,10 +1,9 @@
-"""The history in a real browser: list, filters, comparison, export, import, and links that contain rows."""
+"""The history in a real browser: runs picked and compared, filters, files, text that is not trusted, a phone."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -17,13 +16,11 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.records import link, rows
 from kernels.records.jsontext import id_of
 from kernels.records.store import user_store
-from tests.helpers.harness import idle
 from tests.helpers.rows_of import a_row
 from visuals import units
 
 pytestmark = pytest.mark.browser
 
-RECORDED = len(records.everything())
 TOY = CONV_PRESETS["toy"].shape
 DIRECT, LIBRARY = (id_of(records.recorded(r, TOY, {"BLOCK": 256})) for r in ("conv/direct", "conv/im2col-cublas"))
 MS = {id_of(row): row["median_ms"] for row in records.everything()}
@@ -35,6 +32,8 @@ TOYS = sum(
     if r["device"] == "NVIDIA H200"
 )
 CARD = ".st-key-card_compared"
+PHONE = {"width": 390, "height": 844}
+FITS = "document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth"
 
 
 @pytest.fixture
@@ -62,7 +61,6 @@ def settled(page):
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
 
 
-@pytest.mark.slow
 def test_two_picked_runs_are_compared(history):
     page = history("device=cuda%3A+NVIDIA+H200&shape=8x8+N%3D1+C%3D1&caches=cold&rung=conv%2Fdirect")
     expect(page.locator(".kt-rows tbody tr")).to_have_count(TOYS)
@@ -96,7 +94,37 @@ def test_two_picked_runs_are_compared(history):
     expect(page.locator(f"{CARD} .kt-letter")).to_have_count(1)
 
 
-def test_samples_of_both_runs_share_an_axis(history):
+def test_filters_are_in_the_url_and_files_have_the_filtered_rows(history):
+    page = history()
+    head = page.locator(".st-key-list_head .kt-figures")
+    settled(page)
+    page.get_by_role("combobox", name="caches").click()
+    page.get_by_role("option", name="hot").click()
+    expect(page).to_have_url(re.compile(r"caches=hot"))
+    expect(page.locator(".kt-where").nth(1)).to_contain_text("hot")
+    page.get_by_label("shape").fill("N=32 H=7")
+    page.get_by_label("shape").press("Enter")
+    expect(page).to_have_url(re.compile(r"shape=N"))
+    wanted = {"N": 32, "H": 7}
+    expected = [r for r in records.everything() if r["mode"] == "hot" and r["shape"].items() >= wanted.items()]
+    expect(head).to_have_text(f"{len(expected)} runs, newest first")
+    settled(page)
+    exported = rows.parse(download(page, "JSON"))
+    assert sorted(map(id_of, exported)) == sorted(map(id_of, expected))
+    table = list(csv.DictReader(io.StringIO(download(page, "CSV"))))
+    assert [float(line["median_ms"]) for line in table] == [r["median_ms"] for r in exported]
+    page.get_by_label("shape").fill("no such shape")
+    page.get_by_label("shape").press("Enter")
+    expect(head).to_have_text("No run has these values.")
+
+
+def download(page, name):
+    with page.expect_download() as download:
+        page.locator(".st-key-chips_files").get_by_role("button", name=name, exact=True).click()
+    return Path(download.value.path()).read_text(encoding="utf-8")
+
+
+def test_samples_of_both_runs_share_an_axis_and_a_phone_shows_them_first(history):
     page = history(f"run={DIRECT}&against={LIBRARY}")
     expect(verdict(page)).to_have_text(
         re.compile(rf"^A is {MS[LIBRARY] / MS[DIRECT]:.3g} times as fast as B \(1\.\d+ to 1\.\d+\)\.$")
@@ -116,50 +144,54 @@ def test_samples_of_both_runs_share_an_axis(history):
         share = (x + 1 - axis["x"]) / axis["width"]
         assert left + share * (right - left) == pytest.approx(1e3 * MS[row], abs=0.1)
 
+    page.set_viewport_size(PHONE)
+    assert verdict(page).bounding_box()["y"] < page.locator(".kt-rows").bounding_box()["y"]
+    page.wait_for_function(FITS)
+    expect(page.get_by_role("row")).not_to_have_count(0)  # still a table for screen readers
 
-def test_filters_are_in_the_url(history):
-    page = history()
-    head = page.locator(".st-key-list_head .kt-figures")
+
+def test_link_contains_a_run_that_another_store_lacks(history, page, server):
+    user_store().add([a_row(7, device="my GPU", time="2999-01-02T00:00:00Z")])
+    history(f"run={id_of(a_row(7, device='my GPU', time='2999-01-02T00:00:00Z'))}&against={DIRECT}")
+    expect(page.locator(f"{CARD} .kt-badge-measured")).to_have_text("measured my GPU, cold, n = 20")
     settled(page)
-    page.get_by_role("combobox", name="caches").click()
-    page.get_by_role("option", name="hot").click()
-    hot_count = sum(r["mode"] == "hot" for r in records.everything())
-    expect(page).to_have_url(re.compile(r"caches=hot"))
-    expect(page.locator(".kt-where").nth(1)).to_contain_text("hot")
-    page.get_by_label("shape").fill("N=32 H=7")
-    page.get_by_label("shape").press("Enter")
-    expect(page).to_have_url(re.compile(r"shape=N"))
-    filtered = sum(
-        r["mode"] == "hot" and r["shape"].get("N") == 32 and r["shape"].get("H") == 7 for r in records.everything()
-    )
-    expect(head).to_have_text(f"{filtered} runs, newest first")
-    page.get_by_label("shape").fill("no such shape")
-    page.get_by_label("shape").press("Enter")
-    expect(head).to_have_text("No run has these values.")
-    assert filtered < hot_count
+    page.locator(CARD).get_by_role("button", name="link").click()
+    url = page.locator("[data-testid=stPopoverBody] code").inner_text()
+    params = parse_qs(urlsplit(url).query)
+    assert url.startswith(f"{server}/history?") and params["against"] == [DIRECT]
+    row = link.unpack(params["result"][0]) | {"device": "your GPU"}  # a run that this store does not have
+
+    page.goto(f"{server}/history?embed=true&result={link.pack(row)}&against={DIRECT}")
+    expect(verdict(page)).to_be_visible()
+    expect(page.locator(".kt-badge").first).to_have_text("recorded your GPU, cold, n = 20, from the link")
+    expect(page.locator(".kt-lane")).to_have_count(2)
+    expect(page.locator(".kt-rows, .st-key-nav, h1")).to_have_count(0)  # only the comparison
 
 
-def test_list_has_pages(history):
-    page = history("origin=recorded")
-    pager = page.get_by_role("navigation", name="pages of the list")
-    first_page = page.locator(".kt-what").all_inner_texts()
-    pages = -(-RECORDED // 20)
-    expect(pager).to_contain_text(f"page 1 of {pages}")
-    pager.get_by_role("link", name="older").click()
-    expect(pager).to_contain_text(f"page 2 of {pages}")
-    expect(page).to_have_url(re.compile(r"page=2"))
-    assert page.locator(".kt-what").all_inner_texts() != first_page
-    pager.get_by_role("link", name="newer").click()
-    expect(pager).to_contain_text(f"page 1 of {pages}")
+def test_what_a_row_or_a_link_says_is_escaped(history):
+    evil = "<img src=x onerror=alert(1)>"
+    row = a_row(8, device=evil, time="2999-01-03T00:00:00Z", later={evil: evil})
+    user_store().add([row], evil)
+    page = history(f"run={id_of(row)}&against=..%2F..%2Fetc&rung=%3Cimg%20src=x%20onerror=alert(1)%3E&page=-7")
+    expect(page.locator(".kt-note").first).to_be_visible()
+    expect(page.locator(".kt-rows tbody tr")).to_have_count(20)
+    expect(page.locator(".kt-rows tbody tr").first).to_contain_text(evil)
+    expect(page.locator(f"{CARD} .kt-badge").first).to_contain_text(evil)
+    expect(page.locator("img[src=x], .stMain script")).to_have_count(0)
 
 
-def test_first_screen_leads_to_the_runs_of_a_lesson_and_shape(page, server):
+def test_first_screen_leads_to_the_runs_of_a_lesson_and_shape_also_on_a_phone(page, server):
+    page.set_viewport_size(PHONE)
     page.goto(f"{server}/history")
     lessons = page.locator(".kt-lesson")
     expect(lessons.first).to_be_visible()
     assert len(lessons.all()) >= 6
+    compare = page.get_by_role("heading", name="Compare").bounding_box()
+    assert compare["y"] < lessons.first.bounding_box()["y"]
     expect(page.locator(".kt-lesson li").first).to_be_hidden()
-    page.locator(".kt-lesson summary").filter(has_text="softmax").click()
+    lessons.locator("summary").filter(has_text="softmax").click()
+    page.wait_for_function(FITS)
+    page.set_viewport_size({"width": 1440, "height": 900})
     link = page.locator(".kt-lesson[open] li a").first
     shape = link.inner_text()
     link.click()
@@ -173,111 +205,3 @@ def test_first_screen_leads_to_the_runs_of_a_lesson_and_shape(page, server):
     expect(lessons.first).to_be_visible()
     page.go_back()
     expect(page.locator(".kt-rows .kt-what b").first).to_contain_text("softmax: ")
-
-
-def test_export_has_the_filtered_rows(history):
-    page = history("rung=conv%2Fdirect&shape=N%3D32&origin=recorded")
-    settled(page)
-    expected = [r for r in records.everything() if r["rung"] == "conv/direct" and r["shape"]["N"] == 32]
-    exported = rows.parse(download(page, "JSON"))
-    assert sorted(map(id_of, exported)) == sorted(map(id_of, expected))
-    table = list(csv.DictReader(io.StringIO(download(page, "CSV"))))
-    assert [float(line["median_ms"]) for line in table] == [r["median_ms"] for r in exported]
-
-
-def download(page, name):
-    with page.expect_download() as download:
-        page.locator(".st-key-chips_files").get_by_role("button", name=name, exact=True).click()
-    return Path(download.value.path()).read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_export_is_imported_once_and_bad_file_is_refused(history, tmp_path):
-    page = history()
-    settled(page)
-    new = [a_row(n, device="Anna's GPU", time=f"2999-01-01T00:00:0{n}Z") for n in range(3)]
-    page.get_by_role("button", name="import").click()
-    upload(page, tmp_path / "anna.json", rows.to_json(new))
-    expect(page.get_by_text("3 rows read, 3 new.")).to_be_visible()
-    upload(page, tmp_path / "again.json", json.dumps(new))
-    expect(page.get_by_text("3 rows read, 0 new.")).to_be_visible()
-    upload(page, tmp_path / "bad.json", json.dumps([new[0], new[1] | {"median_ms": 1e-9}]))
-    expect(page.get_by_text("nothing was taken. row 2: median_ms is not that of samples_ms")).to_be_visible()
-    upload(page, tmp_path / "evil.json", '[{"rung": "<img src=x onerror=alert(1)>"}]')
-    expect(page.get_by_text("rung is not a name as this app gives it")).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.locator(".kt-rows tbody tr").first).to_contain_text("recorded Anna's GPU, cold")
-    expect(page.locator(".kt-rows tbody tr").first).to_contain_text("anna.json")
-    assert user_store().count() >= 3
-
-
-def upload(page, path, text):
-    path.write_text(text, encoding="utf-8")
-    idle(page)  # a rerun under way may replace the field
-    page.locator("input[type=file]").set_input_files(path)
-
-
-def test_link_contains_a_run_that_another_store_lacks(history, new_page, server):
-    user_store().add([a_row(7, device="my GPU", time="2999-01-02T00:00:00Z")])
-    page = history(f"run={id_of(a_row(7, device='my GPU', time='2999-01-02T00:00:00Z'))}&against={DIRECT}")
-    expect(page.locator(f"{CARD} .kt-badge-measured")).to_have_text("measured my GPU, cold, n = 20")
-    settled(page)
-    page.locator(CARD).get_by_role("button", name="link").click()
-    url = page.locator("[data-testid=stPopoverBody] code").inner_text()
-    params = parse_qs(urlsplit(url).query)
-    assert url.startswith(f"{server}/history?") and params["against"] == [DIRECT]
-    row = link.unpack(params["result"][0]) | {"device": "your GPU"}  # a run that this store does not have
-
-    slide = new_page()
-    slide.goto(f"{server}/history?embed=true&result={link.pack(row)}&against={DIRECT}")
-    expect(verdict(slide)).to_be_visible()
-    expect(slide.locator(".kt-badge").first).to_have_text("recorded your GPU, cold, n = 20, from the link")
-    expect(slide.locator(".kt-lane")).to_have_count(2)
-    expect(slide.locator(".kt-rows, .st-key-nav, h1")).to_have_count(0)  # only the comparison
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "query",
-    [
-        "result=%3Cscript%3Ealert(1)%3C/script%3E",
-        "result=eNpLSSxJBAAEAAGU",
-        f"result={link.pack(a_row())[:-9]}",
-        "run=%3Cimg%20src=x%20onerror=alert(1)%3E&against=..%2F..%2Fetc",
-        "rung=%3Cimg%20src=x%20onerror=alert(1)%3E&page=-7",
-    ],
-)
-def test_hostile_link_gives_a_note_and_the_list(history, query):
-    page = history(query)
-    expect(page.locator(".kt-note").first).to_be_visible()
-    expect(page.locator(".kt-rows tbody tr")).to_have_count(20)
-    expect(page.locator("img[src=x], .stMain script")).to_have_count(0)
-
-
-def test_text_of_a_row_is_escaped(history):
-    evil = "<img src=x onerror=alert(1)>"
-    row = a_row(8, device=evil, time="2999-01-03T00:00:00Z", later={evil: evil})
-    user_store().add([row], evil)
-    page = history(f"run={id_of(row)}")
-    expect(page.locator(".kt-rows tbody tr").first).to_contain_text(evil)
-    expect(page.locator(f"{CARD} .kt-badge").first).to_contain_text(evil)
-    expect(page.locator("img[src=x]")).to_have_count(0)
-
-
-def test_phone_shows_comparison_above_the_lessons(page, server):
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.goto(f"{server}/history")
-    expect(page.locator(".kt-lesson").first).to_be_visible()
-    compare = page.get_by_role("heading", name="Compare").bounding_box()
-    assert compare["y"] < page.locator(".kt-lesson").first.bounding_box()["y"]
-    page.locator(".kt-lesson summary").filter(has_text="convolution", has_not_text="backward").click()
-    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
-
-
-def test_phone_shows_comparison_first_without_overflow(history, page):
-    page.set_viewport_size({"width": 390, "height": 844})
-    history(f"run={DIRECT}&against={LIBRARY}")
-    expect(verdict(page)).to_be_visible()
-    assert verdict(page).bounding_box()["y"] < page.locator(".kt-rows").bounding_box()["y"]
-    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
-    expect(page.get_by_role("row")).not_to_have_count(0)  # still a table for screen readers

@@ -1,4 +1,5 @@
-"""Run in a real browser, on a machine without a GPU: measured beside recorded values, and marked when stale."""
+"""Run in a real browser, on a machine without a GPU: measured beside recorded values, marked when stale, every text inside
+its chart. What a run measures is shown without a browser, in test_run.py and test_cards.py."""
 
 import csv
 import io
@@ -17,16 +18,25 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.ladders import LADDERS
 from kernels.machine.processor import device_name
 from pages.conv import address as conv_address
-from tests.helpers.harness import Stage, preset
+from tests.helpers.harness import Stage, idle, preset, settled
+from tests.pages.parts.test_theme_browser import rgb
 from visuals import units
+from visuals.charts import bars as bar_charts
+from visuals.palette import DARK, LIGHT
 
 pytestmark = pytest.mark.browser
 
 RUNGS = ["conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"]
 TITLES = [rung.title_on("cpu") for rung in conv_address.ladder("im2col").rungs]
-LONG = "N=16&C=64&H=224&W=224&K=64&pad_h=1&pad_w=1"  # minutes of float64 reference
-HUGE = "N=64&C=1024&H=512&W=512&K=1&R=1&S=1"
+LONG = "N=8&C=64&H=224&W=224&K=64&pad_h=1&pad_w=1"  # minutes of float64 reference
+CHARTS = ("chart_times_measured", "chart_memory", "chart_roofline")
 RUN_MS = 60_000
+SHARES = [
+    "speed, relative to the fastest library",
+    "rate, relative to the roof",
+    "rate, relative to the FP32 peak",
+    "call overhead",
+]
 
 
 @pytest.fixture
@@ -108,22 +118,92 @@ def choose(page, name, choice):
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-@pytest.mark.slow
-def test_run_is_shown_beside_recordings_and_downloaded(lesson, app):
+def dots(page, symbol_colour):
+    """Returns (x, y, opacity) of the markers of one colour in the roofline, x and y in pixels."""
+    return page.locator(".st-key-chart_roofline .scatterlayer").evaluate(
+        """(layer, colour) => [...layer.querySelectorAll(".points path")]
+            .filter(dot => getComputedStyle(dot).fill === colour)
+            .map(dot => { const r = dot.getBoundingClientRect();
+                          let opacity = 1;
+                          for (let e = dot; e !== layer; e = e.parentElement) opacity *= getComputedStyle(e).opacity;
+                          return [r.x + r.width / 2, r.y + r.height / 2, opacity]; })""",
+        symbol_colour,
+    )
+
+
+def colour(page, name):
+    return page.evaluate(
+        """name => { const a = document.createElement("a"); document.querySelector(".stApp").append(a);
+                     a.style.color = `var(--kt-${name})`; const colour = getComputedStyle(a).color; a.remove(); return colour; }""",
+        name,
+    )
+
+
+def spilled(page, chart):
+    """Returns the texts of a chart that extend beyond it."""
+    return page.locator(f".st-key-{chart}").evaluate(
+        """root => { const box = root.querySelector(".main-svg").getBoundingClientRect();
+            return [...root.querySelectorAll("text")].filter(text => text.textContent.trim()).filter(text => {
+                const r = text.getBoundingClientRect();
+                return r.width && (r.left < box.left - 1 || r.right > box.right + 1 || r.top < box.top - 1 || r.bottom > box.bottom + 1);
+            }).map(text => text.textContent); }"""
+    )
+
+
+def overlapping(page, chart, texts):
+    """Returns pairs of texts of a chart that overlap."""
+    return page.locator(f".st-key-{chart}").evaluate(
+        """(root, texts) => { const all = [...root.querySelectorAll(texts)].filter(t => t.textContent.trim());
+            const boxes = all.map(t => t.getBoundingClientRect()), found = [];
+            for (let i = 0; i < all.length; i++) for (let j = 0; j < i; j++) {
+                const [a, b] = [boxes[i], boxes[j]];
+                if (a.left + 1 < b.right && b.left + 1 < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom)
+                    found.push([all[i].textContent, all[j].textContent]);
+            } return found; }""",
+        texts,
+    )
+
+
+# The width in pixels of a text in the font of an SVG element.
+WIDTH = """(tspan, text) => { const copy = tspan.cloneNode(); copy.textContent = text; tspan.after(copy);
+    const width = copy.getComputedTextLength(); copy.remove(); return width; }"""
+
+
+# -- one run, from the press to a change of a control -----------------------------------------------
+def test_a_run_is_shown_beside_recordings_and_becomes_stale(lesson, app):
     page = lesson("step=5&BLOCK=512")  # no other test requests this, so it is really run
+    stage, plot = page.locator(".stage"), page.locator(".st-key-chart_times_recorded .js-plotly-plot")
     expect(measured(page)).to_have_count(0)
     expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("recorded NVIDIA")
-    page.locator(".stage").evaluate("root => { root.mark = 'the same'; }")
+    expect(plot).to_be_visible()
+    stage.evaluate("root => { root.mark = 'the same'; }")
 
     run_button(page).click()
     with suspended(app):
         expect(stop_button(page)).to_be_visible()
         expect(run_button(page)).to_have_count(0)  # one run at a time
         expect(page.locator(".strip-progress")).to_be_visible()
+        idle(page)  # the press on Run draws the cards once more
+        plot.evaluate("plot => { plot.mark = 'the same'; }")
+    page.locator(".strip-run", has_text="timing").wait_for(timeout=RUN_MS)  # looks at each frame
+    assert plot.evaluate("plot => plot.mark") == "the same"  # what a run tells while it goes on draws no chart
     expect(measured(page)).to_be_visible(timeout=RUN_MS)
     expect(stop_button(page)).to_have_count(0)
     expect(page.locator(".strip-progress")).to_have_count(0)
+    assert stage.evaluate("root => root.mark") == "the same"  # the stage was not redrawn
+    assert Stage(page).step == 5
 
+    cards_have_the_measured_times(page)
+    the_card_of_memory_shows_each_stage(page)
+    files_have_the_rows_that_are_shown(page)
+    for width, scheme in ((1440, "light"), (800, "dark"), (400, "light")):
+        no_text_is_cut_off_or_overlaps(page, width, scheme)
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.emulate_media(color_scheme="light")
+    a_changed_control_marks_the_run_stale_until_changed_back(page)
+
+
+def cards_have_the_measured_times(page):
     device = re.escape(device_name())
     # Beside other tests the times are marked: "n = 100, disturbed: other programs used the cores".
     expect(measured(page)).to_have_text(re.compile(rf"^measured {device}, cold, n = \d+(, disturbed: [\w ]+)?$"))
@@ -132,19 +212,38 @@ def test_run_is_shown_beside_recordings_and_downloaded(lesson, app):
         expect(page.locator(".st-key-chart_times_measured")).to_contain_text(title.replace(" + ", " +"))  # two lines
     expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("recorded NVIDIA")
     expect(bars(page, "chart_times_recorded")).to_have_count(3)
-    memory = page.locator(".st-key-card_memory")
-    expect(memory.locator(".kt-badge")).to_have_text(re.compile(rf"^measured {device}, peak$"))
+    expect(page.locator(".st-key-card_memory .kt-badge")).to_have_text(re.compile(rf"^measured {device}, peak$"))
     expect(bars(page, "chart_memory")).to_have_count(9)
     expect(page.locator(".kt-stale")).to_have_count(0)
-    table = page.locator(".st-key-card_why table")
+    expect(page.locator(".strip-head .badge")).to_contain_text("measured here")
+    expect(page.locator("[data-strip=size-stage]")).to_have_attribute("aria-pressed", "true")
+
+    why = page.locator(".st-key-card_why table")
     page.locator(".st-key-card_why summary").click()
-    expect(table.locator(".kt-badge-measured")).to_be_visible()
-    expect(table).to_contain_text("relative L2 error")
+    expect(why.locator(".kt-badge-measured")).to_be_visible()
+    expect(why).to_contain_text("relative L2 error")
 
-    # The stage was not redrawn.
-    assert page.locator(".stage").evaluate("root => root.mark") == "the same"
-    assert Stage(page).step == 5
+    table = page.locator(".st-key-fresh_measured .kt-shares")
+    expect(table.locator("th[scope=col]")).to_have_text(SHARES)
+    expect(table.locator("tr").nth(3).locator("td").first).to_have_text("100 %")
+    roof = page.locator(".st-key-card_roofline")
+    expect(roof.locator(".kt-badge-measured")).to_be_visible()
+    fresh = dots(page, colour(page, "output"))
+    assert len(fresh) == 3 and {opacity for *_, opacity in fresh} == {1}
 
+
+def the_card_of_memory_shows_each_stage(page):
+    details = page.locator(".st-key-card_memory .kt-details")
+    details.locator("summary").click()
+    parts = (["inputs", "output", "direct"], ["inputs", "output", "workspace", "im2col", "gemm"])
+    parts = (*parts, ["inputs", "output", "workspace", "im2col", "product"])
+    names = [name for title, of in zip(TITLES, parts, strict=True) for name in (title, *of)]
+    expect(details.locator(".kt-bars dt")).to_have_text(names)
+    expect(details.locator(".kt-bars dd").last).to_have_text("1.91 KB")
+    expect(details.locator(".kt-bars .kt-bar").last).to_be_visible()
+
+
+def files_have_the_rows_that_are_shown(page):
     rows = json.loads(download(page, "JSON"))
     table = list(csv.DictReader(io.StringIO(download(page, "CSV"))))
     shape = CONV_PRESETS["toy"].shape
@@ -167,94 +266,101 @@ def test_run_is_shown_beside_recordings_and_downloaded(lesson, app):
             assert line[name] == str(value) if not isinstance(value, (dict, list)) else json.loads(line[name]) == value
 
 
-@pytest.mark.slow
-def test_changed_control_marks_the_run_stale_until_changed_back(lesson):
-    page = lesson()
-    run(page)
+def no_text_is_cut_off_or_overlaps(page, width, scheme):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    expect(page.locator(".stage")).to_have_attribute("data-theme", scheme)
+    for chart in CHARTS:
+        settled(page, lambda chart=chart: drawn_width(page, chart))
+        assert spilled(page, chart) == [], chart
+        assert overlapping(page, chart, ".annotation-text, .xtick text, .ytick text, .x2tick text, .x3tick text") == []
+    max_width = page.locator(".st-key-chart_times_measured .annotation-text tspan").last.evaluate(
+        WIDTH, "88.8 µs to 8.88 ms"
+    )
+    assert 60 < max_width <= bar_charts.TEXT_PX - 8, "whatever is measured"  # it begins 8 px from the bars
+    for card in ("time", "memory", "roofline"):
+        overflow = page.locator(f".st-key-card_{card}").evaluate("card => card.scrollWidth - card.clientWidth")
+        assert overflow <= 0, card
+
+
+def drawn_width(page, chart):
+    """Returns the width of a chart's box and of the picture in it: after a change of the window the picture comes later."""
+    return page.locator(f".st-key-{chart}").evaluate(
+        "root => [root, root.querySelector('.main-svg')].map((e) => Math.round(e.getBoundingClientRect().width))"
+    )
+
+
+def a_changed_control_marks_the_run_stale_until_changed_back(page):
+    settled(page, lambda: drawn_width(page, CHARTS[0]))
     time_labels = page.locator(".st-key-chart_times_measured .annotation-text")
     expect(time_labels).to_have_count(3)
     times_before = time_labels.all_inner_texts()
-    k_field = page.get_by_label("K", exact=True)
+    k_field, roof = page.get_by_label("K", exact=True), page.locator(".st-key-card_roofline")
+    expect(roof).not_to_contain_text("faded")
     k_field.press("ArrowUp")
     stale = page.locator(".st-key-card_time .kt-stale")
-    expect(stale).to_have_text("stale: measured at N1 C1 8x8 K2 3x3, BLOCK 256, TILE 16, cold, cpu")
+    expect(stale).to_have_text("stale: measured at N1 C1 8x8 K2 3x3, BLOCK 512, TILE 16, cold, cpu")
     expect(page.locator(".st-key-stale_measured")).to_be_visible()
+    assert float(page.locator(".st-key-stale_measured").evaluate("e => getComputedStyle(e).opacity")) < 0.6
     expect(page.locator(".st-key-card_memory .kt-stale")).to_be_visible()
     expect(page.locator(".st-key-card_why .kt-badge-measured")).to_have_count(0)
+    expect(page.locator(".strip-stale")).to_contain_text("stale")
+    expect(page.locator(".strip")).to_have_class("strip stale")
     assert time_labels.all_inner_texts() == times_before  # not hidden, and not measured anew
     expect(run_button(page)).to_be_visible()
     expect(stop_button(page)).to_have_count(0)
+    # The text appears before the chart is drawn.
+    expect(roof).to_contain_text("faded: other settings")
+    expect(page.locator(".st-key-chart_roofline .scatterlayer .js-line[style*=dash]")).to_have_count(3)
+    faded = dots(page, colour(page, "output"))
+    assert len(faded) == 3 and all(opacity < 0.5 for *_, opacity in faded)
+
     k_field.press("ArrowDown")
     expect(page.locator(".kt-stale")).to_have_count(0)
     expect(page.locator(".st-key-fresh_measured")).to_be_visible()
-    page.locator(".st-key-card_why summary").click()
-    expect(page.locator(".st-key-card_why .kt-badge-measured")).to_be_visible()
+    expect(roof).not_to_contain_text("faded")
+    expect(page.locator(".st-key-card_why .kt-badge-measured")).to_have_count(1)
     assert time_labels.all_inner_texts() == times_before
-    # An option is a control as well.
-    choose(page, "caches", "hot")
+    choose(page, "caches", "hot")  # an option is a control as well
     expect(stale).to_be_visible()
 
 
-@pytest.mark.slow
-def test_options_are_in_the_url_and_used_by_the_run(lesson):
-    page = lesson("C=2")
-    choose(page, "TILE", "8")
-    choose(page, "caches", "hot")
-    assert re.search(r"C=2\b", page.url)
-    page.goto(page.url)  # the same URL in a new session
+# -- more than one run -----------------------------------------------------------------------------
+def test_options_are_used_by_a_run_during_which_the_shape_may_change(lesson, app):
+    page = lesson("K=5&TILE=8&caches=hot")
     expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     page.get_by_role("button", name="options").click()
     for name, choice in (("TILE", "8"), ("caches", "hot"), ("BLOCK", "256")):
         pills = page.get_by_role("dialog").locator(f".st-key-{name}")
         expect(pills.get_by_role("radio", name=choice, exact=True)).to_be_checked()
     page.keyboard.press("Escape")
-    run(page)
+    choose(page, "BLOCK", "128")
+    assert re.search(r"K=5\b", page.url) and re.search(r"TILE=8\b", page.url)
+    run_button(page).click()
+    with suspended(app):
+        expect(stop_button(page)).to_be_visible()
+        preset(page, "LeNet conv1").click()
+        expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=32,W=32,K=6"))
+    # The run continues, ends, and is marked as a run of the toy.
+    expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text("measured at N1 C1 8x8 K5", timeout=RUN_MS)
+    expect(run_button(page)).to_be_visible()
+    expect(page.locator(".st-key-card_why .kt-badge-measured")).to_have_count(0)
+    page.go_back()
+    expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=8,W=8"))
+    expect(page.locator(".kt-stale")).to_have_count(0)
     expect(measured(page)).to_contain_text(", hot, n = ")
     rows = {row["rung"]: row for row in json.loads(download(page, "JSON"))}
     assert rows["conv/im2col-gemm"]["tiles"]["TILE"] == 8 and rows["conv/im2col-gemm"]["mode"] == "hot"
-    assert rows["conv/direct"]["tiles"] == {"BLOCK": 256}
+    assert rows["conv/direct"]["tiles"] == {"BLOCK": 128}
     assert len(rows) == 3  # nothing was recorded at these settings
 
 
-@pytest.mark.slow
-def test_invalid_options_give_the_defaults(lesson):
-    page = lesson("TILE=7&caches=%3Cb%3E&BLOCK=1e9")
-    expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("cold, n = ")
-    run(page)
-    page.get_by_label("K", exact=True).press("ArrowUp")
-    expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text("BLOCK 256, TILE 16, cold, cpu")
-
-
-@pytest.mark.slow
-def test_shape_too_large_for_memory_names_the_bytes_and_the_page_works(lesson):
-    page = lesson(HUGE)
-    run_button(page).click()
-    note = page.locator(".st-key-card_time .kt-note")
-    expect(note).to_have_text(
-        re.compile(
-            r"^N64 C1024 512x512 K1 1x1 needs \d[\d,]{12,} bytes of memory for the cpu engine with the float64 "
-            r"reference, \d[\d,]+ bytes are free; take a smaller shape or batch$"
-        )
-    )
-    expect(run_button(page)).to_be_visible()
-    expect(measured(page)).to_have_count(0)
-    stage = Stage(page)
-    stage.do("forward")
-    stage.at_step(1)
-    preset(page, "Toy 8×8").click()
-    expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=8,W=8"))
-    run(page)
-    expect(note).to_have_count(0)
-
-
-@pytest.mark.slow
 def test_stop_ends_a_long_run_and_the_next_in_line_runs(lesson, new_page, app):
     page = lesson(LONG)
+    other = lesson("K=6&H=11", of=new_page())  # not requested before: else the result would be returned at once
     run_button(page).click()
     expect(page.locator(".strip-run")).to_contain_text("reference")
     (running,) = runners(app)
-
-    other = lesson("K=6&H=11", of=new_page())  # not requested before: else the result would be returned at once
     run_button(other).click()
     expect(other.locator(".strip-run")).to_contain_text("1 ahead of you")
 
@@ -268,29 +374,13 @@ def test_stop_ends_a_long_run_and_the_next_in_line_runs(lesson, new_page, app):
     assert running.pid not in [child.pid for child in runners(app)]
 
 
-@pytest.mark.slow
-def test_preset_can_change_during_a_run(lesson, app):
-    page = lesson("K=5")
-    run_button(page).click()
-    with suspended(app):
-        expect(stop_button(page)).to_be_visible()
-        preset(page, "LeNet conv1").click()
-        expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=32,W=32,K=6"))
-    # The run continues, ends, and is marked as a run of the toy.
-    expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text("measured at N1 C1 8x8 K5", timeout=RUN_MS)
-    expect(run_button(page)).to_be_visible()
-    expect(page.locator(".st-key-card_memory .kt-badge")).to_contain_text("recorded")
-    expect(page.locator(".st-key-card_why .kt-badge-measured")).to_have_count(0)
-    page.go_back()
-    expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=8,W=8"))
-    expect(page.locator(".kt-stale")).to_have_count(0)
-    expect(measured(page)).to_be_visible()
-
-
-@pytest.mark.slow
-def test_cards_work_without_the_stage(page, server):
+def test_cards_work_without_the_stage_and_follow_the_system(page, server):
     page.goto(f"{server}/im2col?engine=cpu&view=run&embed=true")
     run(page)
     expect(bars(page, "chart_times_measured")).to_have_count(3)
     expect(page.locator(".stage")).to_have_count(0)
     expect(page.locator("h1")).to_have_count(0)
+    shown = page.locator(".st-key-card_time .js-plotly-plot .annotation-text").first
+    expect(shown).to_have_css("fill", rgb(LIGHT["ink"]))
+    page.emulate_media(color_scheme="dark")
+    expect(shown).to_have_css("fill", rgb(DARK["ink"]))

@@ -25,28 +25,13 @@ def shows(page, scheme):
     expect(page.locator(".stage")).to_have_attribute("data-theme", scheme)
 
 
-def test_an_open_page_follows_the_system(stage, page):
-    for first, second in (("light", "dark"), ("dark", "light")):
-        page.emulate_media(color_scheme=first)
-        stage("preset=toy")  # a new session: the second is drawn from the messages of the first
-        shows(page, first)
-        for scheme in (second, first):
-            page.emulate_media(color_scheme=scheme)
-            shows(page, scheme)
-
-
-def test_a_list_opened_over_the_page_follows_the_system(stage, page):
-    stage()
+def test_an_open_page_and_a_list_over_it_follow_the_system(stage, page):
     page.emulate_media(color_scheme="dark")
+    stage("preset=toy&view=explore")
+    for scheme in ("dark", "light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        shows(page, scheme)
     page.get_by_test_id("stPopoverButton").first.click()
     body = page.get_by_test_id("stPopoverBody")
     expect(body).to_have_css("border-top-color", rgb(DARK["line"]))
     expect(body.locator("a p:not(:has(strong))").first).to_have_css("color", rgb(DARK["ink"]))
-
-
-def test_a_frame_without_the_bar_follows_the_system(page, server):
-    page.goto(f"{server}/im2col?embed=true&view=run")
-    shown = page.locator(".st-key-card_time .js-plotly-plot .annotation-text").first
-    expect(shown).to_have_css("fill", rgb(LIGHT["ink"]))
-    page.emulate_media(color_scheme="dark")
-    expect(shown).to_have_css("fill", rgb(DARK["ink"]))
