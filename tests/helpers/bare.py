@@ -1,0 +1,102 @@
+"""The stages of the app in pages without Streamlit: a page opens in a tenth of the time of the app's.
+
+Python sends what the app sends (page_runner.py). Loader, player and downloads come from the app's own routes. Around the
+stage are a heading, a button and a scrolling block, named as Streamlit names them. `show(query)` in the page sends the
+scene of another query, as a rerun does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from pages._lessons import LESSONS
+from pages.parts import address
+from tests.helpers.page_runner import messages, open_page
+from visuals import stage
+from visuals.stage.routes import routes
+
+FILES = {lesson.path: lesson.page for lesson in LESSONS}
+ABOVE = "<h1>Lesson</h1> <button>options</button>"
+# As in the app, the stage is in a shadow root, and what is pressed in it goes to the server: here to the list `sent`.
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>stage</title>
+<link rel="icon" href="data:,"><style>body { margin: 0 } h1 { font-size: 24px; margin: 8px 0 }
+#main { height: 100dvh; overflow: auto } #below { height: 500px } </style></head>
+<body><div id="main" data-testid="stMain"><div data-testid="stMainBlockContainer"><div data-testid="stVerticalBlock">
+%(above)s<div id="stage"></div>%(below)s</div></div></div>
+<script type="module">
+import load from "/loader.js";
+const parentElement = document.querySelector("#stage").attachShadow({ mode: "open" });
+parentElement.innerHTML = `%(place)s`;
+window.sent = [];
+const setTriggerValue = (name, value) => sent.push(value);
+window.send = (data) => load({ data, parentElement, setTriggerValue });
+window.show = async (query) => send(new Uint8Array(await (await fetch(`/message${location.pathname}${query}`)).arrayBuffer()));
+show(location.search);
+</script></body></html>
+"""
+_one_at_a_time = threading.Lock()
+
+
+@cache
+def _message(path: str, *params: tuple[str, str]) -> bytes:
+    return messages(open_page(FILES.get(path), **dict(params)))[0]
+
+
+def message_of(path: str, **params: str) -> bytes:
+    """Returns what the app sends to the first stage of a lesson at these URL parameters."""
+    kept = sorted((name, value) for name, value in params.items() if name not in address.STAGE)
+    with _one_at_a_time:
+        return _message(path, *kept)
+
+
+async def _send(request: Request) -> Response:
+    data = await run_in_threadpool(message_of, request.path_params["path"], **request.query_params)
+    return Response(data, media_type="application/octet-stream")
+
+
+def _page(request: Request) -> Response:
+    alone = "embed" in request.query_params or "present" in request.query_params
+    above, below = ("", "") if alone else (ABOVE, '<div id="below"></div>')
+    return HTMLResponse(PAGE % {"above": above, "below": below, "place": stage._PLACE})
+
+
+def _loader(request: Request) -> Response:
+    return Response(stage.loader(), media_type="text/javascript")
+
+
+def _no_news(request: Request) -> Response:
+    """Answers a player that waits for counts: none come here."""
+    return JSONResponse({"gone": True})
+
+
+@contextmanager
+def serving_stages() -> Iterator[str]:
+    """Serves the stages in this process and yields the address: a lesson's page is under its path, as in the app."""
+    own = [
+        Route("/loader.js", _loader),
+        Route("/message/{path:path}", _send),
+        Route("/stage/watch/{token}", _no_news),
+        Route("/{path:path}", _page),
+    ]
+    app = Starlette(routes=[*routes(), *own])
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", access_log=False, lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive(), "the server ended"
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
