@@ -30,7 +30,8 @@ FILES = {lesson.path: lesson.page for lesson in LESSONS}
 ABOVE = "<h1>Lesson</h1> <button>options</button>"
 # As in the app, the stage is in a shadow root, and what is pressed in it goes to the server: here to the list `sent`.
 PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>stage</title>
+<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>stage</title>
 <link rel="icon" href="data:,"><style>body { margin: 0 } h1 { font-size: 24px; margin: 8px 0 }
 #main { height: 100dvh; overflow: auto } #below { height: 500px } </style></head>
 <body><div id="main" data-testid="stMain"><div data-testid="stMainBlockContainer"><div data-testid="stVerticalBlock">
