@@ -2,7 +2,7 @@
 
 Python sends what the app sends (page_runner.py). Loader, player and downloads come from the app's own routes. Around the
 stage are a heading, a button and a scrolling block, named as Streamlit names them. `show(query)` in the page sends the
-scene of another query, as a rerun does.
+scene of another query, as a rerun does. The stage has the place that it has on a page with a story; test_app.py compares.
 """
 
 from __future__ import annotations
@@ -27,22 +27,29 @@ from visuals import stage
 from visuals.stage.routes import routes
 
 FILES = {lesson.path: lesson.page for lesson in LESSONS}
-ABOVE = "<h1>Lesson</h1> <button>options</button>"
+ABOVE = '<div class="above"><h1>Lesson</h1> <button>options</button></div>'
 # As in the app, the stage is in a shadow root, and what is pressed in it goes to the server: here to the list `sent`.
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>stage</title>
 <link rel="icon" href="data:,"><style>body { margin: 0 } h1 { font-size: 24px; margin: 8px 0 }
-#main { height: 100dvh; overflow: auto } #below { height: 500px } </style></head>
-<body><div id="main" data-testid="stMain"><div data-testid="stMainBlockContainer"><div data-testid="stVerticalBlock">
+#main { height: 100dvh; overflow: auto } #below { height: 500px }
+.page { max-width: 1360px; margin: 0 auto; padding: 0 40px } .above { height: 98px; overflow: hidden }
+@media (max-width: 640px) { .page { padding: 0 16px } .above { height: 154px } }</style></head>
+<body><div id="main" data-testid="stMain"><div data-testid="stMainBlockContainer"><div data-testid="stVerticalBlock" class="%(page)s">
 %(above)s<div id="stage"></div>%(below)s</div></div></div>
 <script type="module">
 import load from "/loader.js";
 const parentElement = document.querySelector("#stage").attachShadow({ mode: "open" });
 parentElement.innerHTML = `%(place)s`;
 window.sent = [];
+window.closers = []; // what the calls of the component returned
 const setTriggerValue = (name, value) => sent.push(value);
-window.send = (data) => load({ data, parentElement, setTriggerValue });
+window.calls = 0; // of the component
+window.send = async (data) => {
+  calls += 1;
+  closers.push(await load({ data, parentElement, setTriggerValue }));
+};
 window.show = async (query) => send(new Uint8Array(await (await fetch(`/message${location.pathname}${query}`)).arrayBuffer()));
 show(location.search);
 </script></body></html>
@@ -70,7 +77,7 @@ async def _send(request: Request) -> Response:
 def _page(request: Request) -> Response:
     alone = "embed" in request.query_params or "present" in request.query_params
     above, below = ("", "") if alone else (ABOVE, '<div id="below"></div>')
-    return HTMLResponse(PAGE % {"above": above, "below": below, "place": stage._PLACE})
+    return HTMLResponse(PAGE % {"above": above, "below": below, "page": "" if alone else "page", "place": stage._PLACE})
 
 
 def _loader(request: Request) -> Response:
