@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 from playwright.sync_api import expect
 
+from pages.parts.address import is_presented
 from tests.helpers.harness import Stage, settled
 
 pytestmark = pytest.mark.browser
@@ -37,7 +38,7 @@ def test_a_presented_stage_fills_its_window(page, server):
     page.set_viewport_size(LECTURE_HALL)
     page.emulate_media(color_scheme="dark")
     page.goto(f"{server}/im2col?present=1&C=3&step=7&H=abc")
-    stage = Stage(page).ready()
+    Stage(page).ready()
     expect(page.locator(".kt-note")).to_be_visible()
     assert page.evaluate(scroll_height) == LECTURE_HALL["height"]  # a note does not make the page scroll
     page.goto(f"{server}/im2col?present=1&C=3&step=7")
@@ -71,6 +72,11 @@ def test_an_embedded_stage_and_the_presented_first_screen_are_alone(page, server
     expect(page.locator(".stage")).to_have_attribute("data-playing", "true")
     expect(page.locator(".stage")).to_have_count(1)
     check_stage_alone(page, LECTURE_HALL)
+
+
+def test_another_value_of_present_is_ignored():
+    values = ("0", "true", "11", "", "<b>", "1")
+    assert [value for value in values if is_presented({"present": value})] == ["1"]
 
 
 def test_a_slide_takes_keys_without_a_click_and_shows_what_the_answer_says(bare, page):
