@@ -92,6 +92,7 @@ def _no_news(request: Request) -> Response:
 @contextmanager
 def serving_stages() -> Iterator[str]:
     """Serves the stages in this process and yields the address: a lesson's page is under its path, as in the app."""
+    message_of("im2col", view="watch")  # the first run of a page takes seconds, which no test is to wait for
     own = [
         Route("/loader.js", _loader),
         Route("/message/{path:path}", _send),
