@@ -91,6 +91,7 @@ def test_keys_focus_theme_and_panels_on_a_page(stage, page):
     assert stage.root.evaluate("root => root.mark") == "the same"
     assert stage.step >= 10
     stage.playing(True)
+    page.set_viewport_size({"width": 1440, "height": 900})  # the list of keys does not cover the title
     stage.root.press("?")
     keys = page.locator("[data-panel=help]")
     expect(keys).to_be_visible()
