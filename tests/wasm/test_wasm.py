@@ -14,7 +14,7 @@ CHOICE = """
     tests/kernels/precision/test_ladder.py::test_the_emulator_counts_the_operations_of_the_definition
     tests/kernels/pooling/test_reference.py::test_indices_of_the_backward_pass_are_places_of_maxima
     tests/visuals/softmax/test_scene.py::test_parts_of_a_row_equal_what_the_first_launch_stores
-    tests/visuals/gemm/test_accumulator.py::test_the_map_is_that_of_the_emulators_registers
+    tests/visuals/gemm/test_accumulator.py::test_every_element_has_one_holder
 """.split()
 
 
