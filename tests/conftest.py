@@ -45,7 +45,7 @@ hypothesis.settings.load_profile("busy")
 TESTS = Path(__file__).parent
 LONGEST_FIRST = """
     pages/test_chapters_browser.py pages/test_one_screen.py pages/gemm/test_browser.py
-    pages/parts/test_run_browser.py pages/test_accessibility.py pages/test_back.py visuals/stage/test_stage.py
+    pages/parts/test_run_browser.py pages/test_accessibility.py pages/test_back.py visuals/stage/test_app.py
     kernels/engines/emulator/test_hardware_counters.py docs/test_deck.py pages/attention/test_browser.py
     pages/fusion/test_browser.py pages/history/test_browser.py pages/conv/test_controls_browser.py
     kernels/attention/test_hopper.py kernels/attention/backward/test_ladder.py pages/test_gpu.py

@@ -1,4 +1,5 @@
-"""The app on the slides of the example deck: stage and deck control each other, other windows cannot."""
+"""The example deck: its slides show the app's stages without Streamlit (bare.py), and one slide the app itself. Stage and
+deck control each other, other windows cannot."""
 
 import json
 import re
@@ -7,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pages._lessons import LESSONS
+from tests.helpers.bare import serving_stages
 from tests.helpers.chapters import story
 from tests.helpers.deck import Deck, npm, serving_files
 from tests.helpers.harness import ROOT, TOY_STEPS
@@ -24,10 +26,16 @@ def files():
         yield address
 
 
+@pytest.fixture(scope="module")
+def stages():
+    with serving_stages() as address:
+        yield address
+
+
 @pytest.fixture
-def deck(page, server, files):
+def deck(page, stages, files):
     """Yields the deck at its title slide."""
-    yield Deck(page, f"{files}/docs/deck/index.html?app={server}")
+    yield Deck(page, f"{files}/docs/deck/index.html?app={stages}")
     page.goto("about:blank")
 
 
@@ -40,43 +48,28 @@ def stage(deck):
 
 
 # -- the stage changes the slides ------------------------------------------------------------------
-@pytest.mark.slow
-def test_arrows_in_the_stage_step_it_and_keep_the_slide(deck, stage):
+def test_keys_step_the_stage_and_at_its_ends_change_the_slide(deck, stage):
     stage.root.press("ArrowRight")
     stage.at_step(15)
-    deck.press("ArrowLeft")
-    stage.at_step(14)
-    deck.press("ArrowLeft")
-    stage.at_step(13)
+    for step in (14, 13):
+        deck.press("ArrowLeft")
+        stage.at_step(step)
     deck.at("stage")
-
-
-@pytest.mark.parametrize("key", ["PageDown", "ArrowRight"])
-def test_stage_goes_to_the_next_slide_and_releases_the_keyboard(deck, stage, key):
-    stage.root.press("End")
-    stage.at_step(LAST)
-    deck.press(key)
-    deck.at("stride")
-    deck.press("ArrowRight")  # the keyboard controls the deck again
-    deck.at("moments")
-    deck.press("ArrowLeft")
-    deck.at("stride")
-
-
-@pytest.mark.parametrize("key", ["PageUp", "ArrowLeft"])
-def test_stage_goes_to_the_previous_slide(deck, stage, key):
-    stage.root.press("Home")
-    stage.at_step(0)
-    deck.press(key)
-    deck.at("tiling")
-    deck.press("ArrowRight")
-    deck.at("stage")
-
-
-def test_page_down_changes_slide_at_any_step(deck, stage):
-    stage.root.press("PageDown")
-    deck.at("stride")
-    stage.at_step(14)
+    for key, end, step, slide in (("ArrowRight", "End", LAST, "stride"), ("ArrowLeft", "Home", 0, "tiling")):
+        stage.root.press(end)
+        stage.at_step(step)
+        deck.press(key)
+        deck.at(slide)
+        stage.at_step(step)
+        deck.press("ArrowLeft" if slide == "stride" else "ArrowRight")  # the keyboard controls the deck again
+        deck.at("stage")
+    stage.root.press("Shift+ArrowRight")
+    stage.at_step(10)
+    for key, slide in (("PageDown", "stride"), ("PageUp", "tiling")):  # at any step
+        stage.root.press(key)
+        deck.at(slide)
+        stage.at_step(10)
+        deck.to("stage")
 
 
 PLAIN = """<!doctype html><title>plain</title><link rel="icon" href="data:,">
@@ -89,8 +82,8 @@ PLAIN = """<!doctype html><title>plain</title><link rel="icon" href="data:,">
 """
 
 
-def test_deck_without_the_plugin_changes_slides(page, server, files, tmp_path):
-    """It needs only Reveal and an iframe."""
+def test_deck_without_the_plugin_changes_slides_of_the_app(page, server, files, tmp_path):
+    """It needs only Reveal and an iframe, here of the app itself."""
     tmp_path.joinpath("plain.html").write_text(PLAIN.format(files=files, app=server), encoding="utf-8")
     with serving_files(tmp_path) as address:
         deck = Deck(page, f"{address}/plain.html")
@@ -110,61 +103,51 @@ def test_fragments_step_the_stage_in_both_directions(deck):
     for step in (6, 0, 18):
         deck.press("ArrowLeft")
         stage.at_step(step)
-    deck.at("moments")
-
-
-def test_page_down_in_the_stage_shows_the_next_fragment(deck):
-    stage = deck.to("moments")
-    stage.root.press("PageDown")
+    stage.root.press("PageDown")  # in the stage
     stage.at_step(0)
     deck.at("moments")
 
 
-@pytest.mark.parametrize("slide", ["stride", "end"], ids=["kept", "loaded anew"])
-def test_stage_keeps_its_step_when_the_slide_returns(deck, stage, slide):
+def test_a_stage_keeps_its_step_when_its_slide_returns(deck, stage):
     """Reveal unloads frames three slides away."""
     stage.root.press("ArrowRight")
     stage.at_step(15)
-    deck.to(slide)
-    if slide == "end":
-        expect(deck.page.locator("#stage iframe")).not_to_have_attribute("src", re.compile("."))
+    deck.to("stride")
     deck.to("stage").at_step(15)
-
-
-def test_deck_opened_at_a_fragment_shows_its_step(page, server, files):
-    deck = Deck(page, f"{files}/docs/deck/index.html?app={server}#/moments/1")
-    deck.at("moments")
-    deck.stage("moments").ready().at_step(6)
-    page.goto("about:blank")
-
-
-def test_leaving_the_slide_pauses_the_stage(deck, stage):
+    deck.to("end")
+    expect(deck.page.locator("#stage iframe")).not_to_have_attribute("src", re.compile("."))
+    deck.to("stage").at_step(15)
     stage.root.press("Space")
     stage.playing(True)
     deck.to("stride")
-    stage.playing(False)
+    stage.playing(False)  # leaving the slide pauses it
 
 
-def test_stage_follows_messages_of_the_deck(deck, stage):
-    deck.say("stage", {"stage": "goto", "step": 7})
-    stage.at_step(7)
-    deck.say("stage", json.dumps({"stage": "goto", "step": 9}))
-    stage.at_step(9)
-    deck.say("stage", {"stage": "step", "by": 1})
-    stage.at_step(10)
-    deck.say("stage", {"stage": "step", "by": -1})
-    stage.at_step(9)
-    deck.say("stage", {"stage": "goto", "step": 10**6})
-    stage.at_step(LAST)
-    deck.say("stage", {"stage": "goto", "step": 3})
+def test_a_stage_follows_messages_of_the_deck_and_ignores_invalid_ones(deck, stage):
+    for message, step in (
+        ({"stage": "goto", "step": 7}, 7),
+        (json.dumps({"stage": "goto", "step": 9}), 9),
+        ({"stage": "step", "by": 1}, 10),
+        ({"stage": "step", "by": -1}, 9),
+        ({"stage": "goto", "step": 10**6}, LAST),
+        ({"stage": "goto", "step": 3}, 3),
+    ):
+        deck.say("stage", message)
+        stage.at_step(step)
     deck.say("stage", {"stage": "play"})
     stage.playing(True)
     deck.say("stage", {"stage": "pause"})
     stage.playing(False)
+    deck.say("stage", {"stage": "goto", "step": 14})
+    stage.at_step(14)
+    for message in NONSENSE:
+        stage.root.evaluate(AWAIT_MESSAGE)
+        deck.say("stage", message)
+        assert stage.root.evaluate("() => window.arrived")
+        assert stage.step == 14, message
 
 
 # -- chapters on slides ----------------------------------------------------------------------------
-@pytest.mark.slow
 def test_a_chapter_holds_its_answer_back_until_g_is_pressed(deck):
     for slide in CHAPTERS:
         deck.to(slide)
@@ -235,14 +218,6 @@ NONSENSE = (
 )
 
 
-def test_invalid_messages_move_nothing(deck, stage):
-    for message in NONSENSE:
-        stage.root.evaluate(AWAIT_MESSAGE)
-        deck.say("stage", message)
-        assert stage.root.evaluate("() => window.arrived")
-        assert stage.step == 14, message
-
-
 def test_messages_of_a_stage(deck):
     texts = 'said.filter(data => /"stage"/.test(data))'  # Streamlit sends other messages
     # From the start of the page: a stage may be ready before a listener that is added later.
@@ -270,10 +245,12 @@ def test_messages_of_a_stage(deck):
 
 
 # -- the deck itself -------------------------------------------------------------------------------
-def test_deck_opens_from_a_folder(page, server):
-    deck = Deck(page, f"{INDEX.as_uri()}?app={server}")
-    stage = deck.to("moments")
-    deck.press("ArrowRight")
+def test_deck_opens_from_a_folder_at_a_fragment(page, stages):
+    deck = Deck(page, f"{INDEX.as_uri()}?app={stages}#/moments/1")
+    deck.at("moments")
+    stage = deck.stage("moments").ready()
+    stage.at_step(6)
+    deck.press("ArrowLeft")
     stage.at_step(0)
     stage.root.press("PageDown")
     stage.at_step(6)

@@ -109,7 +109,11 @@ def components(at: AppTest) -> list[Any]:
 
 def heads(at: AppTest) -> list[dict[str, Any]]:
     """Returns the head of each stage's message, without its cells."""
-    return [json.loads(m[8 : 8 + int.from_bytes(m[:4], "little")]) for m in messages(at)]
+    return [head_of(message) for message in messages(at)]
+
+
+def head_of(message: bytes) -> dict[str, Any]:
+    return json.loads(message[8 : 8 + int.from_bytes(message[:4], "little")])
 
 
 def stages(at: AppTest) -> list[str]:

@@ -342,6 +342,18 @@ test("the server receives one frame for each step of the range, each after its l
   assert.equal((await makeFile("gif", stage({ assets: { gif: "/g" }, range: [1, 1] }))).name, "toy-one-2-2.gif");
 });
 
+test("a long range is thinned to what the server takes, and a note says so", async (t) => {
+  const sent = mock(t, () => new Response("GIF89a"));
+  const long = stage({ assets: { gif: "/g" }, range: [0, 1185], caption: () => SENTENCES[0] });
+  long.scene.steps = 1186;
+  const { name, note } = await makeFile("gif", long);
+  let frames = 0;
+  for (let at = 0, { body } = sent[0]; at < body.length; frames++) at += 4 + new DataView(body.buffer).getUint32(at, true);
+  assert.ok(frames > 200 && frames <= 300, frames);
+  assert.equal(name, `toy-one-${frames}-of-1186-steps.gif`);
+  assert.match(note, new RegExp(`${frames} of the 1,186 steps`));
+});
+
 test("an error text of the server is shown, that of a proxy is not", async (t) => {
   const answers = [
     [() => new Response("Too large", { status: 413 }), "Too large"],

@@ -22,12 +22,7 @@ def lacking() -> str:
     return ""
 
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(lacking()), reason=lacking()),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(900), pytest.mark.skipif(bool(lacking()), reason=lacking())]
 
 
 @pytest.fixture(scope="module")

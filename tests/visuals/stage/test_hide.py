@@ -8,13 +8,14 @@ from playwright.sync_api import expect
 from tests.helpers.harness import settled
 from visuals import stage as stage_module
 
-pytestmark = pytest.mark.browser
-LARGE = ["kernel", "explain", "transport", "caption", "readings", "strip"]  # the parts that have rows or columns
+# The parts that have rows or columns. The others are controls in a line: none changes what two others do together.
+LARGE = ["kernel", "explain", "transport", "caption", "readings", "strip"]
 NAMES = re.search(r'HIDEABLE = "([^"]*)"', (stage_module.HERE / "link.js").read_text("utf-8"))[1].split()
-SIZES = {(1440, 900): NAMES, (1280, 720): LARGE, (390, 844): LARGE}
-# For each set of names: whether the picture has at least its height and width, and what is outside the stage or the page.
+SIZES = ((1440, 900), (1280, 720), (390, 844))
+# For each set of names: whether they are hidden, the picture has at least its height and width, and what is outside the
+# stage or the page.
 OFFENDERS = """
-async (root, names) => {
+async (root, [names, large]) => {
   const { player } = root, frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   const parts = [...root.querySelectorAll(".body > *, canvas, .readings, .caption")];
   const boxes = async (hide) => {
@@ -27,10 +28,12 @@ async (root, names) => {
       return box.width && box.height && (box.left < left - 1 || box.right > right + 1 || box.bottom > bottom + 1);
     });
     const picture = root.querySelector(".canvas-box").getBoundingClientRect();
-    return { picture, outside: outside.map((part) => part.className || part.tagName), wide: document.documentElement.scrollWidth > innerWidth };
+    const left_in = hide.filter((name) => [...root.querySelectorAll(`.${name === "steps" ? "step" : name}`)].some((part) => part.getClientRects().length));
+    return { picture, outside: [...outside.map((part) => part.className || part.tagName), ...left_in.map((name) => `${name} is shown`)], wide: document.documentElement.scrollWidth > innerWidth };
   };
   const { picture: whole } = await boxes([]), found = [];
-  const sets = [...names.flatMap((a, n) => [[a], ...names.slice(n + 1).map((b) => [a, b])]), ["kernel", "explain", "readings"], names.filter((n) => n !== "readings"), names];
+  const pairs = large.flatMap((a, n) => large.slice(n + 1).map((b) => [a, b]));
+  const sets = [...names.map((name) => [name]), ...pairs, ["kernel", "explain", "readings"], names.filter((n) => n !== "readings"), names];
   for (const hide of sets) {
     const { picture, outside, wide } = await boxes(hide);
     if (!(picture.height >= whole.height - 1 && picture.height > 100 && picture.width >= whole.width - 1) || outside.length || wide)
@@ -42,20 +45,21 @@ async (root, names) => {
 """
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("where", ["view=story&chapter=3", "view=explore", "embed=true&view=watch"])
-def test_no_part_that_is_hidden_takes_height_from_the_picture(stage, page, where):
-    found = []
-    root = stage(where).root
-    for (width, height), names in SIZES.items():
+def test_no_part_that_is_hidden_takes_height_from_the_picture(bare, page, where):
+    root, found = bare(where).root, []
+    for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
         settled(page, root.locator(".canvas-box").bounding_box)
-        found += [(width, *one) for one in root.evaluate(OFFENDERS, names)]
+        found += [(width, *one) for one in root.evaluate(OFFENDERS, [NAMES if width == 1440 else LARGE, LARGE])]
     assert found == []
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("where", ["view=story&chapter=3", "view=explore"])
-def test_without_kernel_and_explanation_the_picture_has_the_whole_width(stage, page, where):
-    root = stage(f"{where}&hide=kernel,explain").root
+def test_without_kernel_and_explanation_the_picture_has_the_whole_width(bare, page, where):
+    root = bare(f"{where}&hide=kernel,explain").root
     picture, readings, strip = (
         page.locator(f".stage {part}").bounding_box() for part in (".canvas-box", ".readings", ".strip")
     )
@@ -65,6 +69,15 @@ def test_without_kernel_and_explanation_the_picture_has_the_whole_width(stage, p
     assert readings["y"] >= picture["y"] + picture["height"] and strip["width"] > box["width"] - 4
     assert readings["x"] + readings["width"] <= box["x"] + box["width"]
     expect(page.locator(".stage .kernel")).to_be_hidden()
+
+
+@pytest.mark.browser
+def test_hide_in_the_url_hides_and_keys_still_work(bare, page):
+    stage = bare("hide=transport,caption&step=3")
+    for part in (".transport", ".caption"):
+        expect(page.locator(f".stage {part}")).to_be_hidden()
+    stage.root.press("ArrowRight")
+    stage.at_step(4)
 
 
 def test_every_name_is_in_the_readme():

@@ -1,28 +1,41 @@
-"""The stage's text on the cell under the mouse, compared with NumPy."""
+"""The stage's text on the cell under the mouse, compared with NumPy; pointing and pinning in a browser."""
 
-import itertools
+import json
 import re
+import subprocess
 
 import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import PADDED, TOY_COLUMNS, TOY_STEPS, VGG, query, truth
+from tests.helpers.harness import PADDED, ROOT, TOY_COLUMNS, TOY_STEPS, VGG, truth
 from tests.helpers.printed import number
+from visuals import stage as stage_module
 from visuals.conv.part import copies_per_pixel
 
-pytestmark = pytest.mark.browser
+
+@pytest.fixture
+def explained(node, tmp_path):
+    """Returns a function of a scene, a step and cells (name, index): the player's text on each."""
+
+    def texts(scene, step, *cells):
+        file = tmp_path / "cells.json"
+        asked = [[step, name, int(index)] for name, index in cells]
+        file.write_text(json.dumps({"scene": stage_module.message(scene).hex(), "cells": asked}))
+        command = [node, str(ROOT / "tests/node/explained.js"), str(file)]
+        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    return texts
 
 
 # -- what a cell says ----------------------------------------------------------------------------
 @pytest.mark.parametrize("params", [{}, PADDED], ids=["toy", "padded"])
-def test_a_pixel_says_how_often_it_was_copied(watch, page, params):
+def test_a_pixel_says_how_often_it_was_copied(explained, params):
     expected, t = truth(**params), 7
-    stage = watch(query(params | {"step": t}))
     s, max_columns = expected.shape, 0
-    for i in np.linspace(0, expected.scene.tensor("x").size - 1, 9).astype(int):
+    pixels = np.linspace(0, expected.scene.tensor("x").size - 1, 9).astype(int)
+    for i, text in zip(pixels, explained(expected.scene, t, *(("x", i) for i in pixels)), strict=True):
         columns = expected.columns_of(i)
-        text = stage.point_at("x", i)
         c, h, w = np.unravel_index(i, (s.C, s.H, s.W))
         assert f"x[{c}, {h}, {w}] = {expected.inputs.x(1)[0, c, h, w]:g}." in text
         noun = "cell" if len(columns) == 1 else "cells"
@@ -31,23 +44,24 @@ def test_a_pixel_says_how_often_it_was_copied(watch, page, params):
         assert (copied if columns_so_far else "Not yet copied to the data matrix.") in text
         max_columns = max(max_columns, len(columns))
     assert max_columns <= copies_per_pixel(s)
-    stage.at_step(t)
-    page.mouse.move(2, 2)
-    expect(stage.root).to_have_attribute("data-hover", "")  # and the panel explains the step again
-    expect(stage.explanation).to_contain_text(f"D[0, {t}]")
 
 
-def test_after_the_last_step_an_inner_pixel_is_in_nine_columns(watch):
-    text = watch(f"step={TOY_STEPS - 1}").point_at("x", 2 * 8 + 2)
-    assert "Copied to 9 of 9 cells of the data matrix so far." in text
+def test_cells_of_the_toy_at_some_steps(explained):
+    scene = truth().scene
+    (pixel,) = explained(scene, TOY_STEPS - 1, ("x", 2 * 8 + 2))
+    assert "Copied to 9 of 9 cells of the data matrix so far." in pixel
+    (tap,) = explained(scene, TOY_COLUMNS + 4, ("w", 9 + 1))
+    assert "w[1, 1] = −2" in tap
+    assert "It multiplies all of row 1 of the data matrix: one term of 36 cells of the output matrix, 16 so far." in tap
+    (output,) = explained(scene, 4, ("y", 30))
+    assert "y[0, 5, 0] is C[0, 30]" in output and "C[0, 30], not computed yet" in output
 
 
-def test_a_column_cell_names_its_window_and_its_outputs(watch):
-    expected = truth(K="3")
-    stage = watch("K=3&step=20")
+def test_a_column_cell_names_its_window_and_its_outputs(explained):
+    expected, cells = truth(K="3"), ((0, 0), (4, 20), (8, 21))
     index = expected.scene.write("D").index.reshape(9, TOY_COLUMNS)
-    for row, column in ((0, 0), (4, 20), (8, 21)):
-        text = stage.point_at("D", row * TOY_COLUMNS + column)
+    texts = explained(expected.scene, 20, *(("D", row * TOY_COLUMNS + column) for row, column in cells))
+    for (row, column), text in zip(cells, texts, strict=True):
         pixel = index[row, column]
         copied = "a copy of" if column <= 20 else "not written yet: will be a copy of"
         assert (
@@ -57,15 +71,15 @@ def test_a_column_cell_names_its_window_and_its_outputs(watch):
         assert f"Column {column} is one window. It gives C[0, {column}], C[1, {column}], C[2, {column}]." in text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("params", [{}, PADDED, {"mode": "convolution", "filter": "sobel-y"}])
-def test_an_output_cell_is_its_sum_and_the_sum_is_the_convolution(watch, params):
+def test_an_output_cell_is_its_sum_and_the_sum_is_the_convolution(explained, params):
     expected = truth(**params)
     _, P, Q = expected.y.shape
-    stage = watch(query(params | {"step": expected.scene.steps - 1}))
-    for i in np.linspace(0, expected.y.size - 1, 5).astype(int):
+    outputs = np.linspace(0, expected.y.size - 1, 5).astype(int)
+    texts = explained(expected.scene, expected.scene.steps - 1, *(("y", i) for i in outputs))
+    for i, text in zip(outputs, texts, strict=True):
         k, p, q = np.unravel_index(i, expected.y.shape)
-        same, name, terms, total = stage.point_at("y", i).split("\n")
+        same, name, terms, total = text.split("\n")
         assert same == f"y[{k}, {p}, {q}] is C[{k}, {p * Q + q}]: the same bytes under another index."
         assert name == f"C[{k}, {p * Q + q}]"
         assert total[:2] in ("= ", "≈ ") and number(total[2:]) == expected.y[k, p, q]
@@ -80,34 +94,44 @@ def test_an_output_cell_is_its_sum_and_the_sum_is_the_convolution(watch, params)
             assert f"{len(window) - 12} more terms" in terms
 
 
-def test_a_filter_tap_says_what_it_multiplies(watch):
-    text = watch(f"step={TOY_COLUMNS + 4}").point_at("w", 9 + 1)
-    assert "w[1, 1] = −2" in text
-    assert (
-        "It multiplies all of row 1 of the data matrix: one term of 36 cells of the output matrix, 16 so far." in text
-    )
+def test_padding_cells_say_padding(explained):
+    scene = truth(**PADDED).scene
+    index = scene.write("D").index
+    padding, inside = explained(scene, 0, *(("D", np.flatnonzero(found)[0]) for found in (index < 0, index >= 0)))
+    assert "= 0, a zero of the padding, not read from anywhere." in padding and "copy of" not in padding
+    assert "padding" not in inside
+    assert "of them zeros of the padding" in scene.caption(0)
 
 
-def test_an_output_not_yet_computed_says_so(watch):
-    text = watch("step=4").point_at("y", 30)
-    assert "y[0, 5, 0] is C[0, 30]" in text and "C[0, 30], not computed yet" in text
+def test_a_large_shape_says_which_part_it_shows(explained):
+    expected, t = truth(**VGG), 9
+    scene = expected.scene
+    assert scene.tensor("D").cols == 64 and expected.shape.PQ == 224 * 224
+    _, h, w = scene.tensor("x").origin
+    assert (h, w) != (0, 0)
+    pixel, column_cell, output = explained(scene, t, ("x", 0), ("D", t), ("y", t))
+    assert f"x[0, {h}, {w}]" in pixel and "Only the part shown is counted." in pixel
+    column = scene.tensor("D").col_index[t]
+    _, p, q = scene.tensor("y").origin
+    p, q = p + t // 8, q + t % 8
+    assert column == p * 224 + q == scene.tensor("C").col_index[t]
+    assert "Only the 3 channels shown are counted." in scene.caption(t)
+    assert f"Column {column} is one window. It gives C[0, {column}]" in column_cell
+    # The sum includes all 64 channels: those not shown are one term.
+    assert "from every channel not shown" in output
+    assert number(output.split("\n")[-1][2:]) == pytest.approx(expected.y[0, p, q], rel=5e-3)
 
 
-def test_padding_cells_say_padding(watch):
-    expected = truth(**PADDED)
-    stage = watch(query(PADDED | {"step": 0}))
-    index = expected.scene.write("D").index
-    padding, inside = np.flatnonzero(index < 0)[0], np.flatnonzero(index >= 0)[0]
-    text = stage.point_at("D", padding)
-    assert "= 0, a zero of the padding, not read from anywhere." in text and "copy of" not in text
-    assert "padding" not in stage.point_at("D", inside)
-    expect(stage.caption).to_contain_text("of them zeros of the padding")
-
-
-@pytest.mark.slow
-def test_a_click_pins_and_escape_unpins(stage, page):
-    stage = stage("step=9")
-    stage.point_at("x", 18)
+# -- pointing ------------------------------------------------------------------------------------
+@pytest.mark.browser
+def test_pointing_explains_a_click_pins_and_escape_unpins(bare, page):
+    stage = bare("C=3&step=9")
+    planes = [stage.cell("x", 64 * channel) for channel in range(3)]
+    assert 1 in (len({plane["x"] for plane in planes}), len({plane["y"] for plane in planes}))  # aligned
+    assert "x[2, 0, 0]" in stage.point_at("x", 128)
+    page.mouse.move(2, 2)
+    expect(stage.root).to_have_attribute("data-hover", "")
+    expect(stage.explanation).to_contain_text("D[0, 9]")  # the panel explains the step again
     stage.click("x", 18)
     expect(stage.root).to_have_attribute("data-pinned", "")
     assert "D[0, 0]" in stage.point_at("D", 0)  # pointing wins over the pin
@@ -127,36 +151,3 @@ def test_a_click_pins_and_escape_unpins(stage, page):
     expect(stage.root).to_have_attribute("data-pinned", "")
     page.locator(".caption").click()  # anywhere else on the stage
     expect(stage.root).not_to_have_attribute("data-pinned", "")
-
-
-def test_three_channels_are_three_separate_aligned_planes(watch):
-    stage = watch("C=3")
-    planes = [(stage.cell("x", 64 * plane), stage.cell("x", 64 * plane + 63)) for plane in range(3)]
-    for (first, last), (after, _) in itertools.pairwise(planes):
-        across = after["y"] == first["y"] and after["x"] > last["x"] + last["width"]
-        down = after["x"] == first["x"] and after["y"] > last["y"] + last["height"]
-        assert across or down
-    assert "x[2, 0, 0]" in stage.point_at("x", 128)
-
-
-def test_a_large_shape_says_which_part_it_shows(watch):
-    expected = truth(**VGG)
-    scene = expected.scene
-    t = 9
-    stage = watch(query(VGG | {"step": t}))
-    assert scene.tensor("D").cols == 64 and expected.shape.PQ == 224 * 224
-    _, h, w = scene.tensor("x").origin
-    assert (h, w) != (0, 0)
-    assert f"x[0, {h}, {w}]" in stage.point_at("x", 0)
-    assert "Only the part shown is counted." in stage.point_at("x", 0)
-    column = scene.tensor("D").col_index[t]
-    _, p, q = scene.tensor("y").origin
-    p, q = p + t // 8, q + t % 8
-    assert column == p * 224 + q == scene.tensor("C").col_index[t]
-    expect(stage.caption).to_have_text(scene.caption(t))
-    expect(stage.caption).to_contain_text("Only the 3 channels shown are counted.")
-    assert f"Column {column} is one window. It gives C[0, {column}]" in stage.point_at("D", t)
-    # The sum includes all 64 channels: those not shown are one term.
-    text = stage.point_at("y", t)
-    assert "from every channel not shown" in text
-    assert number(text.split("\n")[-1][2:]) == pytest.approx(expected.y[0, p, q], rel=5e-3)

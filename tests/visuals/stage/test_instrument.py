@@ -2,11 +2,11 @@
 
 import re
 
-import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import TOY_STEPS, frames, truth
+from tests.helpers.harness import truth
+from tests.visuals.stage.test_stage import STEPS_WHILE
 from visuals.conv.im2col.scene import FILE
 
 pytestmark = pytest.mark.browser
@@ -14,10 +14,9 @@ pytestmark = pytest.mark.browser
 WARPS = "order=warps"
 
 
-@pytest.mark.slow
 # -- loop ------------------------------------------------------------------------------------------
-def test_a_loop_repeats_its_steps(watch, page):
-    stage = watch("step=4&speed=8")
+def test_a_loop_repeats_its_steps(bare, page):
+    stage = bare("step=4&speed=8")
     loop = page.locator("[data-do=loop]")
     expect(loop).to_have_text("loop")
     stage.do("loop")
@@ -26,31 +25,22 @@ def test_a_loop_repeats_its_steps(watch, page):
     stage.do("loop")
     expect(loop).to_have_text("loop 5–7")
     expect(page).to_have_url(re.compile("loop=4-6"))
-    steps = stage.root.evaluate(
-        """root => new Promise(done => {
-          const steps = [];
-          new MutationObserver(() => { steps.push(+root.dataset.step); if (steps.length > 9) done(steps); })
-            .observe(root, { attributes: true, attributeFilter: ["data-step"] });
-          root.querySelector("[data-do=play]").click();
-        })"""
-    )
+    steps = stage.root.evaluate(STEPS_WHILE, "(steps) => steps.length > 9")
     assert set(steps) <= {3, 4, 5, 6} and steps.count(4) >= 2  # 3: before the first step of the loop
     stage.do("loop")
     expect(loop).to_have_text("loop")
     expect(page).not_to_have_url(re.compile("loop="))
 
-
-def test_brackets_set_the_loop(watch, page):
-    stage = watch("step=20")
+    page.locator(".scrub").fill("20")
     stage.root.focus()
     for key, text in (("]", "loop 1–21"), ("[", "loop from 21 …"), ("\\", "loop")):
         page.keyboard.press(key)
-        expect(page.locator("[data-do=loop]")).to_have_text(text)
+        expect(loop).to_have_text(text)
 
 
 # -- lines -----------------------------------------------------------------------------------------
-def test_a_click_on_a_line_goes_to_its_next_step(watch, page):
-    stage = watch(WARPS)
+def test_a_click_on_a_line_goes_to_its_next_step(bare, page):
+    stage = bare(WARPS)
     lines = page.locator(".code-line.runs")
     expect(lines).not_to_have_count(0)
     line = int(lines.first.get_attribute("data-line"))
@@ -69,12 +59,7 @@ def test_a_click_on_a_line_goes_to_its_next_step(watch, page):
     stage.root.press("l")
     stage.at_step(0)
     assert FILE.endswith(page.locator(".file").inner_text().split()[0])
-
-
-def test_a_line_without_steps_is_not_a_button(watch, page):
-    watch("step=3")
-    unlit = page.locator(".code-line:not(.runs)").first
-    expect(unlit.get_by_role("button")).to_have_count(0)
+    expect(page.locator(".code-line:not(.runs)").first.get_by_role("button")).to_have_count(0)  # a line without steps
 
 
 # -- zoom ------------------------------------------------------------------------------------------
@@ -87,8 +72,8 @@ def wheel(page, cell, delta, ctrl):
     return page.locator(".stage canvas").evaluate(WHEEL, [x, y, delta, ctrl])
 
 
-def test_ctrl_wheel_zooms_at_the_mouse_and_wheel_alone_scrolls_the_page(watch, page):
-    stage = watch("H=32&W=32&step=450")
+def test_ctrl_wheel_zooms_at_the_mouse_and_wheel_alone_scrolls_the_page(bare, page):
+    stage = bare("H=32&W=32&step=450")
     cell = stage.cell("D", 4 * 900 + 450)
     assert not wheel(page, cell, -50, False)  # scrolls the page
     assert stage.cell("D", 4 * 900 + 450) == cell
@@ -108,8 +93,8 @@ def test_ctrl_wheel_zooms_at_the_mouse_and_wheel_alone_scrolls_the_page(watch, p
     expect(page.locator(".stage .fit")).to_be_hidden()
 
 
-def test_dragging_pans_and_does_not_click(watch, page):
-    stage = watch("zoom=4,0.5,0.5")
+def test_dragging_pans_and_does_not_click(bare, page):
+    stage = bare("zoom=4,0.5,0.5")
     index = 100
     before = stage.cell("D", index)
     box = page.locator(".stage canvas").bounding_box()
@@ -136,17 +121,17 @@ PINCH = """canvas => {
 }"""
 
 
-def test_pinching_with_two_fingers_zooms(watch, page):
+def test_pinching_with_two_fingers_zooms(bare, page):
     page.set_viewport_size({"width": 390, "height": 844})
-    stage = watch()
+    stage = bare()
     before = stage.cell("x", 0)
     page.locator(".stage canvas").evaluate(PINCH)
     assert stage.cell("x", 0)["width"] == pytest.approx(4 * before["width"], rel=0.05)
     expect(page).to_have_url(re.compile("zoom="))
 
 
-def test_numbers_appear_as_cells_grow_and_titles_stay(watch, page):
-    stage = watch("H=32&W=32&step=899")
+def test_numbers_appear_as_cells_grow_and_titles_stay(bare, page):
+    stage = bare("H=32&W=32&step=899")
     before_zoom = page.locator(".stage canvas").screenshot()
     stage.root.focus()
     page.keyboard.press("p")
@@ -159,9 +144,9 @@ def test_numbers_appear_as_cells_grow_and_titles_stay(watch, page):
 
 
 # -- cells by keyboard -----------------------------------------------------------------------------
-def test_the_keyboard_moves_over_cells_and_tensors(watch, page):
+def test_the_keyboard_moves_over_cells_and_tensors(bare, page):
     expected = truth()
-    stage = watch("step=7")
+    stage = bare("step=7")
     stage.root.focus()
     page.keyboard.press("p")
     expect(stage.root).to_have_attribute("data-hover", "D:7")  # what the step wrote
@@ -187,8 +172,8 @@ def test_the_keyboard_moves_over_cells_and_tensors(watch, page):
 
 
 # -- panels ----------------------------------------------------------------------------------------
-def test_question_mark_opens_the_list_of_keys(stage, page):
-    stage = stage()
+def test_question_mark_opens_the_list_of_keys(bare, page):
+    stage = bare()
     stage.root.press("?")
     keys = page.locator("[data-panel=help]")
     expect(keys).to_be_visible()
@@ -206,39 +191,19 @@ def test_question_mark_opens_the_list_of_keys(stage, page):
     expect(page.locator("[data-panel=colours]")).to_be_hidden()
 
 
-@pytest.mark.parametrize(
-    ("query", "visible", "hidden"),
-    [
-        (
-            "",
-            {
-                "input",
-                "filter",
-                "output",
-                "workspace",
-                "read",
-                "write",
-                "ghost",
-                "negative",
-                "line",
-                "registers-ground",
-            },
-            {"padding", "lanes", "shared-ground", "workspace-ground"},
-        ),
-        ("pad_h=1&order=warps", {"padding", "lanes", "input"}, {"shared-ground"}),
-    ],
-)
-def test_the_legend_explains_the_colours_in_use(watch, page, query, visible, hidden):
-    stage = watch(query)
-    stage.do("colours")
-    for names, check in ((visible, "to_be_visible"), (hidden, "to_be_hidden")):
-        for name in names:
-            getattr(expect(page.locator(f"[data-legend={name}]")), check)()
+def test_the_legend_explains_the_colours_in_use(bare, page):
+    common = {"input", "filter", "output", "workspace", "read", "write", "ghost", "negative", "line"}
+    for query, more in (("", {"registers-ground"}), ("pad_h=1&order=warps", {"padding", "lanes"})):
+        bare(query).do("colours")
+        rows = page.locator("[data-legend]")
+        shown = {row.get_attribute("data-legend") for row in rows.all() if row.is_visible()}
+        assert shown - {"workspace-ground", "global-ground"} >= common | more
+        assert not shown & ({"padding", "lanes", "registers-ground", "shared-ground", "workspace-ground"} - more), query
 
 
-def test_links_to_copy(stage, page):
+def test_links_to_copy(bare, page):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    stage = stage("K=3&step=9")
+    stage = bare("K=3&step=9")
     stage.do("link")
     for name, pattern in (
         ("link", r"/im2col\?K=3&step=9&version=3$"),
@@ -252,37 +217,10 @@ def test_links_to_copy(stage, page):
         expect(page.locator(".copied")).to_have_value(text)
 
 
-def test_without_a_clipboard_the_text_is_there_to_copy(watch, page):
-    stage = watch("step=2")
+def test_without_a_clipboard_the_text_is_there_to_copy(bare, page):
+    stage = bare("step=2")
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true })")
     stage.do("link")
     page.locator("[data-copy=link]").click()
     expect(page.locator("[data-panel=link] .status")).to_contain_text("Copy the text above")
     expect(page.locator(".copied")).to_have_value(re.compile(r"step=2&version=3$"))
-
-
-# -- readings --------------------------------------------------------------------------------------
-def test_readings_change_with_the_steps_and_have_their_badge(watch, page):
-    scene = truth(K="3").scene
-    stage = watch("K=3")
-    readings = page.locator("[data-part=readings]")
-    for t in (0, 17, TOY_STEPS - 1):
-        page.locator(".scrub").fill(str(t))
-        stage.at_step(t)
-        for reading in scene.readings:
-            expect(readings).to_contain_text(f"{reading.label} {int(reading.values[t]):,}")
-    expect(readings.locator(".badge")).to_have_text(["predicted"])
-    assert scene.readings[2].values[-1] == np.prod((3, 9, 36))  # multiply-adds of the whole convolution
-
-
-@pytest.mark.parametrize("names", ["kernel,explain", "transport", "caption,readings", "order,take,link,colours,help"])
-def test_controls_named_in_hide_are_hidden(watch, page, names):
-    stage = watch(f"hide={names}&step=3")
-    for name in names.split(","):
-        expect(page.locator(f".stage .{name}").first).to_be_hidden()
-    stage.root.press("ArrowRight")
-    stage.at_step(4)
-    frames(page, 2)
-    if names == "kernel,explain":
-        canvas, root = page.locator(".stage canvas").bounding_box(), stage.root.bounding_box()
-        assert canvas["width"] > 0.98 * root["width"]

@@ -28,8 +28,8 @@ RESEND = """(root, how) => {
 
 
 # -- the window ------------------------------------------------------------------------------------
-def test_zoom_keeps_its_centre_when_the_window_changes(stage, page):
-    stage = stage("zoom=4,0.9,0.8&pin=y:30")
+def test_zoom_keeps_its_centre_when_the_window_changes(bare, page):
+    stage = bare("zoom=4,0.9,0.8&pin=y:30")
     canvas = page.locator(".stage canvas")
     for width in (390, 1440):
         page.set_viewport_size({"width": width, "height": 900})
@@ -42,19 +42,8 @@ def test_zoom_keeps_its_centre_when_the_window_changes(stage, page):
 
 
 # -- other scenes ----------------------------------------------------------------------------------
-def test_the_notice_of_an_error_disappears_with_the_next_scene(watch, page):
-    stage = watch("step=5")
-    notice = page.locator(".stage .notice")
-    stage.root.evaluate(RESEND, "head => { head.meta.version = 99; }")
-    expect(notice).to_contain_text("this one is version 99")
-    stage.root.evaluate("root => root.player.update(root.player.data.bytes)")  # the same scene as before
-    expect(stage.root).to_have_attribute("data-ready", "true")
-    expect(notice).to_be_hidden()
-    stage.at_step(5)
-
-
-def test_a_pin_outside_a_new_scene_of_the_same_key_is_removed(watch, page):
-    stage = watch("step=30&loop=20-33&pin=x:60")
+def test_a_pin_outside_a_new_scene_of_the_same_key_is_removed(bare, page):
+    stage = bare("step=30&loop=20-33&pin=x:60")
     stage.root.evaluate(
         RESEND,
         """head => {
@@ -72,8 +61,8 @@ def test_a_pin_outside_a_new_scene_of_the_same_key_is_removed(watch, page):
     stage.playing(False)
 
 
-def test_a_new_scene_resets_the_pointer(watch, page):
-    stage = watch()
+def test_a_new_scene_resets_the_pointer(bare, page):
+    stage = bare()
     stage.point_at("x", 9)
     canvas = page.locator(".stage canvas")
     expect(canvas).to_have_class(re.compile("over-cell"))
@@ -88,9 +77,8 @@ UNTIL_BACK = """root => new Promise(done => {
 })"""
 
 
-@pytest.mark.slow
-def test_a_scene_after_going_back_starts_at_step_0(stage, page):
-    stage = stage("step=3")
+def test_a_scene_after_going_back_starts_at_step_0(bare, page):
+    stage = bare("step=3")
     page.evaluate("history.pushState(history.state, '', '?other=1&step=3')")
     stage.root.evaluate("root => root.player.writeLink()")  # the player stores this URL
     page.evaluate("history.back()")
@@ -98,46 +86,50 @@ def test_a_scene_after_going_back_starts_at_step_0(stage, page):
     stage.root.evaluate(UNTIL_BACK)
     stage.at_step(3)
     stage.root.press("End")
-    page.get_by_label("K", exact=True).press("ArrowUp")
+    page.evaluate("show('?K=3')")
     expect(stage.root).to_have_attribute("data-scene", re.compile("K=3"))
     stage.at_step(0)
 
 
-@pytest.mark.slow
-def test_a_closed_stage_does_not_change_the_url(watch, page):
-    stage = watch("step=3")  # no cards load after it: they would send the closed player its scene once more
-    stage.root.evaluate(  # in one go: an open player would write its step back
-        """root => {
-          history.pushState(history.state, '', '?other=1');
-          window.left = root.player;
-          root.player.close();
-          window.after = [];
-          for (const name of ["arrange", "writeLink", "applyLink"]) window.left[name] = () => window.after.push(name);
-          root.querySelector(".canvas-box").style.width = "200px";
-        }"""
-    )
-    page.wait_for_timeout(2500)
-    assert page.evaluate("window.after") == []
-    assert page.url.endswith("?other=1")
+LEAVE = """(root, closes) => {
+  window.after = [];
+  for (const name of ["arrange", "writeLink", "applyLink"]) root.player[name] = () => window.after.push(name);
+  history.pushState(history.state, "", `?other=${closes}&step=3`); // an open player would write its step back
+  history.replaceState(history.state, "", `?other=${closes}`);
+  if (closes) root.player.close();
+  root.querySelector(".canvas-box").style.width = closes ? "200px" : "300px";
+}"""
 
 
-def test_a_loop_in_the_url_is_played(page, server):
-    page.goto(f"{server}/?embed=true&view=watch&loop=3-5")
+def test_a_closed_stage_does_not_change_the_url(new_page, stages):
+    page = new_page()
+    page.clock.install()
+    page.goto(f"{stages}/im2col?step=3")
     stage = Stage(page).ready()
+    for closes, heard in ((False, {"arrange", "writeLink"}), (True, set())):
+        stage.root.evaluate(LEAVE, closes)
+        page.clock.fast_forward(2500)  # longer than a player waits after Back
+        frames(page, 3)
+        assert set(page.evaluate("after")) == heard
+        assert page.url.endswith(f"?other={str(closes).lower()}")
+
+
+def test_a_loop_in_the_url_is_played(bare):
+    stage = bare("embed=true&view=watch&loop=3-5", "")
     stage.playing(True)
     assert stage.root.evaluate("root => root.player.loop") == [3, 5]
 
 
 # -- pins, pointers, fingers -----------------------------------------------------------------------
-def test_a_pin_stays_when_the_slider_moves(watch, page):
-    stage = watch("pin=x:18")
+def test_a_pin_stays_when_the_slider_moves(bare, page):
+    stage = bare("pin=x:18")
     page.locator(".scrub").click(position={"x": 40, "y": 10})
     expect(stage.root).not_to_have_attribute("data-step", "0")
     expect(stage.root).to_have_attribute("data-pinned", "")
 
 
-def test_the_right_mouse_button_does_not_drag(watch, page):
-    stage = watch("zoom=2,0.5,0.5")
+def test_the_right_mouse_button_does_not_drag(bare, page):
+    stage = bare("zoom=2,0.5,0.5")
     canvas = page.locator(".stage canvas")
     box = canvas.bounding_box()
     canvas.evaluate(  # a context menu received its release
@@ -162,29 +154,27 @@ class Fingers:
 
 
 @pytest.fixture
-def phone_stage(phone, server):
+def phone_stage(phone, stages):
     """Returns a phone's page, its stage in the middle of the window, and Fingers."""
-    phone.goto(f"{server}/im2col?step=5")
+    phone.goto(f"{stages}/im2col?step=5")
     stage = Stage(phone).ready()
-    expect(phone.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     phone.locator(".stage canvas").scroll_into_view_if_needed()
     return phone, stage, Fingers(phone)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("direction", ["across", "down"])
-def test_fingers_pinch_in_any_direction(phone_stage, direction):
+def test_fingers_pinch_in_any_direction(phone_stage):
     page, stage, fingers = phone_stage
     box = page.locator(".stage canvas").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + 150
-    touches = lambda d: [(x + d, y), (x - d, y)] if direction == "across" else [(x, y + d), (x, y - d)]  # noqa: E731
-    before = stage.cell("x", 0)["width"]
-    fingers.send("touchStart", *touches(20))
-    for d in range(25, 85, 5):
-        fingers.send("touchMove", *touches(d))
-    fingers.send("touchEnd")
-    frames(page, 3)
-    assert stage.cell("x", 0)["width"] > 2.5 * before
+    for across, down in ((1, 0), (0, 1)):
+        before = stage.cell("x", 0)["width"]
+        for d in range(20, 85, 5):
+            touches = [(x + n * d * across, y + n * d * down) for n in (1, -1)]
+            fingers.send("touchStart" if d == 20 else "touchMove", *touches)
+        fingers.send("touchEnd")
+        frames(page, 3)
+        assert stage.cell("x", 0)["width"] > 2.5 * before
+        stage.do("fit")
 
 
 def test_a_finger_scrolls_the_page_pans_a_zoomed_stage_and_pins_by_a_tap(phone_stage):
@@ -217,8 +207,8 @@ def test_a_finger_scrolls_the_page_pans_a_zoomed_stage_and_pins_by_a_tap(phone_s
 
 
 # -- keys and focus --------------------------------------------------------------------------------
-def test_focus_stays_on_the_stage_when_its_button_disappears(watch, page):
-    stage = watch("zoom=2,0.5,0.5&speed=99")
+def test_focus_stays_on_the_stage_when_its_button_disappears(bare, page):
+    stage = bare("zoom=2,0.5,0.5&speed=99")
     for name in ("fit", "dismiss"):
         stage.root.locator(f"[data-do={name}]").press("Enter")
         expect(stage.root.locator(f"[data-do={name}]")).to_be_hidden()
@@ -226,8 +216,8 @@ def test_focus_stays_on_the_stage_when_its_button_disappears(watch, page):
         assert stage.root.evaluate(FOCUSED), name
 
 
-def test_the_cell_selected_by_keyboard_is_read_aloud(watch, page):
-    stage = watch("step=4")
+def test_the_cell_selected_by_keyboard_is_read_aloud(bare, page):
+    stage = bare("step=4")
     live_regions = lambda: [part.get_attribute("aria-live") for part in (stage.caption, stage.explanation)]  # noqa: E731
     stage.point_at("x", 9)
     assert live_regions() == ["polite", "off"]  # the mouse may wander
@@ -240,8 +230,8 @@ def test_the_cell_selected_by_keyboard_is_read_aloud(watch, page):
     assert live_regions() == ["polite", "off"]
 
 
-def test_escape_closes_a_panel_from_its_text_field(watch, page):
-    stage = watch("step=2")
+def test_escape_closes_a_panel_from_its_text_field(bare, page):
+    stage = bare("step=2")
     stage.do("link")
     page.locator("[data-copy=slide]").click()
     text = page.locator(".copied")
@@ -255,9 +245,9 @@ def test_escape_closes_a_panel_from_its_text_field(watch, page):
     assert stage.root.evaluate("root => root.getRootNode().activeElement.dataset.do") == "link"
 
 
-def test_arrows_scroll_a_long_explanation(watch, page):
+def test_arrows_scroll_a_long_explanation(bare, page):
     page.set_viewport_size({"width": 1440, "height": 900})
-    stage = watch("C=3&H=12&W=12&pin=y:0&step=9")
+    stage = bare("C=3&H=12&W=12&pin=y:0&step=9")
     explain = page.locator(".explain")
     explain.evaluate("box => { box.style.maxHeight = box.style.minHeight = box.style.flexBasis = '60px'; }")
     explain.focus()
@@ -267,10 +257,10 @@ def test_arrows_scroll_a_long_explanation(watch, page):
 
 
 # -- forced colours --------------------------------------------------------------------------------
-def test_forced_colours_keep_distinctions_made_by_colour(stage, page):
+def test_forced_colours_keep_distinctions_made_by_colour(bare, page):
     page.emulate_media(forced_colors="active", color_scheme="dark")
     try:
-        stage = stage("order=warps&step=3")
+        stage = bare("order=warps&step=3")
         ground = "node => getComputedStyle(node).backgroundColor"
         for one, other in ((".code-line.lit", ".code-line:not(.lit)"), (".lane.active", ".lane:not(.active)")):
             assert page.locator(one).first.evaluate(ground) != page.locator(other).first.evaluate(ground)

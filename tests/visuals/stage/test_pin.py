@@ -7,9 +7,10 @@ from playwright.sync_api import expect
 
 from pages.attention.backward.chapters import STORY as BACKWARD
 from pages.attention.chapters import STORY as FORWARD
-from tests.helpers.harness import Stage, frames
+from tests.helpers.bare import message_of
+from tests.helpers.harness import frames
+from tests.helpers.page_runner import head_of
 
-pytestmark = pytest.mark.browser
 LESSONS = {"attention": FORWARD, "attention_backward": BACKWARD}
 PINNED = [(lesson, n + 1) for lesson, story in LESSONS.items() for n, c in enumerate(story.chapters) if c.pin]
 # Whether the picture has the colour of the pin's outline at the left edge of a cell.
@@ -22,17 +23,22 @@ OUTLINED = """
 }
 """
 
+# The name of another tensor whose cells are large enough to point at.
+LARGE_ENOUGH = """
+(root, name) => Object.values(root.player.scene.tensors).find((t) => t.name !== name && root.player.inView.blocks[t.name].cell > 5).name
+"""
 
-def opened(page, server, lesson, number):
-    page.goto(f"{server}/{lesson}?view=story&chapter={number}")
-    stage = Stage(page).ready()
+
+def opened(bare, lesson, number):
+    stage = bare(f"view=story&chapter={number}", lesson)
     name, index = LESSONS[lesson].chapters[number - 1].pin.split(":")
     expect(stage.root).to_have_attribute("data-hover", f"{name}:{index}")
     return stage, name, int(index)
 
 
-def test_pointing_at_the_output_spells_out_its_mean_although_another_cell_is_pinned(page, server):
-    stage, name, index = opened(page, server, "attention", 2)
+@pytest.mark.browser
+def test_pointing_at_the_output_spells_out_its_mean_although_another_cell_is_pinned(bare, page):
+    stage, name, index = opened(bare, "attention", 2)
     stage.root.press("End")
     pinned = stage.explanation.inner_text()
     output = stage.root.evaluate(
@@ -50,15 +56,20 @@ def test_pointing_at_the_output_spells_out_its_mean_although_another_cell_is_pin
     expect(stage.root).to_have_attribute("data-hover", f"{name}:{index + 1}")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("lesson", "number"), PINNED)
-def test_every_chapter_with_a_pin_explains_what_is_pointed_at(page, server, lesson, number):
-    stage, name, index = opened(page, server, lesson, number)
-    other = stage.root.evaluate(
-        "(root, name) => Object.values(root.player.scene.tensors).find((t) => t.name !== name && root.player.inView.blocks[t.name].cell > 5).name",
-        name,
-    )
-    pinned = stage.explanation.inner_text()
-    assert stage.point_at(other, 0) != pinned
-    page.mouse.move(2, 2)
-    expect(stage.root).to_have_attribute("data-hover", f"{name}:{index}")
+def test_every_pin_is_a_cell_of_its_chapter_s_scene():
+    for lesson, number in PINNED:
+        head = head_of(message_of(lesson, view="story", chapter=str(number)))
+        name, index = head["chapter"]["pin"].split(":")
+        (tensor,) = (one for one in head["meta"]["tensors"] if one["name"] == name)
+        assert int(index) < tensor["planes"] * tensor["rows"] * tensor["cols"], (lesson, number)
+
+
+@pytest.mark.browser
+def test_chapters_with_a_pin_explain_what_is_pointed_at(bare, page):
+    for lesson, number in {lesson: (lesson, number) for lesson, number in PINNED}.values():  # one of each lesson
+        stage, name, index = opened(bare, lesson, number)
+        other = stage.root.evaluate(LARGE_ENOUGH, name)
+        pinned = stage.explanation.inner_text()
+        assert stage.point_at(other, 0) != pinned
+        page.mouse.move(2, 2)
+        expect(stage.root).to_have_attribute("data-hover", f"{name}:{index}")

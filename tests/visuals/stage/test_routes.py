@@ -7,6 +7,7 @@ import gzip
 import json
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -164,19 +165,18 @@ def test_one_frame_is_a_gif_too():
         assert (image.n_frames, image.size) == (1, SIZE)
 
 
-@pytest.mark.slow
 def test_too_many_colours_leave_flat_areas_exact():
     frames = []
     for k in range(3):
-        noise = np.random.default_rng(k).integers(0, 256, (300, 300, 3), np.uint8)
-        noise[:200] = (0, 113, 177)
-        noise[100:200, :150] = (251 + k, 250, 249)
+        noise = np.random.default_rng(k).integers(0, 256, (120, 120, 3), np.uint8)
+        noise[:80] = (0, 113, 177)
+        noise[40:80, :60] = (251 + k, 250, 249)
         frames.append(Image.fromarray(noise))
     with Image.open(BytesIO(animate([png(frame) for frame in frames], 100))) as image:
         for k, frame in enumerate(frames):
             image.seek(k)
             decoded = np.asarray(image.convert("RGB"), int)
-            assert np.array_equal(decoded[:200], np.asarray(frame)[:200])
+            assert np.array_equal(decoded[:80], np.asarray(frame)[:80])
             assert np.abs(decoded - np.asarray(frame, int)).mean() < 30  # noise gets the nearest colours of the palette
 
 
@@ -226,17 +226,13 @@ def test_a_body_cut_off_or_too_large():
     assert (status, text) == (413, "The frames are larger than 40 MB together.")
 
 
-@pytest.mark.parametrize("ms", ["19", "5001", "", "-5", "1e3", "120.5", "x", "٣٠٠", "9" * 5000])
-def test_ms_out_of_range_is_rejected(ms):
-    from urllib.parse import quote
-
-    status, _, text = request_gif([png(picture(0))], ms=quote(ms))
-    assert (status, text) == (400, "ms must be a whole number from 20 to 5000.")
-
-
-@pytest.mark.parametrize("ms", ["20", "5000"])
-def test_ms_at_the_limits_is_accepted(ms):
-    assert request_gif([png(picture(0)), png(picture(1))], ms=ms)[0] == 200
+def test_ms_has_a_range():
+    frame = png(picture(0))
+    for ms in ("19", "5001", "", "-5", "1e3", "120.5", "x", "٣٠٠", "9" * 5000):
+        status, _, text = request_gif([frame], ms=quote(ms))
+        assert (status, text) == (400, "ms must be a whole number from 20 to 5000."), ms
+    for ms in ("20", "5000"):
+        assert request_gif([frame, png(picture(1))], ms=ms)[0] == 200, ms
 
 
 def test_gifs_are_made_one_at_a_time_in_a_thread(monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from tests.helpers.harness import PADDED, TOY_STEPS, Stage, faster, query, truth
+from tests.helpers.harness import PADDED, Stage, faster, query, truth
 from visuals.palette import LIGHT
 from visuals.stage.routes import LAST_FRAME_EXTRA_MS
 
@@ -43,31 +43,26 @@ def menu_message(page):
 
 
 # -- the menu --------------------------------------------------------------------------------------
-def test_nothing_is_loaded_before_a_download(stage, page, take):
+def test_nothing_is_loaded_before_a_download_which_leaves_the_stage_unchanged(bare, page, take):
     urls = []
     page.on("request", lambda request: urls.append(request.url))
-    stage = stage()
-    stage.do("take")
-    assert not [url for url in urls if "takeaway" in url]
-    take("json")
-    assert [url.split("/stage/")[1] for url in urls if "takeaway" in url] == ["takeaway.js"]
-    expect(menu_message(page)).to_contain_text("im2col.json")
-
-
-def test_download_by_keyboard_leaves_the_stage_unchanged(watch, page):
-    stage = watch(f"step={STEP}")
+    stage = bare(f"step={STEP}")
     page.locator("[data-do=take]").press("Enter")
-    with page.expect_download() as started:
+    assert not [url for url in urls if "takeaway" in url]
+    with page.expect_download() as started:  # by keyboard
         page.locator("[data-take=svg]").press("Enter")
     assert started.value.suggested_filename == "im2col-step-8.svg"
     stage.at_step(STEP)
+    assert [url.split("/stage/")[1] for url in urls if "takeaway" in url] == ["takeaway.js"]
+    take("json")
+    expect(menu_message(page)).to_contain_text("im2col.json")
     page.keyboard.press("Escape")
     expect(page.locator("[data-panel=take]")).to_be_hidden()
 
 
 # -- pictures --------------------------------------------------------------------------------------
-def test_a_png_has_twice_the_resolution_and_the_caption_below(watch, page, take):
-    stage = watch(f"step={STEP}")
+def test_a_png_has_twice_the_resolution_and_the_caption_below(bare, page, take):
+    stage = bare(f"step={STEP}")
     cell, canvas = stage.cell("D", STEP), page.locator(".stage canvas").bounding_box()
     path = take("png")
     assert path.name == "im2col-step-8.png"
@@ -93,10 +88,10 @@ def rgb(colour):
     return [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
 
 
-@pytest.mark.parametrize("params", [{}, PADDED, {"H": "32", "W": "32"}], ids=["toy", "padded", "900 columns"])
-def test_an_svg_has_every_cell_and_word(watch, take, params):
+@pytest.mark.parametrize("params", [PADDED, {"H": "32", "W": "32"}], ids=["padded", "900 columns"])
+def test_an_svg_has_every_cell_and_word(bare, take, params):
     scene = truth(**params).scene
-    watch(query(params | {"step": STEP}))
+    bare(query(params | {"step": STEP}))
     drawing = ElementTree.parse(take("svg")).getroot()
     assert drawing.find(f"{SVG}title").text == f"im2col, step {STEP + 1} of {scene.steps:,}"
     assert drawing.find(f"{SVG}desc").text == scene.caption(STEP)
@@ -124,48 +119,39 @@ def rectangles(element):
 
 
 # -- moving pictures -------------------------------------------------------------------------------
-@pytest.mark.slow
-def test_a_gif_has_a_frame_for_each_step(watch, page, take):
-    stage = watch()
-    faster(stage)  # eight times as fast: a step takes 113 ms; a GIF rounds to hundredths of a second
-    path = take("gif")
-    assert path.name == "im2col.gif"
+def gif_of(path):
+    """Returns the frames of a GIF, int[height, width, 3], and their times in ms."""
     with Image.open(path) as image:
-        assert (image.format, image.n_frames, image.info["loop"]) == ("GIF", TOY_STEPS, 0)
-        durations, ends = [], []
+        assert (image.format, image.info["loop"]) == ("GIF", 0)
+        frames, durations = [], []
         for k in range(image.n_frames):
             image.seek(k)
             durations.append(image.info["duration"])
-            if k in (0, TOY_STEPS - 1):
-                ends.append(np.asarray(image.convert("RGB"), int))
-    frame_ms = durations[0]
-    assert 100 <= frame_ms <= 120 and set(durations[:-1]) == {frame_ms}
-    assert abs(durations[-1] - frame_ms - LAST_FRAME_EXTRA_MS) <= 10
-    assert (np.abs(ends[0] - ends[1]).max(axis=2) > 20).mean() > 0.02
+            frames.append(np.asarray(image.convert("RGB"), int))
+    return frames, durations
 
 
-def test_a_gif_of_a_loop_has_only_its_steps(watch, take):
-    watch("loop=3-9&step=5")
+def test_a_gif_has_a_frame_for_each_step_or_for_those_of_the_loop(bare, page, take):
+    """Long ones are thinned: tests/node/takeaway.test.js."""
+    page.set_viewport_size({"width": 480, "height": 600})
+    small = truth(H="3", W="4").scene  # two windows
+    stage = bare("H=3&W=4&speed=8")
     path = take("gif")
-    assert path.name == "im2col-4-10.gif"
-    with Image.open(path) as image:
-        assert image.n_frames == 7
+    assert path.name == "im2col.gif"
+    frames, durations = gif_of(path)
+    assert len(frames) == small.steps
+    frame_ms = round(stage.root.evaluate("root => root.player.msPerStep"))
+    assert all(abs(ms - frame_ms) <= 10 for ms in durations[:-1])  # a GIF has hundredths of a second
+    assert abs(durations[-1] - durations[0] - LAST_FRAME_EXTRA_MS) <= 10
+    assert (np.abs(frames[0] - frames[-1]).max(axis=2) > 20).mean() > 0.01
+    bare("H=3&W=4&loop=1-3&step=2")
+    path = take("gif")
+    assert path.name == "im2col-2-4.gif" and len(gif_of(path)[0]) == 3
 
 
-@pytest.mark.slow
-def test_a_long_gif_is_thinned_and_says_so(watch, page, take):
-    watch("H=32&W=32&step=5")
+def test_a_video_plays_the_loop(bare, page, take):
     page.set_viewport_size({"width": 640, "height": 700})
-    path = take("gif")
-    match = re.fullmatch(r"im2col-(\d+)-of-1186-steps\.gif", path.name)
-    assert match
-    with Image.open(path) as image:
-        assert image.n_frames == int(match[1]) <= 300
-    expect(menu_message(page)).to_contain_text(f"shows {match[1]} of the 1,186 steps")
-
-
-def test_a_video_plays_the_loop(watch, page, take):
-    watch("loop=3-9&speed=8")
+    bare("loop=3-9&speed=8")
     path = take("video")
     assert path.stem == "im2col-4-10"
     head = path.read_bytes()[:16]
@@ -174,10 +160,9 @@ def test_a_video_plays_the_loop(watch, page, take):
 
 
 # -- data ------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("params", [{}, PADDED], ids=["toy", "padded"])
-def test_the_json_equals_the_scene(watch, take, params):
-    scene = truth(**params).scene
-    watch(query(params))
+def test_the_json_equals_the_scene(bare, take):
+    scene = truth(**PADDED).scene
+    bare(query(PADDED))
     data = json.loads(take("json").read_text(encoding="utf-8"))
     assert (data["format"], data["version"], data["key"]) == ("kernel-theatre scene", scene.version, scene.key)
     assert data["captions"] == [scene.caption(t) for t in range(scene.steps)]
@@ -207,46 +192,44 @@ def check_equal(array, data):
         np.testing.assert_array_equal(np.ravel(array), data)
 
 
-@pytest.mark.slow
 # -- standalone page -------------------------------------------------------------------------------
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_page_plays_from_a_file_without_a_network(watch, page, take, new_page, theme):
-    watch(f"{query(PADDED)}&step={STEP}")
+def test_the_page_plays_from_a_file_without_a_network(bare, take, new_page):
+    bare(f"{query(PADDED)}&step={STEP}")
     path, scene = take("html"), truth(**PADDED).scene
     assert path.name == "im2col.html"
-    offline_page = new_page(offline=True, color_scheme=theme)
+    page = new_page(offline=True, color_scheme="dark")
     urls = []
-    offline_page.on("request", lambda request: urls.append(request.url))
-    offline_page.goto(path.as_uri())
-    other_stage = Stage(offline_page).ready()
-    expect(offline_page).to_have_title("im2col · Kernel Theatre")
-    expect(offline_page.get_by_text("Made with Kernel Theatre")).to_be_visible()
-    expect(other_stage.root).to_have_attribute("data-theme", theme)
-    expect(other_stage.root).to_have_attribute("data-scene", scene.key)
-    other_stage.at_step(STEP)
-    expect(other_stage.caption).to_have_text(scene.caption(STEP))
-    other_stage.do("forward")
-    other_stage.at_step(STEP + 1)
-    assert scene.tensor("x").symbol in other_stage.point_at("x", 8)
-    faster(other_stage)
-    other_stage.do("play")
-    other_stage.playing(True)
-    expect(other_stage.root).not_to_have_attribute("data-step", str(STEP + 1))
-    other_stage.do("play")
-    other_stage.playing(False)
-    other = "dark" if theme == "light" else "light"
-    offline_page.emulate_media(color_scheme=other)
-    expect(other_stage.root).to_have_attribute("data-theme", other)
+    page.on("request", lambda request: urls.append(request.url))
+    page.goto(path.as_uri())
+    stage = Stage(page).ready()
+    expect(page).to_have_title("im2col · Kernel Theatre")
+    expect(page.get_by_text("Made with Kernel Theatre")).to_be_visible()
+    expect(stage.root).to_have_attribute("data-theme", "dark")
+    expect(stage.root).to_have_attribute("data-scene", scene.key)
+    stage.at_step(STEP)
+    expect(stage.caption).to_have_text(scene.caption(STEP))
+    stage.do("forward")
+    stage.at_step(STEP + 1)
+    assert scene.tensor("x").symbol in stage.point_at("x", 8)
+    faster(stage)
+    stage.do("play")
+    stage.playing(True)
+    expect(stage.root).not_to_have_attribute("data-step", str(STEP + 1))
+    stage.do("play")
+    stage.playing(False)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        expect(stage.root).to_have_attribute("data-theme", scheme)
     # Downloads that need no server work here too; the others are hidden.
-    other_stage.do("take")
-    with offline_page.expect_download() as started:
-        offline_page.locator("[data-take=svg]").click()
+    stage.do("take")
+    with page.expect_download() as started:
+        page.locator("[data-take=svg]").click()
     assert started.value.suggested_filename.startswith("im2col-step-")
     for selector in ("[data-take=gif]", "[data-take=html]", "[data-do=link]"):
-        expect(offline_page.locator(selector)).to_be_hidden()
+        expect(page.locator(selector)).to_be_hidden()
     assert [url for url in urls if not url.startswith(("data:", "blob:"))] == urls[:1] == [path.as_uri()]
 
 
-def test_the_template_alone_says_that_it_has_no_scene(page, server):
-    page.goto(f"{server}/stage/standalone.html")
+def test_the_template_alone_says_that_it_has_no_scene(page, stages):
+    page.goto(f"{stages}/stage/standalone.html")
     expect(page.get_by_role("alert")).to_contain_text("This scene cannot be shown")

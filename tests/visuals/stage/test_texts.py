@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from kernels import i18n
-from tests.helpers.harness import Stage, serving
+from tests.helpers.harness import Stage
 from tests.helpers.untranslated import untranslated_in_script
 from tests.visuals.stage.test_routes import request as answer
 from visuals import stage
@@ -39,9 +39,8 @@ def head(message: bytes) -> dict:
 
 
 # -- extraction ------------------------------------------------------------------------------------
-@pytest.mark.parametrize("path", sorted(stage.HERE.glob("*.js")), ids=lambda path: path.stem)
-def test_sentences_of_the_player_go_through_gettext(path):
-    assert untranslated_in_script(path) == []
+def test_sentences_of_the_player_go_through_gettext():
+    assert {path.name: found for path in stage.HERE.glob("*.js") if (found := untranslated_in_script(path))} == {}
 
 
 def test_a_sentence_of_a_script_without_gettext_is_found(tmp_path):
@@ -106,20 +105,17 @@ def test_routes_answer_in_the_language_of_the_player():
     assert '<html lang="en">' in answer("/stage/standalone.html")[2]
 
 
-@pytest.mark.slow
 # -- the page --------------------------------------------------------------------------------------
 @pytest.mark.browser
-def test_controls_explanations_and_downloads_are_translated(new_page, tmp_path):
-    page = new_page()
-    with serving("tests/helpers/translated_app.py") as app:
-        page.goto(f"{app.url}/im2col?lang=pl&view=watch&step=35")
-        check_polish(page)
-        Stage(page).do("take")
-        with page.expect_download() as started:
-            page.locator("[data-take=html]").click()
-        offline = tmp_path / "offline.html"
-        started.value.save_as(offline)
-        page.goto("about:blank")  # before the server ends
+@pytest.mark.usefixtures("polish")
+def test_controls_explanations_and_downloads_are_translated(bare, page, new_page, tmp_path):
+    bare("view=explore&lang=pl&step=35")
+    check_polish(page)
+    Stage(page).do("take")
+    with page.expect_download() as started:
+        page.locator("[data-take=html]").click()
+    offline = tmp_path / "offline.html"
+    started.value.save_as(offline)
     page = new_page(offline=True)
     page.goto(offline.as_uri())
     check_polish(page)

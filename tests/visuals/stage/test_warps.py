@@ -6,9 +6,8 @@ from playwright.sync_api import expect
 from kernels.engines import emulator
 from kernels.ladders import find
 from tests.helpers.harness import truth
+from tests.helpers.page_runner import heads, open_page, press, texts
 from visuals.conv.im2col.warps import blocks, in_warp_order
-
-pytestmark = pytest.mark.browser
 
 
 def executed(**params):
@@ -19,9 +18,10 @@ def executed(**params):
     return in_warp_order(source.scene, source.shape, trace, counters, blocks(source.shape))
 
 
-def test_steps_lanes_and_counts_equal_the_emulator_s(watch, page):
+@pytest.mark.browser
+def test_steps_lanes_and_counts_equal_the_emulator_s(bare, page):
     scene = executed()
-    stage = watch("order=warps")
+    stage = bare("order=warps")
     expect(page.locator("[data-do=order]")).to_have_text("as the warps run")
     for t in (0, 1, 9, scene.steps - 1):
         page.locator(".scrub").fill(str(t))
@@ -41,18 +41,30 @@ def test_steps_lanes_and_counts_equal_the_emulator_s(watch, page):
     expect(page.locator(".line-note")).to_have_count(len(notes))
 
 
-def test_the_order_is_chosen_on_the_page_and_is_in_the_url(stage, page):
-    stage = stage("")
-    page.locator("[data-do=order]").click()
+@pytest.mark.browser
+def test_the_order_is_chosen_in_its_panel(bare, page):
+    stage = bare()
+    order, panel = page.locator("[data-do=order]"), page.locator("[data-panel=order]")
+    expect(order).to_have_text("explaining order")
+    stage.do("order")
+    expect(panel).to_contain_text("one launch fills the whole data matrix")
+    stage.root.press("Escape")
+    expect(panel).to_be_hidden()
+    order.click()
     page.get_by_role("button", name="warps", exact=True).click()
-    expect(page.locator("[data-do=order]")).to_have_text("as the warps run")
-    assert "order=warps" in page.url
+    assert page.evaluate("sent") == [{"do": "order", "order": "warps"}]
+    page.evaluate("show('?order=warps')")
+    expect(order).to_have_text("as the warps run")
     assert stage.root.get_attribute("data-scene").endswith(" warps")
-    page.reload()
-    expect(page.locator("[data-do=order]")).to_have_text("as the warps run")
 
 
-def test_a_shape_shown_in_part_keeps_the_explaining_order_and_says_why(stage, page):
-    stage("order=warps&C=64&H=56&W=56")
-    expect(page.locator(".kt-note")).to_contain_text("shown in part")
-    expect(page.locator("[data-do=order]")).to_have_text("explaining order")
+def test_the_page_takes_the_order_and_a_shape_shown_in_part_keeps_the_explaining_one():
+    def drawn(at):
+        return heads(at)[0]["meta"]["orderName"], at.query_params.get("order")
+
+    at = open_page("conv/im2col.py", view="explore")
+    assert drawn(at) == ("explaining order", None)
+    press(at, "order", order="warps")
+    assert drawn(at) == ("as the warps run", "warps")
+    at = open_page("conv/im2col.py", order="warps", C=64, H=56, W=56)
+    assert drawn(at)[0] == "explaining order" and "shown in part" in texts(at)
