@@ -75,6 +75,8 @@ def changes_of_controls_are_entries_and_steps_are_none(page, server):
     stage.at_step(5)
     page.go_forward()
     fields_are(page, K="3", C="1")
+    page.go_forward()  # to the last entry: a new one would take the place of those ahead
+    fields_are(page, K="3", C="2")
 
     before, step = entries(page), stage.step
     for more in (1, 2):
@@ -91,7 +93,7 @@ def corrected_fields_are_part_of_the_change(page):
     change(page, "K", "4")
     expect(page).to_have_url(re.compile("K=4"))
     before = entries(page)
-    page.evaluate("history.pushState({}, '', '/im2col?view=explore&K=4&C=2')")  # as Streamlit writes a correction
+    page.evaluate("history.pushState({}, '', '/im2col?view=explore&K=4&C=5')")  # as Streamlit writes a correction
     assert entries(page) == before
     page.mouse.click(5, 5)
     page.evaluate("history.pushState({}, '', '/im2col?view=explore&K=4&C=3')")  # the server's answer to a new input

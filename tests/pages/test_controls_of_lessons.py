@@ -109,4 +109,4 @@ def test_options_that_do_not_exist_are_the_defaults():
 def test_a_bound_of_a_field_says_its_rule():
     at = open_page("conv/im2col.py", view="explore", H="9")
     control(at, "R").set_value(9).run()
-    assert "R ≤ 9 here: dilation*(R-1)+1 <= H+2*pad" in texts(at)
+    assert "R ≤ 9 here: dilation*(R-1)+1 &lt;= H+2*pad" in texts(at)

@@ -271,7 +271,9 @@ def no_text_is_cut_off_or_overlaps(page, width, scheme):
     page.emulate_media(color_scheme=scheme)
     expect(page.locator(".stage")).to_have_attribute("data-theme", scheme)
     for chart in CHARTS:
-        settled(page, lambda chart=chart: drawn_width(page, chart))
+        expect(page.locator(f".st-key-{chart} .main-svg").first).to_be_visible()
+        while None in settled(page, lambda chart=chart: drawn_width(page, chart)):
+            pass  # a new theme draws it anew
         assert spilled(page, chart) == [], chart
         assert overlapping(page, chart, ".annotation-text, .xtick text, .ytick text, .x2tick text, .x3tick text") == []
     max_width = page.locator(".st-key-chart_times_measured .annotation-text tspan").last.evaluate(
@@ -286,7 +288,7 @@ def no_text_is_cut_off_or_overlaps(page, width, scheme):
 def drawn_width(page, chart):
     """Returns the width of a chart's box and of the picture in it: after a change of the window the picture comes later."""
     return page.locator(f".st-key-{chart}").evaluate(
-        "root => [root, root.querySelector('.main-svg')].map((e) => Math.round(e.getBoundingClientRect().width))"
+        "root => [root, root.querySelector('.main-svg')].map((e) => e && Math.round(e.getBoundingClientRect().width))"
     )
 
 
