@@ -229,3 +229,13 @@ def test_a_network_without_records_is_refused(monkeypatch, tmp_path):
     finally:
         for each in (times.rows, times.lines):
             each.cache_clear()
+
+
+def test_the_newest_recording_of_a_batch_is_used(tmp_path, monkeypatch):
+    row = {"network": "lenet5", "optimizer": "sgd", "memory": times.PLAIN, "batch": 32}
+    rows = [row | {"date": date, "node_us": {"conv1": us}} for date, us in (("2026-11-20", 1), ("2026-11-21", 2))]
+    monkeypatch.setattr(times, "FILE", tmp_path / "training.json")
+    for order in (rows, rows[::-1]):
+        times.FILE.write_text(json.dumps(order))
+        (found,) = times.rows.__wrapped__("lenet5")
+        assert found["node_us"] == {"conv1": 2}
