@@ -56,6 +56,15 @@ test("a pixel counts the cells that it is copied to so far", () => {
   assert.match(textOf(scene({ partial: true }), 1, "x", 2), / 1 of 2 cells of the data matrix so far\. Only the part shown is counted\.$/);
 });
 
+test("a column with more than four products names four and counts the others", () => {
+  const six = decode({
+    tensors: [{ name: "A", title: "A", rows: 6, cols: 1, values: [1, 2, 3, 4, 5, 6] }, { name: "B", title: "B", values: [2] }, { name: "C", title: "C", role: "output", rows: 6 }],
+    writes: [{ target: "C", steps: [0], values: [2, 4, 6, 8, 10, 12] }],
+    matmuls: [{ left: "A", right: "B", out: "C" }],
+  });
+  assert.match(textOf(six, 0, "B", 0), /C\[0, 0\], C\[1, 0\], C\[2, 0\], C\[3, 0\] and 2 more/);
+});
+
 test("of several targets, only those with a copy are named; without any copy one sentence says so", () => {
   const two = decode({
     steps: 2, tensors: [{ name: "x", cols: 3, values: [4, 5, 6] }, { name: "s", title: "sectors", cols: 2 }, { name: "r", title: "registers" }],

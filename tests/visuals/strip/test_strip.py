@@ -21,6 +21,7 @@ from visuals.strip import limits as limits_module
 from visuals.strip.evidence import Evidence
 from visuals.strip.facts import FASTER, SAME, SLOWER, against, facts, faster_than, limited_by, short
 from visuals.strip.limits import LAUNCH, LIMIT, NEAR, limiting
+from visuals.strip.memory import memory
 from visuals.strip.strip import Run, Size, strip
 from visuals.strip.times import MAX_BARS, neighbours
 
@@ -59,10 +60,15 @@ def test_figures_are_those_of_the_rows(shape: GemmShape, name: str) -> None:
         role: units.bytes_(row[f"{role}_bytes"]) for role in ("input", "output", "workspace") if row[f"{role}_bytes"]
     }
     assert units.bytes_(row["peak_bytes"]) in size["memory"]["badge"]["text"]
-    workspace = sum(part["share"] for part in parts if part["role"] == "workspace")
-    assert not workspace or units.share(workspace) in size["memory"]["text"]
     for line in size["limits"]["rows"]:
         assert line["share"] is None or 0 <= line["share"] <= 1
+
+
+def test_the_share_of_the_workspace_is_that_of_all_memory() -> None:
+    known = evidence(GemmShape(64, 64, 64), "gemm/naive")
+    others = known.row["input_bytes"] + known.row["output_bytes"]
+    row = known.row | {"workspace_bytes": 3 * others, "peak_bytes": 4 * others}
+    assert units.share(3 / 4) in memory(replace(known, rows={known.rung.name: row}))["text"]
 
 
 @pytest.mark.parametrize(("shape", "name"), recorded_rungs(), ids=str)
