@@ -159,10 +159,11 @@ class Reader:
             self.samples.places.append(since())
             async for _ in states:
                 pass
-            page = await own.ask(f"/hall/page/{address}")
+            page = json.loads(await own.ask(f"/hall/page/{address}"))
             self.samples.results.append(since())
-            if b'"kind":"measured"' not in page:
-                self.samples.errors.append(f"{address}: the page does not show the result")
+            run = next(element["strip"]["run"] for element in every(page["doc"]["c"]) if element.get("scene"))
+            if run["running"] or run["error"]:
+                self.samples.errors.append(f"{address}: {run['error'] or 'the page shows no result'}")
         except (AssertionError, OSError, EOFError) as error:
             self.samples.errors.append(f"{address}: {error}")
         own.close()
