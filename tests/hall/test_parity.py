@@ -27,7 +27,7 @@ from visuals.site.host import parted
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
 ]  # one test opens every page, on a processor that other tests use too
 PATHS = {lesson.page: lesson.path for lesson in LESSONS}
 RUN = ("softmax/page.py", "softmax", {"view": "story", "chapter": "3"})  # its page, its stage's key, its address
