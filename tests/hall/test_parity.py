@@ -107,7 +107,7 @@ def test_every_chapter_and_every_preset_is_the_same(hall):
         checked += bool(of_app["meta"])
         found += [f"{path} {params} {text}" for text in differences(of_app, of_hall)]
     assert not found, "\n".join(found[:40])
-    assert checked > 350, "stages were compared"
+    assert checked > 320, "stages were compared"
 
 
 def test_a_run_gives_the_page_the_same_rows(hall):
