@@ -5,9 +5,9 @@ Prints a Markdown table of measured figures and targets, and writes every sample
 `python -m visuals.site` wrote, with all lessons.
 
 The hall is started here as a user starts it, with a data folder of its own. Each reader has a connection and asks what a
-browser asks: the page of a lesson, then every 20 s, with a random offset, the next chapter. A chapter is its page, its
-scene unless the reader has it, and the strip of this machine. Timed: from the first request to the last byte, unpacked. In
-the first minute some readers press Run in their chapter. Timed: from the press to their place in the queue, and to the page
+browser asks: the page of a lesson, then every 20 s, with a random offset, the next chapter. A chapter is its page and its
+scene, unless the reader has them. The strip of this machine, with Run, follows; until it comes, a browser shows the recorded
+one. Timed: from the first request to the last byte, unpacked. The hall has drawn each lesson once before. In the first minute some readers press Run in their chapter. Timed: from the press to their place in the queue, and to the page
 with the result. Drawing in the browser is not included. The readers' process uses the same cores. Memory is the largest
 resident set of the hall's process and of the one that draws pages, added; the job service and its processes are listed
 beside it.
@@ -49,6 +49,7 @@ class Samples:
     """Milliseconds of each request of all readers, and what went wrong."""
 
     chapters: list[float] = field(default_factory=list)
+    strips: list[float] = field(default_factory=list)
     places: list[float] = field(default_factory=list)
     results: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -115,18 +116,20 @@ class Reader:
 
     async def visit(self, start: float, end: float) -> None:
         await self.connection.ask(f"/{self.lesson}/")
-        await self.turn()
+        await self.strip(await self.turn())
         next_turn = start + self.random.uniform(0, EVERY_S)
         while next_turn < end:
             await asyncio.sleep(max(0.0, next_turn - time.perf_counter()))
             began = time.perf_counter()
-            await self.turn()
+            key = await self.turn()
             self.samples.chapters.append(1e3 * (time.perf_counter() - began))
+            await self.strip(key)
+            self.samples.strips.append(1e3 * (time.perf_counter() - began))
             next_turn += EVERY_S
         self.connection.close()
 
-    async def turn(self) -> None:
-        """Opens the next chapter."""
+    async def turn(self) -> str:
+        """Opens the next chapter and returns its key."""
         self.at = (self.at + 1) % len(self.chapters)
         key = self.chapters[self.at]
         elements = json.loads(await self.file(self.docs[key]))["c"]
@@ -134,6 +137,9 @@ class Reader:
         for stage in stages:
             await self.file(stage["scene"])
         self.stage = stages[0]["k"]
+        return key
+
+    async def strip(self, key: str) -> None:
         await self.connection.ask(f"/hall/strip/{self.lesson}?view=story&{key}")
 
     async def file(self, name: str) -> bytes:
@@ -159,10 +165,11 @@ class Reader:
             self.samples.places.append(since())
             async for _ in states:
                 pass
-            page = await own.ask(f"/hall/page/{address}")
+            page = json.loads(await own.ask(f"/hall/page/{address}"))
             self.samples.results.append(since())
-            if b'"kind":"measured"' not in page:
-                self.samples.errors.append(f"{address}: the page does not show the result")
+            run = next(element["strip"]["run"] for element in every(page["doc"]["c"]) if element.get("scene"))
+            if run["running"] or run["error"]:
+                self.samples.errors.append(f"{address}: {run['error'] or 'the page shows no result'}")
         except (AssertionError, OSError, EOFError) as error:
             self.samples.errors.append(f"{address}: {error}")
         own.close()
@@ -203,6 +210,10 @@ async def run_hall(hall: Hall, site: Site, readers: int, seconds: float, runs: i
     watch = asyncio.create_task(memory.watch())
     lessons = {path: site.index(path) for path in site.config("")["pages"]}
     with_story = [path for path, docs in lessons.items() if "chapter=2" in docs]
+    first = Connection(hall.port, secrets.token_hex(16))
+    for path in with_story:
+        await first.ask(f"/hall/strip/{path}")
+    first.close()
     start = time.perf_counter() + RAMP_S
     tabs = [Reader(hall, path := with_story[n % len(with_story)], lessons[path], n, samples) for n in range(readers)]
     can_run = [tab for tab in tabs if tab.lesson in RUN_LESSONS][:runs]
@@ -222,11 +233,12 @@ async def run_hall(hall: Hall, site: Site, readers: int, seconds: float, runs: i
     for text in samples.errors[:10]:
         print(f"failed: {text}", file=sys.stderr)
     label = f"{readers} readers, a chapter every {EVERY_S:g} s"
-    times, places, results = samples.chapters, samples.places, samples.results
+    times, strips, places, results = samples.chapters, samples.strips, samples.places, samples.results
     used = f"hall {share:.0%} of a core"
     return [
         line(f"chapter, median ({label})", "ms", np.median(times), 50, times, f"{spread(times)}; {used}"),
         line("chapter, p95", "ms", np.percentile(times, 95), 150, times, f"most {max(times):.4g}"),
+        line("chapter with Run of this machine, p95", "ms", np.percentile(strips, 95), 500, strips, spread(strips)),
         line(
             f"press to the place in the queue, {len(can_run)} presses, p95",
             "ms",
