@@ -144,7 +144,7 @@ ladder, shape = address.ladder(topic), address.stage_shape(topic, values)
 rung = ladder.rung(address.rung(topic, values))
 settings = run.options(ladder, shape, (rung.name, rung.default_tiles), visible=False)
 own, sentences = (products.name, products.PRODUCTS) if topic == address.PRODUCTS else (story.name, story.RATE)
-sizes = Sizes(own, address.real)
+sizes: Sizes = Sizes(own, address.real)
 if "watch" in parts:
     curve = address.curve(topic)
     Stage(
