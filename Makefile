@@ -33,7 +33,7 @@ site: .venv/.run
 style: .venv/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/basedpyright --threads 2
+	$(BIN)/basedpyright
 
 check: style
 	$(TESTS) -m "not gpu and not browser and not slow" $(PYTEST_ARGS)

@@ -17,6 +17,7 @@ from kernels.ladders import LADDERS, ladder_of
 from kernels.machine.timing import MODES, Budget
 from kernels.model import numerals
 from kernels.model.program import RuleError
+from kernels.model.row import Row
 from kernels.model.shape import ShapeError
 from kernels.records import files
 from kernels.records.row import commit
@@ -326,7 +327,7 @@ def _sweep(args) -> Sweep:
     return Sweep(engine, presets, modes, counts, budget, cases, ladders)
 
 
-def _line(row: dict) -> str:
+def _line(row: Row) -> str:
     shape = ladder_of(row["rung"]).shape(**row["shape"])
     rate = row["flops"] / row["median_ms"] / 1e9
     tiles = " ".join(f"{name} {value}" for name, value in row["tiles"].items())

@@ -20,7 +20,6 @@ from kernels.elementwise.shape import (
     ResidualBackwardShape,
     ResidualShape,
 )
-from kernels.model.shape import Pair
 from kernels.model.verify import Reference
 
 TOLERANCE = 2.0**-22  # a few roundings of float32, as a fraction of the scale
@@ -48,7 +47,10 @@ def is_positive(s: ReluShape, kept: np.ndarray) -> np.ndarray:
     return bits[: s.elements].reshape(s.maps).astype(bool)
 
 
-def relu(s: ReluShape, x: np.ndarray) -> Pair | dict[str, Pair]:
+Scaled = tuple[np.ndarray, np.ndarray]  # a result and its error scale
+
+
+def relu(s: ReluShape, x: np.ndarray) -> Scaled | dict[str, Scaled]:
     y = np.maximum(x.astype(np.float64), 0)
     if s.keep == OUTPUT:
         return y, y

@@ -10,7 +10,6 @@ import hashlib
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -37,7 +36,7 @@ class Episode:
     timed: also measure the time and the memory of each node of the step, before the first step.
     """
 
-    CACHED: ClassVar[bool] = False  # a result holds the state: half a megabyte
+    CACHED = False  # a result holds the state: half a megabyte
 
     settings: Settings
     epochs: int

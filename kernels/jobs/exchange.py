@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from kernels.activity import EXCHANGING
 from kernels.collectives import executor, schedules
@@ -33,7 +32,7 @@ class Exchange:
     emulated: our kernels of an all-reduce in the emulator, which counts bytes and takes no times.
     """
 
-    CACHED: ClassVar[bool] = True
+    CACHED = True
 
     kind: str
     ranks: int

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Work(Protocol):
 class Request:
     """The arguments of kernels.runner.compare; `inputs` are NumPy arrays by buffer name."""
 
-    CACHED: ClassVar[bool] = True  # whether the worker keeps the result for equal requests
+    CACHED = True  # whether the worker keeps the result for equal requests
 
     rungs: tuple[str, ...]
     shape: Shape
@@ -102,7 +102,7 @@ class Run:
 
     def __init__(self, key: Hashable, packed: bytes, cached: bool = True):
         self.key, self.packed, self.cached = key, packed, cached
-        self.parts: tuple[object, ...] = ()  # what it has sent before its end
+        self.parts: tuple[Any, ...] = ()  # what it has sent before its end
         self.share, self.text = 0.0, WAITING
         self.ahead = 0  # of a run in the job service: how many come before it
         self.jobs: list[Job] = []
@@ -118,7 +118,8 @@ class Job:
     """One submitted request, as its owner sees it. Safe to read from any thread."""
 
     def __init__(self, request: Work, owner: str, run: Run):
-        self.request, self.owner = request, owner
+        self.request: Any = request  # of the kind that was submitted
+        self.owner = owner
         self.cached = False  # whether its rows came from the cache and were not measured for this job
         self.measured_at: float | None = None  # when its rows were measured, as time.time()
         self.queue: Worker | Queue | None = None  # of a pool's job that another queue runs
@@ -138,7 +139,7 @@ class Job:
         return DONE if self._rows is not None else self._run.text
 
     @property
-    def parts(self) -> tuple[object, ...]:
+    def parts(self) -> tuple[Any, ...]:
         """Returns what the run has sent so far, in order; nothing for a run that sends only its rows."""
         return self._run.parts
 

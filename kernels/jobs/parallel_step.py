@@ -9,7 +9,6 @@ import datetime
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
 
 from kernels.activity import COMPARING, STEPPING
 from kernels.engines.cuda import devices
@@ -27,7 +26,7 @@ from kernels.records.row import commit
 class ParallelStep:
     """A step on several GPUs, and the same images on one GPU."""
 
-    CACHED: ClassVar[bool] = True
+    CACHED = True
 
     plan: Plan
 

@@ -157,8 +157,8 @@ class Pool(Worker):
             if self._closed:
                 raise JobError("the worker is closed")
             if self._client is None or self._client.status in ("closed", "closing"):
-                self._client = _client(self._scheduler)
-                self._client.subscribe_topic(TOPIC, self._hear)
+                self._client = client = _client(self._scheduler)
+                client.subscribe_topic(TOPIC, self._hear)
             return self._client
 
     def _watch(self) -> None:

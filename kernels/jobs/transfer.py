@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from kernels import engines
 from kernels.activity import SIZES, TRANSFERS
@@ -25,7 +24,7 @@ Progress = Callable[[float, str], None]
 class TransferRun:
     """A scenario to be measured on the GPU."""
 
-    CACHED: ClassVar[bool] = True
+    CACHED = True
 
     settings: Settings
 
@@ -49,7 +48,7 @@ class TransferRun:
 class SizesRun:
     """The sizes of a work to be measured on this processor, and on the GPU if there is one."""
 
-    CACHED: ClassVar[bool] = True
+    CACHED = True
 
     work: str
 

@@ -97,7 +97,7 @@ class Call(ABC):
         self.results: Tensor = None
         self.workspace_bytes: int | None = None
 
-    def tensor(self, array: object) -> Tensor:
+    def tensor(self, array: Any) -> Tensor:
         """Returns a tensor on the memory of an array."""
         return as_tensor(self.torch, array)
 

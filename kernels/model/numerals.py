@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+from typing import Any
 
 from kernels.model.program import RuleError
 
@@ -36,7 +37,7 @@ def real(text: str) -> float | None:
     return None if math.isinf(number) and "inf" not in text else number
 
 
-def check_whole(name: str, value: object) -> None:
+def check_whole(name: str, value: Any) -> None:
     """Check that a value is a whole number of 0 or more. RuleError if not."""
     try:
         if isinstance(value, bool) or operator.index(value) < 0:

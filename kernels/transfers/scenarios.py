@@ -180,7 +180,8 @@ class Arrays:
         self.out.array[...] = np.nan
         if self.settings.short:
             for array in self.args[-4:-2]:  # c and d
-                gpu.backend.zero(array.buffer)
+                if isinstance(array, DeviceArray):
+                    gpu.backend.zero(array.buffer)
 
 
 def arrays(gpu: Gpu, s: Settings, empty: Callable[[tuple[int, ...], bool], HostArray], seed: int = 0) -> Arrays:

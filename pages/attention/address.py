@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import DTYPES, MASKS, AttentionShape, SelfAttentionShape
@@ -13,7 +14,7 @@ from kernels.i18n import cached, decimal, mark, tr
 from kernels.ladders import LADDERS
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
-from kernels.model.shape import Bound, Shape
+from kernels.model.shape import Bound
 from pages.parts import rung_address
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Choice, Field, Fix, Number, Values, fewest_resets
@@ -111,7 +112,7 @@ def address_of(
     ladder: Ladder,
     default: SelfAttentionShape,
     rung: str,
-    fit: Callable[[Rung, Shape], dict[str, int]] = tile_sizes.default_tiles_for,
+    fit: Callable[[Rung, Any], dict[str, int]] = tile_sizes.default_tiles_for,
 ) -> rung_address.Address:
     """Returns how a URL selects a shape, a rung of the ladder (`rung` if it names none) and tile sizes."""
     return rung_address.Address(ladder, shape_fields(default), rung, _fix_of(default), first=default, fit=fit)

@@ -56,7 +56,7 @@ def preset_link(page: str, fields: Fields, to: Callable[[Any], dict[str, str]]) 
     return Link(page, lambda: others(fields), to, tuple(fields.by_name))
 
 
-def presets(link: Link, chips: Mapping[str, str], presets_by_key: Mapping[str, Preset], shape: Shape) -> None:
+def presets(link: Link, chips: Mapping[str, str], presets_by_key: Mapping[str, Preset], shape: Shape | None) -> None:
     """Draws a popover with a chip for each preset of `chips` (key: label). That of the page's shape is bold and names it."""
     current = next((label for key, label in chips.items() if presets_by_key[key].shape == shape), tr("presets"))
     with st.popover(current, key="presets"), st.container(key="chips_presets", horizontal=True):

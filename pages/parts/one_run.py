@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import streamlit as st
 
@@ -22,7 +23,7 @@ class OneRun:
     """The job under a key of the session, and the rows that earlier jobs gave."""
 
     key: str
-    request: Work = None  # of the last start
+    request: Any = None  # of the last start
     job: Job | None = None  # while it runs
     results: dict[Hashable, Sequence[Row]] = field(default_factory=dict)  # by the request's key
     error: str = ""  # why the last request gave no rows

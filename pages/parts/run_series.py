@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import streamlit as st
 
@@ -21,7 +22,7 @@ from pages.parts.worker import worker
 class Series:
     """The state of one series: `todo` holds the remaining requests, `job` runs. `name` describes a request."""
 
-    settings: object
+    settings: Any
     todo: list[Request]
     name: Callable[[Request], str]
     rows: list[Row] = field(default_factory=list)

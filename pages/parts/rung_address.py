@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Generic
+from typing import Any, Generic
 
 from kernels import records
 from kernels.model.preset import Preset
@@ -52,7 +52,7 @@ class Address:
     default_rung: str
     fix: Fix
     first: Shape | None = None
-    fit: Callable[[Rung, Shape], dict[str, int]] = tile_sizes.default_tiles_for
+    fit: Callable[[Rung, Any], dict[str, int]] = tile_sizes.default_tiles_for
 
     @cached_property
     def rungs(self) -> dict[str, Rung]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from kernels.gemm.eight_bit.shape import EightBitShape
 from kernels.i18n import cached, mark
@@ -19,7 +20,6 @@ from kernels.precision.integer import CHANNEL, LAYERS, TENSOR
 from kernels.precision.ladder import LADDER
 from kernels.precision.presets import RATE_PRESETS
 from kernels.precision.quantize import CALIBRATIONS
-from kernels.precision.shape import RateShape
 from pages.parts.address import Choice, Fields, Number, Values
 from visuals.precision import activations, bits, curves, histogram, int8, products, sums, weight
 from visuals.precision.instructions import SHAPE, instruction_scene
@@ -111,7 +111,7 @@ def ladder(topic: str) -> Ladder:
     return products.LADDER if topic == PRODUCTS else LADDER
 
 
-def stage_shape(topic: str, values: Values) -> EightBitShape | RateShape:
+def stage_shape(topic: str, values: Values) -> Any:
     """Returns the small shape of the strip's rung."""
     if topic == PRODUCTS:
         return products.LADDER.shape(64, 64, 64, "fp8" if "fp8" in values["kernel"] else "int8")

@@ -1,5 +1,7 @@
 """Precision: how numbers are stored, what training loses in 16 bits, INT8, and what one instruction does."""
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from kernels.i18n import mark, tr
@@ -142,7 +144,8 @@ note_in_place(*notes)
 ladder, shape = address.ladder(topic), address.stage_shape(topic, values)
 rung = ladder.rung(address.rung(topic, values))
 settings = run.options(ladder, shape, (rung.name, rung.default_tiles), visible=False)
-own, sentences = (products.name, products.PRODUCTS) if topic == address.PRODUCTS else (story.name, story.RATE)
+own: Callable[..., str] = products.name if topic == address.PRODUCTS else story.name  # of the ladder's shape
+sentences = products.PRODUCTS if topic == address.PRODUCTS else story.RATE
 sizes = Sizes(own, address.real)
 if "watch" in parts:
     curve = address.curve(topic)
