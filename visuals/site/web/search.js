@@ -59,7 +59,7 @@ function dialogOf(site) {
     event.preventDefault();
     list.querySelector("a")?.click();
   };
-  dialog.onclick = (event) => event.target === dialog && dialog.close();
+  dialog.onclick = (event) => { if (event.target === dialog) dialog.close(); }; // to return false would end a click on a link
   document.body.append(dialog);
   return { open: () => { dialog.showModal(); field.select(); update(); } };
 }
