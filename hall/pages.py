@@ -152,7 +152,7 @@ class Pages:
         counts.REST_S = math.inf  # `_counting` sends requests, a page alone does not
 
     def _mounted(self, name: str) -> None:
-        key = self._host.run.open[-1][-1].get("k") or ""
+        key = self._host.now.open[-1][-1].get("k") or ""
         if self._ends_at_stage and name == STAGE and key != "home" and not key.startswith("preview"):
             raise _AtStage
 
@@ -192,7 +192,8 @@ class Pages:
         self._record(path, params, {})
         if not (found := self._host.downloads.get(key)):
             raise Refusal(404, tr("This page offers no file {key}.", key=key[:40]))
-        return found.data() if callable(found.data) else found.data, found.name, found.mime
+        data = found.data() if callable(found.data) else found.data
+        return data.encode() if isinstance(data, str) else data, found.name, found.mime
 
     def press(self, session: str, path: str, params: Params, key: str, pressed: Mapping[str, str]) -> Pressed:
         """Returns a page after a press on its stage, or of a button, which is below it. Refusal says what is wrong with its
@@ -246,12 +247,12 @@ class Pages:
         try:
             elements = self._record(path, params, state, presses).elements
         except _AtStage:
-            elements = self._host.run.root
+            elements = self._host.now.root
         except Switch as away:
             return [], (away.path, away.params)
         finally:
             self._ends_at_stage = False
-        return elements, (path, dict(self._host.run.query))
+        return elements, (path, dict(self._host.now.query))
 
     def _refuse_wrong(self, path: str, params: Params) -> None:
         """Refusal if a page does not take all values of its address: what the page says of them."""
@@ -357,7 +358,8 @@ def begin(site: Path) -> None:
 
 
 def _end_with_parent() -> None:
-    parent_process().join()
+    if parent := parent_process():
+        parent.join()
     os._exit(0)
 
 
@@ -373,4 +375,5 @@ def call(name: str, *args: Any) -> Any:
 
 
 def paths() -> list[str]:
+    assert _pages is not None  # after `begin`
     return sorted(_pages.paths)

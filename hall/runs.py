@@ -83,12 +83,12 @@ class Runs:
         if not found.submitted:
             return None, found
         run = HallRun(session, path, params)
-        try:
-            for submitted in found.submitted:
+        for submitted in found.submitted:
+            try:
                 await self._begin(run, submitted)
-        except JobError as error:
-            await self._settle(run, submitted.number, error=str(error))
-            raise Refusal(503, str(error)) from None
+            except JobError as error:
+                await self._settle(run, submitted.number, error=str(error))
+                raise Refusal(503, str(error)) from None
         self._runs[run.name] = run
         while len(self._runs) > MAX_RUNS:
             self._runs.popitem(last=False)

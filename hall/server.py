@@ -197,7 +197,7 @@ def _refused(request: Request, error: Refusal) -> Response:
 
 
 def _http_error(request: Request, error: HTTPException) -> Response:
-    return JSONResponse({"error": error.detail}, error.status_code, headers=NO_STORE | (error.headers or {}))
+    return JSONResponse({"error": error.detail}, error.status_code, headers={**NO_STORE, **(error.headers or {})})
 
 
 def _left(request: Request, error: Exception) -> Response:

@@ -29,7 +29,7 @@ from pages.precision import address as precision_address
 from pages.softmax import address as softmax_address
 from pages.train import address as train_address
 from pages.transfers import address as transfers_address
-from visuals.scene.scene import Scene
+from visuals.scene.scene import Scene, required
 
 Params = Mapping[str, str]
 
@@ -70,19 +70,16 @@ def direct(params: Params) -> Scene:
 def fft(params: Params) -> Scene:
     """Returns the scene that the page conv/fft/page.py plays at `params`."""
     tile = fft_address.TILES[params.get("transform", next(iter(fft_address.TILES)))]
-    return fft_address.scene(
-        conv_address.read(params)[0].inputs(),
-        tile,
-        params.get("room", fft_address.PADDINGS[0]),
-        params.get("order", fft_address.EXPLAINING),
-    )[0]
+    inputs = conv_address.read(params)[0].inputs()
+    room, order = params.get("room", fft_address.PADDINGS[0]), params.get("order", fft_address.EXPLAINING)
+    return required(fft_address.scene(inputs, tile, room, order))
 
 
 def tiling(params: Params) -> Scene:
     """Returns the scene that the page gemm/page.py plays at `params`, if the rung supports them."""
     selection, _ = gemm_address.read(params)
     order = params.get("order", "explaining")
-    return gemm(selection.shape, selection.rung.name, tuple(selection.tiles.items()), order)[0]
+    return required(gemm(selection.shape, selection.rung.name, tuple(selection.tiles.items()), order))
 
 
 FIRST = Card("conv/im2col.py", im2col)

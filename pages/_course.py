@@ -23,7 +23,7 @@ RULE = mark("Minutes: one for each chapter, and one for every {words} words in t
 @cache
 def _component():
     js = Path(__file__).with_name("_progress.js").read_text(encoding="utf-8")
-    return st.components.v2.component("progress", js=js, isolate_styles=False)
+    return st.components.v2.component("progress", js=js, isolate_styles=False)  # pyright: ignore[reportAttributeAccessIssue]  # Streamlit loads it lazily
 
 
 def story(lesson: Lesson) -> Story:

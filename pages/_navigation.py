@@ -22,7 +22,7 @@ def _component(name: str):
     """Returns a component. Its script is part of each of its messages, so that of the menus, of which there are several, is
     separate."""
     js = Path(__file__).with_name(f"_{name}.js").read_text(encoding="utf-8")
-    return st.components.v2.component(name, js=js, isolate_styles=False)
+    return st.components.v2.component(name, js=js, isolate_styles=False)  # pyright: ignore[reportAttributeAccessIssue]  # Streamlit loads it lazily
 
 
 def draw(

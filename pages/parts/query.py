@@ -94,7 +94,7 @@ def follow_link(key: str, shown: Hashable) -> None:
 def is_story() -> bool:
     """Returns whether the URL opens the story of a lesson."""
     stays = st.session_state.get(_STAYS, False)
-    return not stays and address.opens_story(st.query_params, st.context.is_embedded)
+    return not stays and address.opens_story(st.query_params, bool(st.context.is_embedded))
 
 
 def keep_mode(lesson: str) -> None:
@@ -139,7 +139,7 @@ def write(name: str, value: str) -> None:
 
 def _mode_to_name(story: bool, params: Mapping[str, str]) -> dict[str, str]:
     """Returns the parameter that names the mode, if a URL of these parameters would open the other one."""
-    same = address.opens_story(params, st.context.is_embedded) == story
+    same = address.opens_story(params, bool(st.context.is_embedded)) == story
     return {} if same else {address.VIEW: address.STORY if story else address.EXPLORE}
 
 
@@ -212,8 +212,10 @@ def current_values(fields: Fields, visible: bool, follow: Follow = _unchanged) -
     given = {name: value for name, value in url_values().items() if name in fields.by_name}
     widget_values = {name: state.get(name) for name in fields.by_name}
     previous = state.get(key)  # of the last run
-    changed = bool(visible and previous) and any(
-        (widget_values[n] if n in widget_values else state.get(n)) != v for n, v in previous["values"].items()
+    changed = (
+        visible
+        and previous is not None
+        and any((widget_values[n] if n in widget_values else state.get(n)) != v for n, v in previous["values"].items())
     )
     values, notes = fields.read(widget_values if changed and not in_browser() else given)
     if visible and previous:

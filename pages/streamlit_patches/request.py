@@ -31,8 +31,8 @@ def put_into_url(params: Mapping[str, str]) -> None:
                 found.set_with_no_forward_msg(name, text)
             else:
                 found.discard_param_no_forward_msg(name)
-    context = get_script_run_ctx()
-    context.query_string = _with(context.query_string, params)
+    if context := get_script_run_ctx():
+        context.query_string = _with(context.query_string, params)
 
 
 def _with(url: str, params: Mapping[str, str]) -> str:
@@ -42,13 +42,15 @@ def _with(url: str, params: Mapping[str, str]) -> str:
 
 def is_back() -> bool:
     """Returns whether Back or Forward led to this run: its URL may be that of a link, but none was pressed."""
-    return streamlit_patches.fits() and get_script_run_ctx().is_history_navigation
+    context = get_script_run_ctx()
+    return streamlit_patches.fits() and context is not None and context.is_history_navigation
 
 
 def has_other_fragments() -> bool:
     """Returns whether this run draws several fragments, one after the other. If one of them runs the page again, Streamlit
     drops what was pressed in the others."""
-    return streamlit_patches.fits() and len(get_script_run_ctx().fragment_ids_this_run or ()) > 1
+    context = get_script_run_ctx()
+    return streamlit_patches.fits() and context is not None and len(context.fragment_ids_this_run or ()) > 1
 
 
 def end_for_waiting(written: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ streamlit_clear = ForwardMsgQueue.clear
 
 def mend() -> tuple[()]:
     """Makes every queue of messages to a browser keep them all when a fragment runs."""
-    ForwardMsgQueue.clear = _clear
+    ForwardMsgQueue.clear = _clear  # pyright: ignore[reportAttributeAccessIssue]  # the mend itself
     return ()
 
 

@@ -43,7 +43,7 @@ class Component:
 class Download(NamedTuple):
     """A file that a page offers. `data`: its bytes, or a function that returns them."""
 
-    data: Any
+    data: bytes | str | Callable[[], bytes | str]
     name: str
     mime: str
 
@@ -313,15 +313,15 @@ def _controls(host: Host) -> dict[str, Callable]:
 
         return draw
 
-    def button(label: str, *, key=None, type=None, on_click=None, args=(), **_) -> bool:
+    def button(label: str, *, key: str, type=None, on_click=None, args=(), **_) -> bool:
         host.add("button", k=key, l=label, primary=type == "primary")
-        pressed = host.run.state.pop(key, None) is not None
+        pressed = host.now.state.pop(key, None) is not None
         if pressed and on_click:
             on_click(*args)
             raise Rerun
         return pressed
 
-    def download(label: str, data: Any, file_name: str, mime: str, *, key=None, **_) -> None:
+    def download(label: str, data: Any, file_name: str, mime: str, *, key: str, **_) -> None:
         host.add("button", k=key, l=label, file=file_name)
         host.downloads[key] = Download(data, file_name, mime)
 
