@@ -1,8 +1,8 @@
 # make run: the app in the browser.  make hall: the site, Run and History for many readers (docs/hall.md).
-# make check: style and the fast tests without a browser.  make test: these and the fast tests with one.
+# make check: style and the tests without a browser.  make test: every test, as CI runs them.
 # make site: the static site, into site/. SITE_ARGS are its options, as in docs/site.md.
 # make wasm: unit tests of kernels and visuals in WebAssembly. WASM_ARGS are pytest's arguments; without any a choice is run.
-# make all: every test, as CI runs them.  make gpu: those that need a GPU.  Each makes .venv if it is missing.
+# make gpu: those that need a GPU.  Each makes .venv if it is missing.
 # make faults: deliberate faults, one after another, and the test that catches each (tests/faults).
 PYTHON ?= python3
 # Without bytecode on disk each process that a test starts compiles the app again, and its start takes twice as long.
@@ -18,7 +18,7 @@ GPU_SIDE_BY_SIDE := -n 8 --dist worksteal
 BLAS_THREADS := $(shell n=$$(nproc 2>/dev/null || echo 8); echo $$((n / 8 > 0 ? n / 8 : 1)))
 NODE := $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null))
 
-.PHONY: run hall site wasm style check test all faults gpu javascript texts
+.PHONY: run hall site wasm style check test faults gpu javascript texts
 
 run: .venv/.run
 	$(BIN)/streamlit run app.py
@@ -36,12 +36,9 @@ style: .venv/.test
 	$(BIN)/basedpyright
 
 check: style
-	$(TESTS) -m "not gpu and not browser and not slow" $(PYTEST_ARGS)
+	$(TESTS) -m "not gpu and not browser" $(PYTEST_ARGS)
 
-test: style javascript
-	$(TESTS) -m "not gpu and not slow" $(PYTEST_ARGS)
-
-all: style javascript .venv/wasm/.made
+test: style javascript .venv/wasm/.made
 	$(TESTS) -m "not gpu" $(PYTEST_ARGS)
 	$(if $(GPU),$(MAKE) gpu)
 

@@ -99,7 +99,6 @@ def topics_of(name: str) -> list[str]:
     return [part for part in name.split(".")[1:2] if part in TOPICS]
 
 
-@pytest.mark.slow
 def test_no_import_cycles():
     names = modules()
     assert not import_cycles({n: set(imported(without_types(parsed(p)))) & names.keys() for n, p in names.items()})
@@ -139,7 +138,6 @@ def test_lower_modules_do_not_import_higher_ones(below, above):
             assert not [target for target in others if target.startswith((*above, *topics))], name
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("layer", FORBIDDEN)
 def test_layers_import_in_one_direction(layer):
     for name, path in modules().items():

@@ -50,7 +50,6 @@ def emitted(part: str, seconds: float = 1e6) -> dict[str, list]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "rows"),
     [

@@ -20,7 +20,6 @@ from tests.helpers.hall import READER, a_hall
 from visuals.site.files import Files, name_of
 from visuals.site.write import outdated
 
-pytestmark = pytest.mark.slow  # a server, and runs of kernels
 STAGE = {"key": "softmax", "do": "run", "size": "stage"}
 PRESS = "/hall/press/softmax?chapter=3"
 

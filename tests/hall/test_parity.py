@@ -25,10 +25,7 @@ from tests.helpers.openings import openings
 from tests.helpers.page_runner import live_parts, messages, open_page, press
 from visuals.site.host import parted
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-]  # one test opens every page, on a processor that other tests use too
+pytestmark = pytest.mark.timeout(1800)  # one test opens every page, on a processor that other tests use too
 PATHS = {lesson.page: lesson.path for lesson in LESSONS}
 RUN = ("softmax/page.py", "softmax", {"view": "story", "chapter": "3"})  # its page, its stage's key, its address
 

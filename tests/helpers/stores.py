@@ -8,7 +8,7 @@ import pytest
 
 from kernels.records.store import Store
 
-KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]  # a server starts in seconds
+KINDS = ["sqlite", "postgresql"]
 
 
 def new_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> Store:

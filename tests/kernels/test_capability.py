@@ -59,7 +59,6 @@ def test_cublas_multiplies_tf32_and_bf16_from_capability_8_0_on():
     assert halves.capability(shape.with_(dtype="bf16")) == AMPERE
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize(
     ("rung", "preset", "dtype"),

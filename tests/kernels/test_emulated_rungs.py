@@ -29,7 +29,6 @@ RUNGS = [r.name for r in conv_ladder.BASIC_RUNGS]  # the others have tests of th
 needs_nvrtc = pytest.mark.skipif(compile.version() is None, reason="NVRTC is not installed")
 
 
-@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     shape=conv_shapes(max_extent=3), tile=st.sampled_from(conv_ladder.TILES), block=st.sampled_from(conv_ladder.BLOCKS)
@@ -114,7 +113,6 @@ def test_the_list_of_the_archives_is_of_todays_sources():
         assert listed["registers"] > 0
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("key", one_of_each_entry(), ids=str)
 def test_checked_in_ptx_equals_what_the_sources_compile_to(key):

@@ -141,7 +141,6 @@ COMMANDS = {
 DEFAULTS = {"--grid": "1", "--block": "1", "--shape": RUN[2][8:], "--out": "{out}", "--engine": "emulator"}
 
 
-@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_command_line_ends_in_a_traceback(data, recording, tmp_path, capsys, monkeypatch):
@@ -169,7 +168,6 @@ def test_no_command_line_ends_in_a_traceback(data, recording, tmp_path, capsys, 
     assert code == 0 or (code == 2 and err.strip().removeprefix("python -m kernels:").strip())
 
 
-@pytest.mark.slow
 def test_closed_output_and_ascii_terminal():
     """`list | head -1`, and a terminal that has only ASCII."""
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}

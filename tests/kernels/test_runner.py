@@ -34,7 +34,6 @@ TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
 QUICK = Budget(samples=3, seconds=0.2, min_samples=1, warm_up_s=0)
 
 
-@pytest.mark.slow
 @settings(max_examples=80)
 @given(shape=conv_shapes(), tile=st.sampled_from(conv_ladder.TILES))
 def test_every_rung_agrees_at_any_shape(shape, tile):
@@ -191,7 +190,6 @@ def test_the_command_prints_the_spread_and_the_rate_of_a_run(monkeypatch, capsys
     assert "1 TFLOP/s" in rate
 
 
-@pytest.mark.slow
 def test_command_line_json():
     out = cli("run", "conv/im2col-gemm", "--shape", "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1", "--engine", "cpu", "--json")
     assert out.returncode == 0, out.stderr
@@ -210,7 +208,6 @@ def test_command_line_json():
     assert result["error"] < 1e-6 and result["predicted"]["workspace_bytes"] == 6912
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -225,7 +222,6 @@ def test_command_line_errors_are_sentences(args, message):
     assert out.returncode == 2 and message in out.stderr and "Traceback" not in out.stderr
 
 
-@pytest.mark.slow
 def test_list_names_all():
     out = cli("list")
     assert all(name in out.stdout for name in (*RUNGS, "vgg-conv1_2", "cpu"))

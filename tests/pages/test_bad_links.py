@@ -37,7 +37,6 @@ LINKS = {  # the link, and a piece of its note
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("link", LINKS)
 def test_the_page_opens_with_a_note(link):
     path, _, query = link.partition("?")

@@ -63,7 +63,6 @@ def opened(lesson: Lesson, n: int) -> tuple[Any, dict[str, Any], Evidences]:
 NOT_YET: dict[str, set[int]] = {}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("lesson", "n"), CHAPTERS)
 def test_figures_are_known_and_claims_hold(lesson: Lesson, n: int) -> None:
     chapter = story(lesson).chapters[n]
@@ -156,7 +155,6 @@ OF_LESSONS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("paths", OF_LESSONS, ids="-".join)
 def test_every_own_kernel_of_a_ladder_is_in_a_chapter(paths: tuple[str, ...]) -> None:
     lessons = [lesson for lesson in LESSONS if lesson.path in paths]

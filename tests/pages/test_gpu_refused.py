@@ -33,7 +33,6 @@ def fresh_home():
     st.cache_data.clear()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "params"),
     [("conv/choose/page.py", {"predict": "show"}), ("memory/page.py", {}), ("attention/page.py", {})],
@@ -43,7 +42,6 @@ def test_unusable_gpu_is_explained_beside_run(old_driver, page, params):
     assert OLD_DRIVER in text and "kt-badge-recorded" in text
 
 
-@pytest.mark.slow
 def test_rest_of_page_works_without_gpu(old_driver):
     at = open_page("conv/im2col.py", engine="cuda")
     assert "This computer's GPU is not used: the NVIDIA driver supports CUDA 12.4." in captions(at)
@@ -115,7 +113,6 @@ def test_recordings_of_refused_rungs_are_shown(machine, monkeypatch):
     assert "cannot run on this machine</summary>" in texts(at) and "kt-badge-recorded" in texts(at)
 
 
-@pytest.mark.slow
 def test_missing_cublas_refuses_only_its_rungs(machine, monkeypatch):
     missing = "cuBLAS was not found on this machine; pip install nvidia-cublas installs it"
     monkeypatch.setattr(wheels, "missing", lambda library: missing if library == "cublas" else "")
@@ -136,7 +133,6 @@ def test_nothing_is_submitted_if_no_rung_can_run(machine, monkeypatch):
 
 
 # -- an error only in the child process -------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.skipif(engines.load("cuda").status().ready, reason="CuPy finds a driver here")
 def test_error_in_child_process_is_shown_on_page(machine, monkeypatch):
     """The next run on the processor is tested in tests/kernels/engines/cuda/test_session.py."""
@@ -154,7 +150,6 @@ def test_error_in_child_process_is_shown_on_page(machine, monkeypatch):
         worker.close()
 
 
-@pytest.mark.slow
 def test_run_with_all_rungs_refused_keeps_previous_result(monkeypatch):
     at = open_page("conv/im2col.py", engine="cpu")
     finish(at, "run", "job")

@@ -32,7 +32,6 @@ def test_one_stage_plays_and_others_are_stills():
     assert len({head["meta"]["key"] for head in stills}) == len(_cards.CARDS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("card", [*_cards.CARDS, _cards.FIRST], ids=lambda card: card.page)
 def test_a_card_shows_a_moment_of_its_lesson(card):
     scene = card.build_scene()
@@ -101,7 +100,6 @@ def test_the_minutes_follow_the_stated_rule():
     assert _course.RULE.format(words=words) in texts(open_page(None)).replace("&#x27;", "'")
 
 
-@pytest.mark.slow
 def test_three_ways_in_lead_to_what_they_promise():
     found = links(open_page(None))
     for _, ways, _ in home_ways():
@@ -166,7 +164,6 @@ def test_present_shows_only_the_stage(page):
     assert not links(at) and not at.button and not at.number_input and not at.code and not texts(at).strip()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("value", ["0", "true", "yes", "11", "", "<script>"])
 def test_other_values_of_present_are_ignored(value):
     at = open_page("conv/im2col.py", present=value)

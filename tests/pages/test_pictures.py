@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers import pictures
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 FAINT = 12  # of 255: letters that are drawn otherwise change less
 MAX_SHARE = 0.01  # of a picture may change more: a sentence that is written anew, and not a line that moved
 

@@ -45,7 +45,6 @@ def changes(rung, shape, sizes):
             yield name, min(others, key=lambda c: sum(c[n] != sizes[n] for n in c))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_each_tile_size_changes_the_stage(lesson):
     (page, *_), (params, address) = lesson.split(), LESSONS[lesson]

@@ -15,7 +15,7 @@ from visuals.site.python import Pyodide, PyodideError
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ROOT / ".venv" / "wasm"  # make wasm installs requirements-wasm.txt there
 NPM = ROOT / "node_modules"
-MARKS = "not gpu and not browser and not slow"
+MARKS = "not gpu and not browser"
 UNITS = ("tests/kernels", "tests/visuals", "--ignore=tests/visuals/site")  # the site's fixtures drive a browser
 
 

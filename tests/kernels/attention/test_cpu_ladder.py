@@ -47,7 +47,6 @@ TILED = [(name, tiles) for name in RUNGS for tiles in SMALL.get(name, ({},))]
 
 
 # -- results -------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=25)
 @given(attention_shapes(max_extent=150, max_d=140), st.data())
 def test_every_rung_agrees_with_float64_at_any_shape(s, data):
@@ -58,7 +57,6 @@ def test_every_rung_agrees_with_float64_at_any_shape(s, data):
         assert result.output.shape == s.qkv_shape and result.output.dtype == np.float32
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("Br", "Bc"), list(product(sorted(cpu_ladder.SIDES), repeat=2)))
 def test_every_tile_of_flash_attention(Br, Bc):
     for s in (S.with_(N=131, d=33), AttentionShape(2, 1, 64, 8)):  # more columns than are transposed at a time
@@ -115,7 +113,6 @@ PACKED = re.compile(r"\bv?mulps\b|\bfmul\s+v\d+\.[24]s|\bfml[as]\s+v\d+\.[24]s|\
 EXP, PACKED_EXP = re.compile(r"\bexpf\b"), re.compile(r"svml")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "vectors"), [("along", False), ("square", True), ("add", True), ("scaled", True)])
 def test_compiler_vectorizes_the_commented_loops(name, vectors):
     row, matrix = np.ones(8, np.float32), np.ones((8, 8), np.float32)
@@ -157,7 +154,6 @@ print(json.dumps([[r.measurement.workspace_bytes, r.measurement.output_bytes, r.
 """
 
 
-@pytest.mark.slow
 def test_allocated_bytes_equal_prediction():
     """Bytes besides the inputs, at B=1, H=4, N=1024, d=32 and 8 threads, for any number of cores.
 
@@ -176,7 +172,6 @@ def test_allocated_bytes_equal_prediction():
         assert workspace + output == predicted_lines + output == ALLOCATED_BYTES[name], name
 
 
-@pytest.mark.slow
 def test_allocated_bytes_follow_the_formula_at_the_available_threads():
     threads, N = cores(), PAPER.N
     expected = {"naive": 4 * N * N, "blocked": 4 * N * N, "fused": 4 * N * threads, "flash": 0}
@@ -288,7 +283,6 @@ def test_each_rung_has_a_different_digest():
     assert len(digests) == len(LADDER.rungs)
 
 
-@pytest.mark.slow
 def test_numba_is_imported_only_to_run_a_loop():
     code = "import sys, kernels, pages.attention.cpu; assert 'numba' not in sys.modules"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
@@ -317,7 +311,6 @@ def predicted_lines(name: str, s: AttentionShape, floats: int, lines: int, sides
     return cpu_traffic.traffic(name, s, line_bytes, lines * line_bytes, sides) / line_bytes
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
 def test_formula_agrees_with_a_simulated_cache(name):
     ratios = []

@@ -75,7 +75,6 @@ def test_kernel_and_numpy_agree_with_the_reference(s):
             verified_output(engine, RUNG, s, tiles)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=15)
 @given(s=shapes())

@@ -46,7 +46,6 @@ def wide(data, most: int = 210) -> AttentionShape:
 
 
 # -- results --------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @every_rung
 @settings(max_examples=3)
 @given(data=st.data())
@@ -54,7 +53,6 @@ def test_agrees_with_the_reference_at_any_shape(name, data):
     verified_output(emulator, RUNGS[name], wide(data), SMALL[name])
 
 
-@pytest.mark.slow
 @every_rung
 @pytest.mark.parametrize("tiles", [{}, {"Br": 128, "Bc": 64, "STAGES": 3}])
 def test_tile_sizes_agree(name, tiles):
@@ -62,7 +60,6 @@ def test_tile_sizes_agree(name, tiles):
     verified_output(emulator, RUNGS[name], RAGGED.with_(d=128, H=1, dtype="bf16"), tiles)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wgmma-consumers", "wgmma-balanced", "wgmma-persistent"])
 @pytest.mark.parametrize("tiles", [{}, {"Br": 192, "Bc": 128, "STAGES": 2}])
 def test_three_and_four_consumers_agree(name, tiles):
@@ -92,13 +89,11 @@ def test_persistent_blocks_of_large_heads_have_three_consumers_or_two_if_causal(
     assert step.block[0] == threads
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("causal", [0, 1])
 def test_persistent_blocks_agree_with_large_heads(causal):
     verified_output(emulator, RUNGS["wgmma-persistent"], RAGGED.with_(d=128, N=401, H=1, causal=causal, dtype="bf16"))
 
 
-@pytest.mark.slow
 @PERSISTENT
 @pytest.mark.parametrize("blocks", [1, 3])
 @pytest.mark.parametrize("N, causal", [(200, 1), (300, 1), (300, 0)])
@@ -112,7 +107,6 @@ def test_a_block_computes_several_tiles(name, blocks, N, causal):
     assert agrees(out, *attention(s, **inputs), rung.tolerance)
 
 
-@pytest.mark.slow
 @SOFTMAXES
 @pytest.mark.parametrize("causal", [0, 1])
 def test_hard_scores_stay_finite_and_right(name, causal):
@@ -122,7 +116,6 @@ def test_hard_scores_stay_finite_and_right(name, causal):
         verified_output(emulator, RUNGS[name], shape, SMALL[name], inputs)
 
 
-@pytest.mark.slow
 @SOFTMAXES
 @pytest.mark.parametrize("case", CORRUPTED)
 def test_infinities_and_nans_give_what_the_reference_gives(name, case):
@@ -157,14 +150,12 @@ RISES = {  # scores of the first and last key: how often a tile after the first 
 ONE_HEAD = AttentionShape(1, 1, 256, 8, scale=1, dtype="fp16")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rise", RISES)
 @pytest.mark.parametrize("tiles", [{"Br": 128, "STAGES": 2}, {"Br": 192, "Bc": 80, "STAGES": 2}])
 def test_a_maximum_is_kept_until_scores_exceed_it_by_far(rise, tiles):
     verified_output(emulator, RUNGS["wgmma-persistent"], ONE_HEAD, tiles, scores(*RISES[rise], ONE_HEAD))
 
 
-@pytest.mark.slow
 def test_a_maximum_that_is_kept_saves_the_rescaling():
     rung = RUNGS[name := "wgmma-persistent"]
 
@@ -177,14 +168,12 @@ def test_a_maximum_that_is_kept_saves_the_rescaling():
     assert instructions("never") < instructions("once") < instructions("in every tile")
 
 
-@pytest.mark.slow
 @every_rung
 def test_warp_order_changes_nothing_and_no_races(name):
     shape = RAGGED.with_(scale=-0.25)
     same_in_any_order(lambda options: verified_output(emulator, RUNGS[name], shape, SMALL[name], options=options))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wgmma-ping-pong", "wgmma-persistent"])
 def test_one_warpgroup_at_a_time_changes_nothing(name):
     """Also no copy or turn comes too early for another warpgroup."""
@@ -211,7 +200,6 @@ FAULTS = {  # what is wrong: (rung, original code, faulty code, message)
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_wait_is_needed(fault):
     name, right, wrong, message = FAULTS[fault]
@@ -230,7 +218,6 @@ def test_every_wait_is_needed(fault):
 
 
 # -- counters -------------------------------------------------------------------------------------------
-@pytest.mark.slow
 def test_consumers_share_each_tile_of_keys():
     """A block of one warpgroup loads K and V for 64 queries, one with two consumers for 128."""
     s = AttentionShape(1, 1, 256, 64, dtype="fp16")
@@ -245,7 +232,6 @@ def test_consumers_share_each_tile_of_keys():
         assert total["flops_mma"] == s.flops and total["bytes_st"] == row * 256
 
 
-@pytest.mark.slow
 @PERSISTENT
 def test_tiles_of_hidden_keys_are_not_loaded(name):
     s = AttentionShape(1, 1, 256, 64, causal=1, dtype="fp16")
@@ -289,7 +275,6 @@ def test_every_legal_set_fits_into_shared_memory(name, d):
         assert step.shared <= 227 * 1024 and step.block[0] <= 640
 
 
-@pytest.mark.slow
 @every_rung
 @pytest.mark.parametrize("d", [64, 128])
 def test_no_kernel_spills(name, d):

@@ -32,7 +32,6 @@ SMALL = {"attention/flash": {"Br": 4, "Bc": 8}, "attention/flash-registers": {"B
 
 
 # -- results at any shape ---------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
 @settings(max_examples=6)
 @given(shape=attention_shapes())
@@ -40,7 +39,6 @@ def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
     verified_output(emulator, RUNGS[name], shape)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FLASH)
 @settings(max_examples=6)
 @given(shape=attention_shapes())
@@ -49,7 +47,6 @@ def test_small_tiles_agree_with_the_reference_at_any_shape(name, shape):
     verified_output(emulator, RUNGS[name], shape, SMALL[name])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=25)
 @given(shape=attention_shapes(max_extent=90, max_d=128))
@@ -57,7 +54,6 @@ def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
     assert verified_output(cpu, RUNGS[name], shape).dtype == np.float32
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
 @pytest.mark.parametrize("d", [33, 64, 128])
 def test_wide_heads(name, d):
@@ -65,7 +61,6 @@ def test_wide_heads(name, d):
     verified_output(emulator, RUNGS[name], AttentionShape(1, 1, 67, d, causal=1))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 def test_cpu_and_kernel_agree(name):
     both = (verified_output(engine, RUNGS[name], RAGGED, SMALL.get(name)) for engine in (emulator, cpu))
@@ -76,7 +71,6 @@ def test_cpu_and_kernel_agree(name):
 KINDS = ["logits of 1e4", "all equal", "one hot", "rising", "falling", "values of every size"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("causal", [0, 1])
 def test_hard_scores_stay_finite_and_right(name, causal):
@@ -97,7 +91,6 @@ def same_where_not_finite(out: np.ndarray, ref: np.ndarray, case: str = "") -> N
     np.testing.assert_allclose(out, ref, rtol=2e-5, atol=2e-5, err_msg=case)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 def test_infinities_and_nans_give_what_the_reference_gives(name):
     """A key of -infinity is a mask. With small tiles, the first tile has only such keys.
@@ -119,7 +112,6 @@ def test_infinities_and_nans_give_what_the_reference_gives(name):
 
 
 # -- races, faults -------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "tiles"), [*((name, {}) for name in OUR_RUNGS), *SMALL.items()])
 def test_warp_order_changes_nothing_and_no_races(name, tiles):
     rung_runs.same_in_any_order(
@@ -150,7 +142,6 @@ FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_the_kernel_is_detected(fault):
     """The tests above would detect a kernel with one fault, at small tiles."""
@@ -175,7 +166,6 @@ def test_fault_in_the_kernel_is_detected(fault):
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=10)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
@@ -192,7 +182,6 @@ def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(rung):
         assert sets[0] == rung.default_tiles and len(sets) > len(rung.sets or ())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("d", [4, 64, 96, 128])
 @pytest.mark.parametrize("rung", attention_ladder.RUNGS, ids=lambda r: r.name)
 def test_no_kernel_spills(rung, d):
@@ -281,7 +270,6 @@ def counted(name: str, s: AttentionShape, tiles=None) -> dict[str, int]:
     return session.counters.total
 
 
-@pytest.mark.slow
 def test_each_step_of_the_ladder_saves_what_it_says():
     """Checks the claims of the kernels' headers with counters, at one head of N = 128, d = 64."""
     shape = AttentionShape(1, 1, 128, 64)
@@ -298,7 +286,6 @@ def test_each_step_of_the_ladder_saves_what_it_says():
     assert of("flash-registers", "bank_conflicts_ld") == of("flash-registers", "bank_conflicts_st") == 0
 
 
-@pytest.mark.slow
 def test_tiles_of_hidden_keys_are_skipped():
     shape = AttentionShape(1, 1, 128, 32)
     for name in FLASH:

@@ -49,7 +49,6 @@ def small_of(name: str) -> dict[str, int]:
 
 
 # -- results at any shape ---------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=14)
 @given(shape=attention_shapes(max_extent=90, max_d=128), dtype=halves, tiles=st.sampled_from([{}, SMALL]))
 def test_emulator_agrees_with_the_reference_at_any_shape(shape, dtype, tiles):
@@ -64,7 +63,6 @@ def test_cpu_agrees_with_the_reference_at_any_shape(name, shape, dtype):
     assert verified_output(cpu, BOTH[name], shape.with_(dtype=dtype), small_of(name)).dtype.name == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("d", [33, 64, 96, 128])
 def test_wide_heads(d, dtype):
@@ -77,7 +75,6 @@ def test_unfused_baseline_agrees_in_the_emulator(dtype):
     verified_output(emulator, attention_ladder.CUBLAS, RAGGED.with_(dtype=dtype))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_cpu_and_kernel_agree(name, dtype):
@@ -91,7 +88,6 @@ def test_cpu_and_kernel_agree(name, dtype):
     assert (differences <= step * (1 + np.abs(emulated.astype("f8")))).all() and (differences == 0).mean() > 0.97
 
 
-@pytest.mark.slow
 def test_sums_are_fp32_and_p_has_16_bits():
     """With 4,100 equal keys, l in FP16 would stop at 2,048. Values of 1 + 2^-10, exact in FP16, are the exact result.
 
@@ -112,7 +108,6 @@ def test_sums_are_fp32_and_p_has_16_bits():
 KINDS = ["logits of 1e4", "logits of 1e9", "all equal", "one hot", "rising", "falling", "large values of small weights"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("name", BOTH)
@@ -130,7 +125,6 @@ def test_hard_scores_have_the_stated_sizes():
         assert np.abs(logits).max() > size / 2 and np.isfinite(logits).all(), kind
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", HALVES)
 def test_negative_scale_reverses_the_order(dtype):
     """The maximum is then that of the smallest product: Q's signs are flipped, for scores of any size."""
@@ -151,7 +145,6 @@ SPOILT = {  # input, position in it (N, d), value
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("case", SPOILT)
 def test_infinities_and_nans_give_what_the_reference_gives(case, dtype):
@@ -193,7 +186,6 @@ def test_scale_allows_one_rounding_of_p_and_little_more(dtype, bits):
 
 
 # -- races, banks, faults --------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("tiles", [{}, SMALL, {"Bc": 16, "STAGES": 3}, {"Bc": 32, "WM": 16}])
 @pytest.mark.parametrize("d", [37, 40])
 def test_warp_order_changes_nothing_and_no_races(tiles, d):
@@ -220,7 +212,6 @@ FAULTS = {  # what is wrong: (original code, faulty code)
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_the_kernel_is_detected(fault):
     """The tests above would detect a kernel with one fault, at small tiles."""
@@ -246,7 +237,6 @@ def test_fault_in_the_kernel_is_detected(fault):
     assert result.races or errors.any() or np.isnan(out)[finite].any()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("d", [64, 128])
 def test_padded_rows_have_no_bank_conflicts(d):
     """Without the padding there are conflicts."""
@@ -271,7 +261,6 @@ def counted(s: AttentionShape, tiles=None) -> dict[str, int]:
     return session.counters.total
 
 
-@pytest.mark.slow
 def test_all_products_run_on_tensor_cores_without_waste():
     shape = AttentionShape(1, 1, 256, 64, dtype="fp16")
     total = counted(shape)
@@ -280,7 +269,6 @@ def test_all_products_run_on_tensor_cores_without_waste():
     assert total["flops_fp"] < shape.flops / 10
 
 
-@pytest.mark.slow
 def test_tiles_of_hidden_keys_are_skipped_by_each_warp():
     """Of 8 x 8 squares of 32 queries and keys, a causal run multiplies those on and below the diagonal: 36 of 64."""
     shape = AttentionShape(1, 1, 256, 32, dtype="bf16")
@@ -289,7 +277,6 @@ def test_tiles_of_hidden_keys_are_skipped_by_each_warp():
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=10)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
@@ -305,7 +292,6 @@ def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(d):
     assert sets == [RUNG.default_tiles, *(RUNG.default_tiles | dict(tiles) for tiles in RUNG.sets)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("d", [16, 64, 96, 128])
 def test_no_kernel_spills(d):
     """Checks every precompiled set of tile sizes."""

@@ -132,7 +132,6 @@ def test_kernels_and_numpy_agree_with_the_reference(name, s):
         verified_output(engine, RUNGS[name], of(name, s), SMALL[name])
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("s", WIDE, ids=str)
 def test_several_tiles_by_wgmma_agree(s):
@@ -140,7 +139,6 @@ def test_several_tiles_by_wgmma_agree(s):
         verified_output(emulator, RUNGS[name], s, tiles)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=8)

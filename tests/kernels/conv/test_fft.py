@@ -45,7 +45,6 @@ def check(engine, s: ConvShape, tiles: dict) -> None:
 
 
 # -- results at any shape ---------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=8)
 @example(s=ONLY_PADDING, tiles=TILES[0])
 @given(s=some_shapes, tiles=st.sampled_from(TILES))
@@ -53,7 +52,6 @@ def test_emulator_agrees_with_the_reference_at_any_shape(s, tiles):
     check(emulator, s, tiles)
 
 
-@pytest.mark.slow
 @settings(max_examples=60)
 @example(s=ONLY_PADDING, tiles=TILES[0])
 @given(s=some_shapes, tiles=st.sampled_from(TILES))
@@ -61,14 +59,12 @@ def test_cpu_agrees_with_the_reference_at_any_shape(s, tiles):
     check(cpu, s, tiles)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tiles", TILES, ids=str)
 def test_more_filters_maps_and_images_than_a_block_has(tiles):
     """Covers several blocks in each direction, none of them full, and several transforms over an image."""
     check(emulator, ConvShape(3, 5, 21, 34, 34, 3, 5, stride=(2, 1), pad=(1, 2), bias=1), tiles)
 
 
-@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     H=st.integers(1, 70),
@@ -95,7 +91,6 @@ def test_layers_on_the_cpu(shape):
         assert relative_error(out, ref) < MOST_ERROR
 
 
-@pytest.mark.slow
 def test_warp_order_changes_nothing_and_no_races():
     s, tiles = ConvShape(2, 9, 11, 12, 33, 3, 3, pad=1), {"FFT_TILE": 16}
     same_in_any_order(lambda options: output(emulator, s, tiles, options)[0], ("forward", "reversed", 1))
@@ -136,7 +131,6 @@ def test_lost_product_is_detected(C):
 
 
 # -- sizes, rules, workspace -----------------------------------------------------------------------
-@pytest.mark.slow
 @given(st.integers(1, 4000))
 def test_good_sizes_are_the_smallest(n):
     def smooth(m):
@@ -219,7 +213,6 @@ def test_strides_do_not_reduce_executed_flops():
     assert stride_2 - products == round(2.5 * 70 * 70 * math.log2(70 * 70) * (8 + 64 + 8))
 
 
-@pytest.mark.slow
 @needs_nvrtc
 def test_no_kernel_spills():
     program = RUNG.build(ConvShape(1, 1, 8, 8, 2, 3, 3), RUNG.default_tiles)

@@ -42,7 +42,6 @@ def test_cpu_agrees_with_the_reference_at_any_shape(s, tiles):
     check(cpu, s, tiles)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=5)
 @given(s=conv_shapes(max_extent=3), tiles=st.sampled_from(SIZES))
@@ -50,7 +49,6 @@ def test_emulator_agrees_with_the_reference_at_any_shape(s, tiles):
     check(emulator, s, tiles)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("size", fft_tiled.SIZES)
 @pytest.mark.parametrize("s", [PERIODIC, SEVERAL], ids=str)
@@ -65,7 +63,6 @@ def test_kernel_and_cpu_write_the_same_to_every_buffer(s, size):
         np.testing.assert_allclose(emulated.memory.array(b.name), expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
-@pytest.mark.slow
 @needs_nvrtc
 def test_warp_order_changes_nothing_and_no_races():
     def run(options):

@@ -34,7 +34,6 @@ RAGGED = ConvShape(3, 6, 9, 7, 10, 3, 2, stride=(2, 1), pad=(2, 1), dilation=(1,
 
 
 # -- results at any shape ---------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=6)
 @given(shape=layer_shapes())
@@ -49,7 +48,6 @@ def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
     assert verified_output(cpu, RUNGS[name], shape).dtype == np.float32
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 def test_cpu_equals_kernel_at_a_ragged_shape(name):
     np.testing.assert_allclose(
@@ -57,7 +55,6 @@ def test_cpu_equals_kernel_at_a_ragged_shape(name):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", BASIC_RUNGS)
 @settings(max_examples=6)
 @given(shape=layer_shapes(groups=False))
@@ -74,7 +71,6 @@ def test_bias_relu_step_costs_the_output_read_and_written():
     assert more.bytes - plain.bytes == 2 * 4 * TOY.elements["y"] and more.flops == plain.flops
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 def test_long_sums_are_added_in_parts(name):
     """Has more terms than implicit-gemm adds in one partial sum, with pixels divisible by four and not."""
@@ -89,7 +85,6 @@ def test_part_length_equals_the_source():
         assert conv_implicit.PART % tiles["BK"] == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 def test_relu_hides_no_nan(name):
     inputs = {"x": np.zeros(TOY.x_shape, "f4"), "w": np.ones(TOY.w_shape, "f4")}
@@ -99,7 +94,6 @@ def test_relu_hides_no_nan(name):
         assert np.isnan(y).sum() == 2 * 9
 
 
-@pytest.mark.slow
 @settings(max_examples=4)
 @given(shape=layer_shapes(max_extent=4))
 def test_fast_division_equals_plain_division_bit_for_bit(shape):
@@ -107,7 +101,6 @@ def test_fast_division_equals_plain_division_bit_for_bit(shape):
 
 
 # -- races, faults -------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 def test_warp_order_changes_nothing_and_no_races(name):
     rung_runs.same_in_any_order(lambda options: verified_output(emulator, RUNGS[name], RAGGED, options=options))
@@ -129,7 +122,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_the_kernel_is_detected(fault):
@@ -140,7 +132,6 @@ def test_fault_in_the_kernel_is_detected(fault):
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=4)
 @given(data=st.data())

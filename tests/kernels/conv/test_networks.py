@@ -85,7 +85,6 @@ def test_layers_with_padding_at_one_end_are_recorded_whole_by_every_rung_that_ru
             assert not any("cudnn" in rung for rung in group.rungs)
 
 
-@pytest.mark.slow
 def test_rows_of_a_group_have_few_samples_and_are_valid(tmp_path, monkeypatch):
     small = {key: CONV_PRESETS[key] for key in ("toy", "cudnn-paper")}
     monkeypatch.setitem(sweep.GROUPS, "grid", small)

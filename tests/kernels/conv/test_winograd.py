@@ -67,7 +67,6 @@ def test_cpu_agrees_with_the_reference_at_any_shape(shape, rung, m):
     assert verified_output(cpu, rung, shape, with_m(rung, m)).dtype == np.float32
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @rungs
 @settings(max_examples=3)
@@ -78,7 +77,6 @@ def test_emulator_agrees_with_the_reference_at_any_shape(rung, data):
     verified_output(emulator, rung, shape, tiles)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @rungs
 def test_kernel_and_cpu_write_the_same_to_every_buffer(rung):
@@ -92,7 +90,6 @@ def test_kernel_and_cpu_write_the_same_to_every_buffer(rung):
         np.testing.assert_allclose(kernel_values, cpu_values, rtol=0, atol=1e-5 * np.abs(cpu_values).max())
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @rungs
 def test_values_of_every_size_and_sign(rung):
@@ -104,14 +101,12 @@ def test_values_of_every_size_and_sign(rung):
     verified_output(emulator, rung, SHAPE, inputs=inputs)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @rungs
 def test_warp_order_changes_nothing_and_no_races(rung):
     same_in_any_order(lambda options: verified_output(emulator, rung, SHAPE, options=options))
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_missing_barrier_in_fused_kernel_is_a_race(which):
@@ -189,7 +184,6 @@ def test_every_choice_of_tile_sizes_is_allowed(rung):
 WHOLE_BLOCKS = ConvShape(4, 16, 16, 16, 64, 3, 3, pad=1)  # whole blocks at every tile size but 6
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize(("name", "m"), [("2x2", 2), ("4x4", 4), ("nonfused", 2), ("nonfused", 4)])
 def test_predicted_flops_equal_counted_flops(name, m):

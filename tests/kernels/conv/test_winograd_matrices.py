@@ -44,7 +44,6 @@ def test_identity_holds_for_every_pair_of_basis_vectors(m, r):
         assert (winograd_matrices.correlate(t, g, d) == defined(g, d)).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("m", "r"), [(2, 3), (3, 2), (4, 3)])
 def test_identity_holds_for_every_pair_in_two_dimensions(m, r):
     t = winograd_matrices.derive(m, r)
@@ -52,7 +51,6 @@ def test_identity_holds_for_every_pair_in_two_dimensions(m, r):
         assert (winograd_matrices.correlate(t, g, d) == defined(g, d)).all()
 
 
-@pytest.mark.slow
 @settings(max_examples=40)
 @given(size=st.sampled_from(SIZES), dimensions=st.sampled_from([1, 2]), data=st.data())
 def test_identity_holds_for_any_filter_and_input(size, dimensions, data):

@@ -38,7 +38,6 @@ def given_inputs(name: str, shape, **arrays: np.ndarray) -> dict[str, np.ndarray
 
 
 # -- results -------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=8)
@@ -50,7 +49,6 @@ def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name,
         rung_runs.verified_outputs(engine, rung, shape, tiles)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("size", [(3, 2500), (2, 4096), (2, 1), (1, 131)], ids=str)
 def test_long_rows_and_short_ones(name, size):
@@ -73,7 +71,6 @@ HARD = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SAFE)
 def test_hard_rows_are_right(name):
     """Each kind has three rows, with labels before, among and after the groups of four. No row depends on another."""
@@ -147,7 +144,6 @@ FAULTS = {  # what is wrong: (rung, which launch, original code, faulty code)
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_a_kernel_is_detected(fault):

@@ -69,7 +69,6 @@ def options(shape: type) -> list[tuple[str, ...]]:
 
 
 # -- results -----------------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=6)

@@ -38,7 +38,6 @@ def own(name: str, tiles: dict[str, int]) -> dict[str, int]:
 
 
 # -- results -------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=6)
@@ -50,7 +49,6 @@ def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name,
         rung_runs.verified_output(engine, rung, shape, tiles)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=8)
 @given(size=sizes)
@@ -69,7 +67,6 @@ ADVERSARIAL = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("kind", ADVERSARIAL)
 def test_repeated_tokens_are_right(name, kind):
@@ -103,7 +100,6 @@ def test_a_token_that_does_not_occur_has_no_gradient():
 
 
 # -- order, races, faults --------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", [name for name in RUNGS if name != "embedding-backward/atomics"])
 def test_warp_order_changes_nothing_and_no_races(name):
@@ -181,7 +177,6 @@ FAULTS = {  # what is wrong: (rung, which launch, original code, faulty code)
 }
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_a_kernel_is_detected(fault):

@@ -56,7 +56,6 @@ def on_cpu(s: ChainShape):
 
 
 # -- results for any chain --------------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=30)
 @given(chain_shapes())
@@ -65,7 +64,6 @@ def test_emulator_agrees_with_the_reference_for_any_chain(s):
         verified_output(emulator, rung, s)
 
 
-@pytest.mark.slow
 @settings(max_examples=60)
 @given(chain_shapes(max_extent=14, max_blocks=8))
 def test_cpu_agrees_with_the_reference_for_any_chain(s):
@@ -73,7 +71,6 @@ def test_cpu_agrees_with_the_reference_for_any_chain(s):
         assert verified_output(cpu, rung, s).dtype == np.float32
 
 
-@pytest.mark.slow
 @settings(max_examples=20)
 @given(chain_shapes(), st.sampled_from([1, 7, 40]))
 def test_cpu_agrees_at_any_piece_size(s, piece):
@@ -83,7 +80,6 @@ def test_cpu_agrees_at_any_piece_size(s, piece):
             verified_output(cpu, rung, s)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", [name for name in RUNGS if name != IMPLICIT.name])
 @pytest.mark.parametrize("fours", [1, 2, 4])
@@ -127,7 +123,6 @@ def test_fused_pointwise_chains_equal_unfused_bit_for_bit():
     np.testing.assert_array_equal(fused, unfused)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=20)
 @given(chain_shapes(max_blocks=3))
@@ -164,7 +159,6 @@ def test_generated_kernel_of_one_block_equals_hand_written(kind):
     np.testing.assert_array_equal(*outputs)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=8))
@@ -258,7 +252,6 @@ def test_fault_in_a_product_is_detected(fault):
     assert_fault_is_detected(IMPLICIT, s, program, seeded_inputs(program.of_role(INPUT)), right, wrong)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(
     "chain", ["relu add relu", "maxpool:2", "relu maxpool:3:pad=1 relu", "bias relu gap", "avgpool:2"]
@@ -311,7 +304,6 @@ def test_counters_refer_to_lines_of_the_generated_text():
 
 
 # -- generated kernels without a file ----------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 def test_worker_finds_a_generated_kernel_by_name():
     """Runs a new chain in a separate process."""
@@ -327,7 +319,6 @@ def test_worker_finds_a_generated_kernel_by_name():
         worker.close()
 
 
-@pytest.mark.slow
 def test_without_nvrtc_only_presets_are_emulated(monkeypatch):
     def missing(*args):
         raise compile.CompilerMissing("NVRTC is not installed")

@@ -30,7 +30,6 @@ chains = st.lists(st.sampled_from(KINDS), min_size=1, max_size=MAX_BLOCKS)
 
 
 # -- the shape -------------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @given(chain_shapes())
 def test_chain_survives_params_and_text(s):
     assert ChainShape(**s.params()) == s == parse_chain(",".join(f"{k}={v}" for k, v in s.params().items()))

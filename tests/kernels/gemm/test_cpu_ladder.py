@@ -36,7 +36,6 @@ def set_cores(monkeypatch, cores):
 
 
 # -- results -------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.builds(GemmShape, extent, extent, extent), st.sampled_from(cpu_ladder.BLOCKS[:9]), st.data())
 def test_every_rung_agrees_with_float64_at_any_shape(s, block, data):
@@ -67,7 +66,6 @@ def test_loops_add_in_float32_in_the_written_order():
         assert cpu.open(program, inputs).verify_run()[0, 0] == 2.0**24
 
 
-@pytest.mark.slow
 def test_scratch_of_each_thread_is_measured_without_compiling():
     tiles = {"BLOCK": 64, "THREADS": processor.cores()}
     for r in compare(RUNGS[:3], S, engine="cpu", tiles=tiles, budget=SHORT_BUDGET):
@@ -81,7 +79,6 @@ PACKED = re.compile(r"\bv?mulps\b|\bfmul\s+v\d+\.[24]s|\bfml[as]\s+v\d+\.[24]s|\
 MULTIPLY = re.compile(r"\bv?mulss\b|\bfmul\b|\bfmadd\b|mulps|ps\b")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "vectors"), [("naive", False), ("reordered", True), ("blocked", True)])
 def test_compiler_vectorizes_the_commented_loops(name, vectors):
     from numba import njit
@@ -217,7 +214,6 @@ def simulated_lines(order: str, s: GemmShape, floats: int, lines: int, block: in
     return lru.moved(accesses, lines, floats)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("order", "max_deviation"), [("naive", 0.15), ("reordered", 0.15), ("blocked", 0.25)])
 def test_formula_agrees_with_a_simulated_cache(order, max_deviation):
     deviations = sorted(abs(predicted_lines(order, *case) / simulated_lines(order, *case) - 1) for case in cases(order))

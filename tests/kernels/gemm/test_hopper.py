@@ -60,7 +60,6 @@ def excess_error(s: GemmShape, out: np.ndarray, inputs) -> float:
     return float((np.abs(out - ref) - (-(-s.K // 16) + 2) * 2.0**-24 * scale).max())
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=3)
@@ -78,14 +77,12 @@ def test_agrees_at_any_shape(name, M, N, K, dtype, alpha, beta):
     assert excess_error(s, out, inputs) <= 0
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 def test_default_tiles_agree(name):
     run(f"gemm/{name}", GemmShape(136, 264, 200, alpha=-1, beta=2, dtype="bf16"), engine="emulator")
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize(
     "name, blocks",
@@ -108,7 +105,6 @@ def test_a_stage_is_filled_again_only_after_its_products(name):
     assert excess_error(s, out, inputs) <= 0
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 def test_order_of_warps_changes_nothing_and_no_races(name):
@@ -130,7 +126,6 @@ FAULTS = [
 ]
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("old, new, message", FAULTS)
 def test_every_wait_of_the_ring_is_needed(old, new, message):
@@ -142,7 +137,6 @@ def test_every_wait_of_the_ring_is_needed(old, new, message):
         emulated("wgmma-ring", GemmShape(64, 64, 320, dtype="fp16"), change=change)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 def test_a_consumer_needs_its_turn():
     """Without it, a consumer takes the phase before the one that it waits for to be this one: both have its parity."""
@@ -155,7 +149,6 @@ def test_a_consumer_needs_its_turn():
         emulated("wgmma-turns", GemmShape(192, 64, 320, dtype="fp16"), change=change, blocks=1)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("beta", [0, 1])
 def test_values_of_c0_that_are_loaded_ahead_are_read_once(beta):
@@ -164,7 +157,6 @@ def test_values_of_c0_that_are_loaded_ahead_are_read_once(beta):
     assert total["bytes_ld"] == 4 * s.M * s.N * beta
 
 
-@pytest.mark.slow
 @needs_nvrtc
 def test_stores_by_the_copy_engine_need_their_fence():
     def change(text: str) -> str:
@@ -175,7 +167,6 @@ def test_stores_by_the_copy_engine_need_their_fence():
         emulated("wgmma-store", GemmShape(64, 64, 64, dtype="fp16"), change=change)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 def test_multicast_halves_the_bytes_of_b():
     """A block's own tile of A is 128 x 64. Two blocks read one tile of B [64, 256] together."""

@@ -49,7 +49,6 @@ def excess_error(s: GemmShape, out: np.ndarray, inputs, name: str) -> float:
     return float((np.abs(out - ref) - ((s.K + 4) * 2.0**-24 + left_out) * scale).max())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RINGS)
 @settings(max_examples=4)
 @given(
@@ -65,13 +64,11 @@ def test_agrees_at_any_shape(name, M, N, K, alpha, beta):
     assert excess_error(s, out, inputs, name) <= 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RINGS)
 def test_default_tiles_agree(name):
     run(f"gemm/{name}", GemmShape(260, 132, 136, alpha=-1, beta=2), engine="emulator")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RINGS)
 def test_order_of_warps_changes_nothing_and_no_races(name):
     s = GemmShape(70, 72, 136, beta=1)
@@ -92,7 +89,6 @@ FAULTS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name, old, new, message", FAULTS)
 def test_every_wait_is_needed(name, old, new, message):
     def change(text: str) -> str:
@@ -103,7 +99,6 @@ def test_every_wait_is_needed(name, old, new, message):
         emulated(name, GemmShape(64, 64, 320), change=change)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RINGS)
 def test_shared_memory_is_accessed_without_bank_conflicts(name):
     total = emulated(name, GemmShape(128, 128, 64))[2].counters.total
@@ -119,7 +114,6 @@ def test_two_parts_keep_21_bits():
     assert (np.abs(x.astype(np.float64) - big - small) <= 2.0**-22 * np.abs(x)).all()
 
 
-@pytest.mark.slow
 def test_three_products_are_nearly_as_exact_as_fp32_and_one_is_not():
     s = GemmShape(64, 64, 256)
     out, inputs, _ = emulated("tf32x3", s)

@@ -35,7 +35,6 @@ def rung_of(name: str):
 
 
 # -- results at any shape ---------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
 @settings(max_examples=4)
 @given(shape=gemm_shapes())
@@ -51,7 +50,6 @@ def test_cpu_agrees_with_the_reference_at_any_shape(shape):
         assert verified_output(cpu, rung_of(name), shape).dtype == np.float32, name
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
 def test_values_of_every_size_and_sign(name):
     shape = GemmShape(33, 70, 19, alpha=-1.5, beta=0.25)
@@ -63,7 +61,6 @@ def test_values_of_every_size_and_sign(name):
     run(name, shape, inputs, engine="emulator")  # verified against |alpha||A||B| + |beta||C0|
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
 def test_c0_is_read_only_if_beta_is_not_0(name):
     shape, rung = GemmShape(9, 7, 3), rung_of(name)
@@ -78,7 +75,6 @@ def test_c0_is_read_only_if_beta_is_not_0(name):
     run(name, shape, engine="emulator")  # the emulator refuses to read unwritten memory
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OUR_RUNGS)
 def test_warp_order_changes_nothing_and_no_races(name):
     shape, rung = GemmShape(67, 130, 21, beta=1), rung_of(name)
@@ -115,7 +111,6 @@ def test_wrong_kernel_gets_no_result(monkeypatch):
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=10)
 @given(data=st.data())
@@ -255,7 +250,6 @@ def test_neighbouring_kernels_share_at_least_half_of_their_lines():
         assert shared < len(next_code)
 
 
-@pytest.mark.slow
 def test_each_step_of_the_ladder_saves_what_it_says():
     """Checks the claims of the kernels' headers with counters, at 64 x 64 x 64."""
     total = {name: run(name, CUBE, engine="emulator").counters.total for name in OUR_RUNGS}

@@ -91,7 +91,6 @@ def excess_error(s: GemmShape, result: EmulatedRun) -> float:
     return float((np.abs(result.out - ref) - rounded * scale).max())
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=12)
 @given(
@@ -106,7 +105,6 @@ def test_every_rung_agrees_at_any_shape(kernel, extents, alpha, beta):
     assert excess_error(s, emulated(name, s)) <= 0
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name, dtype", KERNELS)
 @pytest.mark.parametrize("extents", [(1, 1, 1), (130, 260, 1), (64, 64, 64), (61, 45, 37), (129, 8, 72)])
@@ -116,7 +114,6 @@ def test_corner_cases(name, dtype, extents):
     assert excess_error(s, emulated(name, s)) <= 0
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name, dtype", KERNELS)
 def test_every_tile_size_agrees(name, dtype):
@@ -127,7 +124,6 @@ def test_every_tile_size_agrees(name, dtype):
         assert excess_error(s, emulated(name, s, tiles)) <= 0, (tiles, s)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["wmma", "mma-sync"])
 def test_sums_are_fp32(name):
@@ -147,7 +143,6 @@ def test_bf16_has_the_range_of_fp32(name):
     np.testing.assert_array_equal(emulated(name, s, inputs=inputs).out, 24 * 2.0**10)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("K", [1000, 1001])
 def test_int8_is_exact_at_its_limits(K):
@@ -162,7 +157,6 @@ def test_int8_is_exact_at_its_limits(K):
 
 
 # -- races, order, banks ------------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name, dtype", [("wmma", "fp16"), ("mma-sync", "bf16"), ("dp4a", "int8")])
 @pytest.mark.parametrize("extents, order", [((136, 264, 208), "reversed"), ((67, 70, 75), 7)])
@@ -176,7 +170,6 @@ def test_kernels_have_no_races(name, dtype, extents, order):
 SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32}
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize(
     "name, dtype, extents, tiles, needed",
@@ -204,7 +197,6 @@ def test_every_barrier_is_needed(name, dtype, extents, tiles, needed):
     assert detected == needed
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("BK", [64, 32])
 def test_swizzled_tiles_have_no_bank_conflicts(BK):
@@ -218,7 +210,6 @@ def test_swizzled_tiles_have_no_bank_conflicts(BK):
     assert emulated("mma-sync", s, tiles={"BK": BK}, change=plain, count=True).conflicts > 1000
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("tiles", [{}, {"BK": 32}])
 def test_dp4a_has_no_bank_conflicts(tiles):
@@ -232,7 +223,6 @@ def test_dp4a_has_no_bank_conflicts(tiles):
     assert emulated("dp4a", s, tiles, change=plain, count=True).conflicts > 0
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name, dtype", KERNELS)
 def test_counted_flops_are_those_of_the_product(name, dtype):
@@ -308,7 +298,6 @@ def test_copy_pass_larger_than_its_part_does_not_compile(tiles, error_text):
     assert error_text in reported
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=6)
 @given(data=st.data(), name=st.sampled_from(list(DTYPES)), extents=st.sampled_from([(72, 136, 200), (70, 131, 75)]))

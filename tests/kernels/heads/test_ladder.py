@@ -32,7 +32,6 @@ def own(name: str, tiles: dict[str, int]) -> dict[str, int]:
 
 
 # -- results -------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @names
 @settings(max_examples=12)

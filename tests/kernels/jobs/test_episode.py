@@ -30,7 +30,6 @@ def run(request: Episode, part=lambda part: None):
     return row
 
 
-@pytest.mark.slow
 def test_episodes_together_are_one_training_bit_by_bit():
     whole = Training(SMALL)
     losses = [(p.step, p.loss) for p in whole.run(1)]
@@ -48,14 +47,12 @@ def test_episodes_together_are_one_training_bit_by_bit():
     assert row["accuracy"] == [(5, whole.accuracy())]
 
 
-@pytest.mark.slow
 def test_the_first_episode_knows_the_accuracy_before_training():
     row = run(Episode(SMALL, 1, seconds=0.0))
     assert [step for step, _ in row["accuracy"]] == [0]
     assert row["accuracy"][0][1] < 0.4
 
 
-@pytest.mark.slow
 def test_parts_hold_the_points_so_far(monkeypatch):
     monkeypatch.setattr(episodes, "PART_S", 0.0)
     parts = []
@@ -64,7 +61,6 @@ def test_parts_hold_the_points_so_far(monkeypatch):
     assert len(parts) == 5
 
 
-@pytest.mark.slow
 def test_a_diverging_training_keeps_its_points_and_the_state_before_the_episode():
     settings = Settings("residual", 50, "sgd", {"lr": 1e6})
     first = run(Episode(settings, 2, seconds=0.0))
@@ -74,7 +70,6 @@ def test_a_diverging_training_keeps_its_points_and_the_state_before_the_episode(
     assert np.isfinite(row["state"].arrays["weights"]).all()
 
 
-@pytest.mark.slow
 def test_timing_the_nodes_changes_no_number():
     plain, timed = (run(Episode(SMALL, 1, seconds=0.0, timed=timed)) for timed in (False, True))
     assert plain["points"] == timed["points"] and plain["node_ms"] is None
@@ -109,7 +104,6 @@ def worker():
     worker.close()
 
 
-@pytest.mark.slow
 def test_the_worker_runs_an_episode_and_keeps_no_result(worker):
     request = Episode(SMALL, 1, seconds=0.2)
     rows = [worker.submit(request).result(timeout=60) for _ in range(2)]
@@ -117,7 +111,6 @@ def test_the_worker_runs_an_episode_and_keeps_no_result(worker):
     assert not worker.submit(request).cached
 
 
-@pytest.mark.slow
 def test_a_killed_process_ends_one_episode_with_a_sentence(worker):
     job = worker.submit(Episode(SMALL, 50, seconds=60.0))
     while not job.parts:

@@ -88,7 +88,6 @@ def test_missing_gpus_are_named_and_the_process_goes_on(fake):
     assert sent[-1] == ("ready",)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(devices.count() > 1, reason="this machine has several GPUs")
 def test_without_several_gpus_the_job_says_so():
     worker = Worker()

@@ -46,7 +46,6 @@ def error_text(worker, what, *rungs) -> str:
 
 
 # -- hangs, crashes, rubbish -------------------------------------------------------------------------
-@pytest.mark.slow
 def test_hang_ends_at_the_deadline_and_a_spare_is_ready(impatient):
     start = time.monotonic()
     hanging, queued = impatient.submit(act("hang")), impatient.submit(act("sleep 0.01"))
@@ -63,7 +62,6 @@ def test_a_short_run_starts_no_spare(impatient):
     assert impatient._spare is None
 
 
-@pytest.mark.slow
 @posix
 @pytest.mark.parametrize(
     ("what", "reason"),
@@ -109,7 +107,6 @@ def test_rows_that_cannot_be_pickled_are_an_error_and_the_child_lives(worker):
     assert worker._child.pid == pid
 
 
-@pytest.mark.slow
 def test_child_that_cannot_start_is_an_error_and_is_not_restarted_in_a_loop(capfd):
     worker = Worker(module="tests.children.broken")
     for n in (1, 2):
@@ -140,7 +137,6 @@ def test_error_if_no_process_can_be_started(monkeypatch):
     worker.close()
 
 
-@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("what", ["sleep 0", "hang"])
 def test_no_child_outlives_the_app(what):
@@ -217,7 +213,6 @@ def test_every_meaning_has_a_test():
     assert not [m.what for m in faults.MEANINGS if not any(what in m.what for what in RAISES.values())]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("raised", ["runtime cudaErrorIllegalAddress: an illegal memory access", *OTHERS])
 def test_new_process_after_a_gpu_error(worker, raised):
     pid = worker.submit(act("sleep 0"), fresh=True).result(20)[0]["pid"]

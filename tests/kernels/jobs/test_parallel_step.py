@@ -118,7 +118,6 @@ def test_equal_steps_are_one_run():
     assert ParallelStep(plan).key() != ParallelStep(one_gpu(plan)).key()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(devices.count() > 1, reason="this machine has several GPUs")
 def test_without_several_gpus_the_job_says_so():
     worker = Worker()

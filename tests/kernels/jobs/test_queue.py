@@ -26,7 +26,6 @@ def busy(worker, owner=""):
     return job
 
 
-@pytest.mark.slow
 def test_equal_requests_are_one_execution_with_a_job_each(worker):
     first = busy(worker)
     jobs = [worker.submit(act("sleep 0.05")) for _ in range(3)]
@@ -43,7 +42,6 @@ def test_equal_requests_are_one_execution_with_a_job_each(worker):
     assert not any(job.cached for job in (*jobs, other))
 
 
-@pytest.mark.slow
 def test_a_request_joins_an_equal_one_that_runs(worker):
     first = worker.submit(act("sleep 0.4"))
     begun(first)
@@ -52,7 +50,6 @@ def test_a_request_joins_an_equal_one_that_runs(worker):
     assert first.result(20) == second.result(20) and len(worker.ran) == 1
 
 
-@pytest.mark.slow
 def test_a_run_stops_only_when_its_last_owner_cancels(worker):
     first = busy(worker)
     second = worker.submit(act("hang"))
@@ -112,7 +109,6 @@ def test_owners_take_turns(worker):
     assert [worker.position(job) for job in jobs] == [1, 3, 2, 4]
 
 
-@pytest.mark.slow
 def test_a_newer_request_replaces_the_owners_waiting_one(worker):
     running = busy(worker, "ann")
     older, others = worker.submit(act("sleep 1"), "ann"), worker.submit(act("sleep 0.2"), "bob")
@@ -140,7 +136,6 @@ def test_replacing_a_shared_or_equal_request_keeps_its_position(worker):
     assert bobs.result(20)
 
 
-@pytest.mark.slow
 def test_full_queue_is_an_error_and_loses_no_job(worker, monkeypatch):
     monkeypatch.setattr(worker_module, "MAX_WAITING", 2)
     running = busy(worker)
@@ -157,7 +152,6 @@ def test_full_queue_is_an_error_and_loses_no_job(worker, monkeypatch):
         assert job.result(20)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("owned", [False, True])
 def test_a_hundred_threads_ten_requests_each_run_once(worker, owned):
     gate, results, positions = threading.Barrier(100), {}, []
@@ -178,7 +172,6 @@ def test_a_hundred_threads_ten_requests_each_run_once(worker, owned):
     assert max(positions) <= 10 and not worker._unfinished and not worker._waiting
 
 
-@pytest.mark.slow
 def test_submit_cancel_and_position_from_many_threads(worker):
     """Nothing hangs, nothing is lost: each job ends with rows or with the reason why it was cancelled."""
     outcomes, gate = [], threading.Barrier(40)

@@ -273,7 +273,6 @@ def test_the_service_stores_what_it_measured(apps):
     assert [entry.row for entry in stored] == rows
 
 
-@pytest.mark.slow
 def test_the_service_stores_in_the_database_that_machines_share(apps, postgres, monkeypatch):
     url = postgres.database("service")
     monkeypatch.setenv(folder.STORE, url)

@@ -40,7 +40,6 @@ def worker():
     worker.close()
 
 
-@pytest.mark.slow
 def test_a_job_gives_rows_and_progress(shared):
     x = np.ones(TOY.x_shape, "f4")
     job = shared.submit(Request(("conv/direct", "conv/im2col-gemm"), TOY, {"x": x}, "cpu", seconds=0.05))
@@ -89,7 +88,6 @@ def test_the_emulator_runs_in_the_worker_and_counts(shared):
     assert rows[1]["kernels"] == kernel_digest(program)
 
 
-@pytest.mark.slow
 def test_job_past_the_deadline_is_stopped_and_the_next_runs_within_a_second():
     worker = Worker(deadline_s=3)
     warm = worker.submit(Request(("conv/direct",), TOY, engine="emulator")).result(timeout=30)
@@ -105,7 +103,6 @@ def test_job_past_the_deadline_is_stopped_and_the_next_runs_within_a_second():
     worker.close()
 
 
-@pytest.mark.slow
 def test_cancel_waiting_and_running(worker):
     running, waiting = worker.submit(LONG), worker.submit(DIRECT)
     worker.cancel(waiting)
@@ -130,7 +127,6 @@ def test_close_ends_waiting_jobs():
         worker.submit(DIRECT)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("where", ["verify_run", "close"])
 def test_gpu_error_names_the_rung_that_ran(monkeypatch, where):
     """The message of the real runner, in this process, with an engine whose second rung fails as a GPU does."""

@@ -36,7 +36,6 @@ def own(name: str, tiles: dict[str, int]) -> dict[str, int]:
 
 
 # -- results -------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("rung", OURS, ids=lambda rung: rung.name)
 @settings(max_examples=5)
@@ -48,7 +47,6 @@ def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(rung,
         rung_runs.verified_outputs(engine, rung, shape, tiles)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_CPU)
 @settings(max_examples=8)
 @given(size=sizes)
@@ -58,7 +56,6 @@ def test_every_rung_at_small_tile_sizes(name, size):
         rung_runs.verified_outputs(engine, RUNGS[name], of(name, *size), tiles)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_CPU)
 @pytest.mark.parametrize("size", [(33, 65, 70), (64, 32, 96), (1, 100, 7), (100, 1, 9), (7, 9, 1)], ids=str)
 def test_several_tiles_and_thin_matrices(name, size):
@@ -95,7 +92,6 @@ def test_parts_change_the_workspace_only():
 
 # -- races, faults -------------------------------------------------------------------------------------
 @needs_nvrtc
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", OURS, ids=lambda rung: rung.name)
 def test_warp_order_changes_nothing_and_no_races(rung):
     tiles = own(rung.name, SMALL | {"SPLITS": 2, "BLOCK": 8})
@@ -136,7 +132,6 @@ FAULTS = {  # what is wrong: (rung, which launch, original code, faulty code)
 }
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_a_kernel_is_detected(fault):
@@ -164,7 +159,6 @@ def test_each_choice_is_legal(rung):
     rung_runs.each_choice_is_legal(rung, of(rung.name, 200, 300, 100))
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=8)
 @given(data=st.data())

@@ -30,7 +30,6 @@ LADDER_OF = {ladder.shape: ladder for ladder in memory_ladder.LADDERS}
 ENGINES = st.sampled_from([emulator, cpu])
 
 
-@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     shape=SHAPES, engine=ENGINES, block=st.sampled_from(memory_ladder.BLOCKS), tile=st.sampled_from(memory_ladder.TILES)
@@ -44,7 +43,6 @@ def test_every_rung_agrees_at_any_shape(shape, engine, block, tile):
     assert all(output.shape == outputs[0].shape for output in outputs)
 
 
-@pytest.mark.slow
 @settings(max_examples=15)
 @given(shape=SHAPES, seed=st.integers(0, 9))
 def test_warp_order_changes_nothing_and_no_races(shape, seed):
@@ -63,7 +61,6 @@ def test_predicted_bytes_of_a_strided_copy_equal_counted_sectors(n, stride):
     assert s.sectors == len(set(np.arange(n) * stride // 8))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stride", range(1, 33))
 def test_wavefronts_follow_from_the_banks(stride):
     lane = np.arange(32) * stride

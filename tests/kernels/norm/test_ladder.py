@@ -57,7 +57,6 @@ def some_tiles(name: str) -> dict[str, int]:
 
 
 # -- results -------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=6)
@@ -112,7 +111,6 @@ def hard_inputs(kind: str, name: str, shape, seed: int = 3) -> dict[str, np.ndar
     return inputs | dict(LADDER_OF[name].derive(shape, inputs) if LADDER_OF[name].derive else {})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", HARD)
 @pytest.mark.parametrize("name", RUNGS)
 def test_hard_numbers_stay_finite_and_right(name, kind):
@@ -191,7 +189,6 @@ def test_a_variance_below_zero_is_clamped():
 
 # -- races, orders, faults ------------------------------------------------------------------------------
 @needs_nvrtc
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in RUNGS if name not in ATOMIC])
 def test_warp_order_changes_nothing_and_no_races(name):
     def outputs(options):
@@ -244,7 +241,6 @@ FAULTS = {  # what is wrong: (rung, the launch's source, original code, faulty c
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_the_kernel_is_detected(fault):

@@ -48,7 +48,6 @@ SHAPES = {"sgd": sgd_shapes, "adam": adam_shapes}
 
 
 # -- results -----------------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=8)

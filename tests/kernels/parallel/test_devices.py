@@ -44,7 +44,6 @@ def alone(network: str) -> np.ndarray:
     return trained(network, FakeTeam(1))[1][0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("network", ["lenet5", "transformer"])
 @pytest.mark.parametrize("computes_first", [True, False])
 @pytest.mark.parametrize(("gpus", "overlap"), [(2, True), (2, False), (3, True)])
@@ -110,7 +109,6 @@ def split(network: str, way: str, team, micro: int = 1):
     return ranks.graph, found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("computes_first", [True, False])
 @pytest.mark.parametrize(("network", "gpus"), [("lenet5", 2), ("lenet5", 3), ("transformer", 2), ("transformer", 4)])
 def test_parts_of_layers_learn_what_whole_layers_learn(network, gpus, computes_first):
@@ -123,7 +121,6 @@ def in_parts(network: str, micro: int) -> np.ndarray:
     return split(network, GPIPE, FakeTeam(1), micro)[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("computes_first", [True, False])
 @pytest.mark.parametrize(
     ("network", "way", "gpus", "micro"),

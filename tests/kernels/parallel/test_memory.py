@@ -31,7 +31,6 @@ def test_one_gpu_holds_what_train_says(way):
     assert one.largest(GRADIENT) == graph.tensors["gradients"].buffer(False).nbytes
 
 
-@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.sampled_from(list(NETWORKS)), st.sampled_from([2, 3, 4, 6]), st.integers(1, 60_000))
 def test_each_stage_of_zero_shards_one_more_role(network, gpus, bucket_bytes):
@@ -64,7 +63,6 @@ def test_images_are_split_by_data_parallel_and_layers_by_tensor_parallel():
     assert split.largest(ACTIVATION) > four.largest(ACTIVATION)
 
 
-@pytest.mark.slow
 def test_1f1b_holds_fewer_activations_than_gpipe_where_it_holds_fewer_micro_batches():
     gpipe = holdings("transformer", GPIPE, 4, micro=8)
     other = holdings("transformer", ONE_F_ONE_B, 4, micro=8)
@@ -76,7 +74,6 @@ def test_1f1b_holds_fewer_activations_than_gpipe_where_it_holds_fewer_micro_batc
     assert whole * 0.98 < weights <= whole
 
 
-@pytest.mark.slow
 def test_every_byte_of_a_moment_is_there():
     for way in WAYS:
         for each in holdings("lenet5", way, 2, bucket_bytes=1_000):

@@ -67,7 +67,6 @@ def assert_is_reference(outcome: data.Outcome, network: str) -> None:
 
 
 # -- data parallel and sharding ------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.sampled_from(["lenet5", "transformer"]), st.sampled_from(list(ZERO)), RANKS, st.integers(1, 300_000))
 def test_data_parallel_and_sharded_steps_are_one_gpu_s_step(network, way, gpus, bucket_bytes):
@@ -77,7 +76,6 @@ def test_data_parallel_and_sharded_steps_are_one_gpu_s_step(network, way, gpus, 
     assert all(np.array_equal(outcome.weights[0], other, equal_nan=True) for other in outcome.weights)
 
 
-@pytest.mark.slow
 def test_sharding_changes_no_bit_of_data_parallel_and_adam_is_sharded_too():
     found = {}
     for way in ZERO:
@@ -177,7 +175,6 @@ def test_without_the_all_reduce_of_the_way_back_the_weights_are_wrong(monkeypatc
 
 
 # -- pipelines -----------------------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(
     st.sampled_from(list(NETWORKS)),

@@ -74,7 +74,6 @@ def test_a_task_before_what_it_needs_is_refused():
         simulate([Task("a", FORWARD, ((0, COMPUTE),), 1.0, (1,)), Task("b", FORWARD, ((0, COMPUTE),), 1.0)], 1)
 
 
-@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(plans())
 def test_the_timeline_of_a_step_is_possible_and_runs_every_node_once(plan):
@@ -93,7 +92,6 @@ def test_the_timeline_of_a_step_is_possible_and_runs_every_node_once(plan):
 
 
 # -- data parallel -------------------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(NETWORK, st.sampled_from([2, 3, 4, 8]), st.integers(1, 200), st.integers(1, 300_000))
 def test_overlap_is_never_slower_and_the_bytes_are_those_of_all_gradients(network, gpus, images, bucket):
@@ -137,7 +135,6 @@ def test_a_symmetric_step_is_as_long_on_one_shown_gpu_as_on_all():
         assert lines.timeline(plan, alone=True).total == pytest.approx(lines.timeline(plan).total)
 
 
-@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(NETWORK, st.integers(16, 2000))
 def test_efficiency_falls_with_the_gpus_and_a_ring_over_thousands_is_slower(network, images):
@@ -161,7 +158,6 @@ def test_tensor_parallel_waits_for_each_all_reduce():
 
 
 # -- pipelines -----------------------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from([GPIPE, ONE_F_ONE_B]), st.integers(1, 6), st.sampled_from([1, 2, 3, 4, 6, 12]))
 def test_the_bubble_of_equal_stages_is_the_formula(way, gpus, micro):

@@ -53,7 +53,6 @@ def test_numpy_is_right_at_any_shape(name, data):
     outputs(cpu, name, shape)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 @settings(max_examples=15)
 @given(data=st.data())
@@ -64,7 +63,6 @@ def test_kernels_are_right_at_any_shape(name, data):
     outputs(emulator, name, shape, tiles)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PATCHES)
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda w: f"{w['R']}x{w['S']}")
 @settings(max_examples=4)
@@ -94,7 +92,6 @@ def test_patches_are_right_with_vectors(name):
     assert total["requests_ld"] + total["requests_st"] < words / 32 * 4  # far below one for each float
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PATCHES)
 @pytest.mark.parametrize("stride", [1, 2])
 def test_every_tile_choice_of_a_patch_is_right(name, stride):
@@ -153,7 +150,6 @@ def test_a_gap_between_windows_gets_no_gradient(name):
 
 
 # -- threads -----------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in RUNGS if not n.endswith("scatter")])
 def test_the_order_of_warps_changes_nothing(name):
     shape = {
@@ -210,7 +206,6 @@ FAULTS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "right", "wrong"), FAULTS)
 def test_a_fault_in_a_kernel_is_detected(name, right, wrong):
     """At one of two shapes: with ceil mode, padding and ties, or with vectors."""

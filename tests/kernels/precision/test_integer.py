@@ -66,7 +66,6 @@ def test_a_range_of_another_layer_would_be_found():
     assert error() > 0.3
 
 
-@pytest.mark.slow
 def test_the_recorded_ranges_are_those_of_the_calibrations():
     found = ranges(record.net())
     for name in CALIBRATIONS:
@@ -75,7 +74,6 @@ def test_the_recorded_ranges_are_those_of_the_calibrations():
             assert record.activations(layer, name).scale[0] == record.facts()["ranges"][name][layer][0]
 
 
-@pytest.mark.slow
 def test_the_recorded_accuracies_are_measured_again():
     assert accuracies(record.net()) == [
         row | {"error": pytest.approx(row["error"], rel=1e-6)} for row in record.facts()["int8"]

@@ -80,7 +80,6 @@ def test_to_format_rounds_in_place():
 
 
 # -- what is recorded ------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("name", record.RUNS)
 def test_a_recorded_run_begins_as_it_is_recorded(name):
     arrays, _ = record.run(name, 4)
@@ -90,7 +89,6 @@ def test_a_recorded_run_begins_as_it_is_recorded(name):
     np.testing.assert_array_equal(arrays[f"{name} scale"], found.scale[:4])
 
 
-@pytest.mark.slow
 def test_recorded_gradients_are_those_of_a_training_step():
     training, _ = steps(Run(FP32), 1)
     for name in record.GRADIENTS:
@@ -124,7 +122,6 @@ def test_the_weights_of_the_net_are_those_of_lenet():
     assert record.net().shape == MixedTraining(Run()).session.fetch(step.WEIGHTS).shape
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("master", [True, False], ids=["FP32 weights", "FP16 weights"])
 def test_at_the_usual_loss_and_rate_fp16_learns_the_digits(master):
     """As the small print of the lesson says: its runs are hard on purpose."""

@@ -258,7 +258,6 @@ def recording(out, *arguments, presets="toy", modes="hot"):
     )
 
 
-@pytest.mark.slow
 def test_record_writes_rows_that_read_back(tmp_path, capsys):
     out = tmp_path / "here.jsonl"
     assert recording(out) == 0
@@ -279,7 +278,6 @@ def test_figures_of_a_row_have_five_digits_and_its_shape_has_all():
     assert row["median_ms"] == pytest.approx(result.measurement.median_ms, rel=1e-4)
 
 
-@pytest.mark.slow
 def test_record_sweeps_tiles_and_batches_and_prints_progress(tmp_path, capsys):
     out = tmp_path / "here.jsonl"
     assert recording(out, "--batches", "1,2", modes="cold") == 0
@@ -342,7 +340,6 @@ def test_rows_of_other_kernels_are_moved_to_a_second_file(three_rungs, tmp_path)
     assert read(tmp_path / "here.jsonl.superseded") == [old, rows[0], rows[2]]
 
 
-@pytest.mark.slow
 def test_rows_of_another_device_or_preset_are_not_changed(three_rungs, tmp_path):
     out = tmp_path / "here.jsonl"
     recording(out)

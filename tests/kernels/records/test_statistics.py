@@ -84,7 +84,6 @@ def test_other_differences_are_named():
     assert statistics.compare(a_row(), a_row(1)).other_differences == ()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "draw"),
     [

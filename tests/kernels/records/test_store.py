@@ -147,7 +147,6 @@ def store_of_all(request, tmp_path_factory):
     return new_store(request.param, request, tmp_path_factory.mktemp("all"))
 
 
-@pytest.mark.slow
 @given(
     imports=st.lists(st.tuples(st.sampled_from([HERE, *NAMES]), st.lists(any_row(), max_size=12)), max_size=3),
     waiting=st.lists(any_row(), max_size=4),
@@ -214,7 +213,6 @@ def test_many_threads_lose_no_row(user_store):
     assert user_store.count() == 60
 
 
-@pytest.mark.slow
 def test_ten_thousand_rows_are_listed_within_a_second(user_store):
     import time
 

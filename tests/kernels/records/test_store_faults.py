@@ -68,7 +68,6 @@ def lock_file(user_store):
         process.wait()
 
 
-@pytest.mark.slow
 def test_reads_work_and_runs_wait_in_memory_while_another_process_writes(user_store, lock_file):
     unlock = lock_file()
     assert user_store.count() == 10
@@ -95,7 +94,6 @@ def test_exclusive_lock_of_another_process_is_reported(user_store, lock_file):
     assert user_store.count() == 10
 
 
-@pytest.mark.slow
 def test_rows_survive_a_kill_during_writing(user_store):
     code = """
 import itertools, sys
@@ -219,7 +217,6 @@ print(kept.count())
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="folders are made read-only by their mode here")
 @pytest.mark.parametrize("exists", [True, False], ids=["a file", "no file"])
 def test_read_only_folder_can_be_read_and_is_reported(user_store, exists, tmp_path):

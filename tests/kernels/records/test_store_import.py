@@ -128,7 +128,6 @@ def test_every_form_that_this_app_writes_is_read(form):
     assert rows.parse(text) == new
 
 
-@pytest.mark.slow
 def test_every_recording_can_be_imported_and_linked():
     recorded = list(records.recordings())
     assert rows.parse(rows.to_json(recorded)) == recorded

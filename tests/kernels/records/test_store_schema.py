@@ -172,7 +172,6 @@ def test_file_of_a_newer_app_stays_as_it_is(old_file):
     assert path.read_bytes() == before
 
 
-@pytest.mark.slow
 def test_apps_that_migrate_at_once_do_so_once(user_store, version_2):
     """Threads with a store each, as apps have: their databases exclude each other, not their locks in memory."""
     user_store.add([a_row(n) for n in range(20)])
@@ -204,7 +203,6 @@ print(kept.add([a_row(n) for n in range(first, first + 10)]), flush=True)
 """
 
 
-@pytest.mark.slow
 def test_processes_that_create_the_database_at_once_lose_nothing(user_store):
     command = [sys.executable, "-c", FIRST, str(ROOT), str(user_store._place)]
     apps = [

@@ -16,7 +16,6 @@ from kernels.records.store import Filter, Store, StoreError
 from tests.helpers.postgres import PASSWORD, USER
 from tests.helpers.rows_of import a_row
 
-pytestmark = pytest.mark.slow
 PATIENCE_S = 0.2
 
 

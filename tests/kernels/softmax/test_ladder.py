@@ -77,7 +77,6 @@ FINITE = (
 
 
 # -- results -----------------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=8)
@@ -98,7 +97,6 @@ def test_rows_longer_than_a_turn_and_than_a_cpu_tile(name):
     np.testing.assert_allclose(*both, rtol=3e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SAFE)
 @pytest.mark.parametrize("kind", FINITE)
 def test_hard_rows_stay_finite_and_right(name, kind):
@@ -111,7 +109,6 @@ def test_hard_rows_stay_finite_and_right(name, kind):
 SPOILT = {"NaN": np.nan, "+infinity": np.inf, "nothing but -infinity": -np.inf}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SAFE)
 @pytest.mark.parametrize("case", SPOILT)
 @pytest.mark.parametrize("at", [0, 33, slice(None)], ids=["first", "within", "all"])
@@ -147,7 +144,6 @@ def unsafe(*x: float) -> np.ndarray:
     return ys[0]
 
 
-@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(st.floats(-80, 87, width=32), max_size=10), st.floats(80, 200, width=32))
 def test_it_overflows_exactly_where_exp_does(others, largest):
@@ -229,7 +225,6 @@ SPLIT_FAULTS = {  # what is wrong: (the launch, BLOCKS, original code, faulty co
 }
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_the_kernel_is_detected(fault):
@@ -244,7 +239,6 @@ def test_fault_in_the_kernel_is_detected(fault):
     rung_runs.assert_fault_is_detected(rung, shape, program, inputs, right, wrong)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("fault", SPLIT_FAULTS)
 def test_fault_in_a_launch_is_detected(fault):
@@ -271,7 +265,6 @@ def test_each_launch_stores_the_other_sign():
 
 
 # -- rules, cost, bytes ----------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=12)
 @given(data=st.data())

@@ -20,7 +20,6 @@ def losses(training: Training, count: int) -> list[float]:
     return [point.loss for point in itertools.islice(training.run(1000), count)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("network", "rate"), [("residual", 0.05), ("lenet5", 0.05), ("transformer", 0.03)])
 def test_it_learns(network, rate):
     training = Training(Settings(network, 50, "sgd", {"lr": rate}))
@@ -31,7 +30,6 @@ def test_it_learns(network, rate):
     assert before < 0.3 and training.accuracy() > 0.75
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_a_stopped_training_goes_on_as_if_it_had_not_stopped(optimizer):
     settings = Settings("residual", 40, optimizer, {"lr": 0.01})

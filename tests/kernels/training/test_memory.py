@@ -62,7 +62,6 @@ def test_tensors_that_live_at_the_same_time_share_no_byte(found):
 
 
 @names
-@pytest.mark.slow
 def test_a_packed_step_computes_the_same_in_less_memory(name):
     graph = graph_of(name)
     inputs, program = inputs_of(graph, name), graphs.program(graph, ladder_of)
@@ -95,7 +94,6 @@ def test_activations_rise_through_forward_and_fall_through_backward(name):
 
 # -- computed again ----------------------------------------------------------------------------------
 @names
-@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 2, 3, 50])
 def test_a_recomputed_step_gives_the_same_bits(name, every):
     plain, again = graph_of(name), graph_of(name, every=every)
@@ -123,7 +121,6 @@ def test_what_is_computed_again_reads_what_was_kept():
 
 
 # -- accumulated --------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("parts", [2, 4])
 def test_gradients_of_parts_add_up_to_those_of_all_images(parts):
     plain, split = graph_of("lenet5"), graph_of("lenet5", parts=parts)
@@ -137,7 +134,6 @@ def test_gradients_of_parts_add_up_to_those_of_all_images(parts):
     np.testing.assert_allclose(found[step.WEIGHTS], expected[step.WEIGHTS], atol=1e-5)
 
 
-@pytest.mark.slow
 def test_both_ways_to_save_memory_go_together():
     graph, plain = graph_of("residual", every=2, parts=2), graph_of("residual")
     inputs = inputs_of(plain, "residual")
@@ -146,7 +142,6 @@ def test_both_ways_to_save_memory_go_together():
     assert held("residual", every=2, parts=2) < min(0.6 * held("residual"), held("residual", every=2))
 
 
-@pytest.mark.slow
 def test_training_in_parts_learns_and_averages_the_statistics_of_each():
     training = Training(Settings("residual", 50, "sgd", {"lr": 0.1}, memory=Memory(every=3, parts=2)))
     losses = [point.loss for point in training.run(1)]

@@ -128,7 +128,6 @@ def weights_of(graph, flat):
 
 
 @names
-@pytest.mark.slow
 def test_gradients_are_those_of_automatic_differentiation(name):
     import autograd
 
@@ -203,20 +202,17 @@ def assert_step_is_right(session, graph, inputs):
 
 @names
 @pytest.mark.parametrize("on_cpu", [True, False], ids=["processor's rungs", "GPU's rungs"])
-@pytest.mark.slow
 def test_a_step_is_right_on_the_processor(name, on_cpu):
     graph, program, inputs = small(name, on_cpu=on_cpu)
     assert_step_is_right(cpu.open(program, inputs), graph, inputs)
 
 
-@pytest.mark.slow
 def test_a_step_is_right_in_the_emulator():
     graph, program, inputs = small("residual", 2, on_cpu=False)
     session = emulator.Session(program, inputs, Options(races=True))
     assert_step_is_right(session, graph, inputs)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("causal", [0, 1])
 def test_a_small_transformer_is_right_in_the_emulator(causal):
     _, graph, inputs = small_transformer(causal, step.ON_GPU)
@@ -224,7 +220,6 @@ def test_a_small_transformer_is_right_in_the_emulator(causal):
     assert_step_is_right(session, graph, inputs)
 
 
-@pytest.mark.slow
 def test_adam_updates_every_weight():
     graph, program, inputs = small("residual", optimizer="adam")
     session = cpu.open(program, inputs)

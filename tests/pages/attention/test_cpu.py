@@ -46,7 +46,6 @@ def keys(at):
     return [button.key for button in at.button]
 
 
-@pytest.mark.slow
 def test_rungs_and_tiles_are_measured_drawn_and_become_stale():
     at = open_at(cpu_Br="16", cpu_Bc="8")
     assert keys(at) == ["measure_attention_cpu"] and "kt-badge-measured" not in texts(at)
@@ -66,7 +65,6 @@ def test_rungs_and_tiles_are_measured_drawn_and_become_stale():
     assert "stale: measured at B1 H2 N24 d8, THREADS 1, BLOCK 64, Br 16, Bc 8" in texts(at)
 
 
-@pytest.mark.slow
 def test_stop_keeps_the_measured_rows():
     at = open_at()
     at.button(key="measure_attention_cpu").click().run()

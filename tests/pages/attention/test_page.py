@@ -109,7 +109,6 @@ def test_default_shape_has_visible_tiles_and_large_shape_default_tiles():
 
 
 # -- the page --------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["attention-toy", "attention-ragged", "attention-2048-fp16", "attention-8192"])
 def test_a_preset_shows_every_part(key):
     shape = ATTENTION_PRESETS[key].shape
@@ -205,7 +204,6 @@ def test_memory_sentence_has_the_tiles_of_the_page():
     assert "one tile of 4 × 8 scores per block" in texts(open_at(view="run"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("view", ["watch", "run", "why", "kernel", "memory", "traffic", "processor"])
 def test_each_view_shows_only_its_part(view):
     at = open_at(view=view)
@@ -225,7 +223,6 @@ def test_invalid_parameters_are_named_and_escaped():
     assert at.number_input(key="H").value == 5 and at.number_input(key="N").value == DEFAULT.N
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, rung in RUNGS.items() if not rung.library])
 def test_own_rungs_have_a_stage_or_a_reason(name):
     copied = "wgmma" in name or "ring" in name  # by the copy engine: rows of a multiple of 16 bytes
@@ -269,20 +266,17 @@ def test_library_has_no_stage_but_a_reason():
     assert not stages(at) and "Its source is not open" in texts(at) and strip(at)["run"]["can"]
 
 
-@pytest.mark.slow
 def test_each_kind_of_values_gives_another_scene():
     pages = {kind: open_at({address.VALUES: kind}, view="watch") for kind in KINDS}
     messages = {kind: components(at)[0].proto.bytes for kind, at in pages.items()}
     assert len(set(messages.values())) == len(KINDS)
 
 
-@pytest.mark.slow
 def test_matrix_larger_than_memory_is_reported():
     html = texts(open_at(engine="cpu", B=4, H=16, N=65_536, d=64, Br=32, Bc=32))
     assert "S and P take 2.2 TB" in html and "naive fits up to N" in html
 
 
-@pytest.mark.slow
 def test_run_uses_page_tiles_for_the_selected_rung_only():
     watched, chosen_tiles = RUNGS["flash"], {"Br": 8, "Bc": 16}
     at = open_at(engine="cpu", N=40, causal=1, **chosen_tiles)

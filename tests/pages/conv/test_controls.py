@@ -43,7 +43,6 @@ def test_default_is_the_toy_preset():
     assert not notes(at)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_opens_from_its_link(key):
     at = open_at(**address.at_shape(address.DEFAULT, CONV_PRESETS[key].shape))

@@ -12,7 +12,6 @@ def open_at(page="conv/direct.py", **params):
     return open_page(page, **params)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", CHIPS)
 def test_every_chip_opens_a_page_with_every_part(key):
     shape = PRESETS[key].shape
@@ -26,7 +25,6 @@ def test_every_chip_opens_a_page_with_every_part(key):
     assert {"01_direct.cu", "04_direct_tiled.cu"} <= {tab.label for tab in at.tabs}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("view", ["watch", "run", "why", "kernel"])
 def test_each_view_shows_only_its_part(view):
     at = open_at(view=view, C=2)
@@ -42,7 +40,6 @@ def test_invalid_parameters_are_named_and_escaped():
     assert at.number_input(key="K").value == 3 and at.number_input(key="H").value == 8
 
 
-@pytest.mark.slow
 def test_warp_order_is_played_or_refused_with_a_reason():
     assert stages(open_at(order="warps"))[0].endswith("warps")
     at = open_at(order="warps", **address.at_shape(address.DEFAULT, CONV_PRESETS["vgg-conv1_2"].shape))

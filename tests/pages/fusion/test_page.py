@@ -78,7 +78,6 @@ def test_notes_name_rule_and_value_used(raw, says):
     assert ADDRESS.read(raw)[1] == [says]
 
 
-@pytest.mark.slow
 def test_markup_in_a_chain_is_escaped():
     at = open_at(chain="<script>alert(1)</script> relu")
     html = texts(at)
@@ -131,7 +130,6 @@ def test_changing_a_window_adjusts_stride_and_padding():
     assert address.with_option(padded, 0, "R", 2).chain == "avgpool:2:stride=1:pad=1"
 
 
-@pytest.mark.slow
 def test_blocks_are_appended_removed_and_moved_by_links():
     at = open_at()
     found = links(at)
@@ -146,7 +144,6 @@ def test_blocks_are_appended_removed_and_moved_by_links():
     assert stages(at) == [address.card({"chain": f"{DEFAULT.chain} gap"}).key]
 
 
-@pytest.mark.slow
 def test_forbidden_edit_names_its_rule():
     at = open_at(chain="gap")
     html = texts(at)
@@ -185,7 +182,6 @@ def test_block_option_is_a_bounded_field_that_sets_the_url():
 
 
 # -- the page ------------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["fusion-toy-pool", "fusion-ragged", "fusion-eight", "resnet50-stem-n32"])
 def test_a_preset_shows_every_part(key):
     shape = FUSION_PRESETS[key].shape
@@ -200,7 +196,6 @@ def test_a_preset_shows_every_part(key):
     assert scene.startswith("fusion/fused ") and f" of {shape} " in scene
 
 
-@pytest.mark.slow
 def test_every_chip_links_to_its_preset_for_any_rung():
     for rung in ("folded", "unfused"):
         found = links(open_at(rung=rung))
@@ -236,7 +231,6 @@ def test_chain_without_a_foldable_pair_names_the_rule():
     assert '<h2 class="kt-card">Launch by launch</h2>' in html and "fused" in links(at)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("view", ["watch", "run", "kernel"])
 def test_each_view_shows_only_its_part(view):
     at = open_at(view=view)
@@ -245,7 +239,6 @@ def test_each_view_shows_only_its_part(view):
     assert ("Launch by launch" in html) == (view == "run") and bool(at.code) == (view == "kernel")
 
 
-@pytest.mark.slow
 def test_run_draws_launch_bars_and_the_copy_time():
     at = open_at(engine="cpu")
     finish(at, "run", "job")

@@ -79,7 +79,6 @@ def test_field_bounds_allow_only_valid_shapes(values):
     assert_bounds(shape, address.bounds(shape), address.read)
 
 
-@pytest.mark.slow
 @given(queries(), st.sampled_from(list(GEMM_PRESETS)))
 def test_preset_link_leads_to_a_runnable_query(query, key):
     target, notes = address.read(address.at_shape(query, GEMM_PRESETS[key].shape))

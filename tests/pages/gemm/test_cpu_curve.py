@@ -35,7 +35,6 @@ def keys(at):
     return [button.key for button in at.button]
 
 
-@pytest.mark.slow
 def test_curve_is_measured_drawn_and_becomes_stale():
     at = open_at()
     assert keys(at) == ["measure_cpu_curve"] and "kt-badge-measured" not in texts(at)
@@ -53,7 +52,6 @@ def test_curve_is_measured_drawn_and_becomes_stale():
     assert "stale: measured at M24 N20 K28" in texts(at) and keys(at) == ["measure_cpu_curve"]
 
 
-@pytest.mark.slow
 def test_stop_keeps_the_measured_rows():
     at = open_at(M=23)
     at.button(key="measure_cpu_curve").click().run()

@@ -42,7 +42,6 @@ def illegal():
 
 
 # -- the page --------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["square-8", "odd", "square-4096", "tall", "deep", "gpt2-qkv", "square-64-int8"])
 def test_a_preset_shows_every_part(key):
     shape = GEMM_PRESETS[key].shape
@@ -67,7 +66,6 @@ def test_a_preset_shows_every_part(key):
     assert stages(at) == [f"{query.rung.name} {shape} {sizes} (0, 0)"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("view", ["watch", "run", "why", "kernel", "autotune"])
 def test_each_view_shows_only_its_part(view):
     at = open_at(view=view, M=16)
@@ -78,7 +76,6 @@ def test_each_view_shows_only_its_part(view):
     assert not at.number_input and "<h1" not in texts(at)
 
 
-@pytest.mark.slow
 def test_invalid_parameters_are_named_and_escaped():
     at = open_at(M="abc", N="1e400", rung="<script>alert(1)</script>", BM="-3", K="5")
     html = texts(at)
@@ -86,7 +83,6 @@ def test_invalid_parameters_are_named_and_escaped():
     assert at.number_input(key="K").value == 5 and at.number_input(key="M").value == DEFAULT.M
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rung", "tiles", "rule"), list(illegal()), ids=lambda value: getattr(value, "name", None))
 def test_illegal_tiles_are_named_and_kept(rung, tiles, rule):
     at = open_at(M=1024, N=1024, K=1024, rung=address.short(rung), **tiles)
@@ -111,13 +107,11 @@ def test_unsupported_dtype_is_named_with_links_to_supported_rungs():
     assert target.shape == DEFAULT.with_(dtype="int8") and target.broken == []
 
 
-@pytest.mark.slow
 def test_library_has_no_stage_but_a_reason():
     at = open_at(rung="cublas")
     assert not stages(at) and "Its source is not open" in texts(at) and strip(at)["run"]["can"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("order", ["explaining", "warps"])
 def test_stage_plays_the_selected_order(order):
     at = open_at(M=64, N=64, K=64, rung="uncoalesced", order=order)
@@ -125,7 +119,6 @@ def test_stage_plays_the_selected_order(order):
     assert key.endswith("warps") == (order == "warps") and "kt-note" not in texts(at)
 
 
-@pytest.mark.slow
 def test_repeated_steps_are_one_step_until_every_step_is_chosen():
     at = open_at(M=64, N=64, K=64)
     folded = heads(at)[0]["meta"]["steps"]
@@ -140,7 +133,6 @@ def test_repeated_steps_are_one_step_until_every_step_is_chosen():
     assert "every step" not in links(open_at(order="warps"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rung", "offered"), [("naive", False), ("shared-tile", True), ("double-buffer", True)])
 def test_rungs_with_tiles_in_shared_memory_have_a_timeline(rung, offered):
     at = open_at(M=64, N=64, K=64, rung=rung, order="timeline")
@@ -148,7 +140,6 @@ def test_rungs_with_tiles_in_shared_memory_have_a_timeline(rung, offered):
     assert key.endswith("timeline") == offered and "kt-note" not in texts(at)
 
 
-@pytest.mark.slow
 def test_only_mma_sync_has_the_order_fragments():
     parameters = {"M": 64, "N": 64, "K": 64, "dtype": "fp16", "order": "fragments"}
     at = open_at(rung="mma-sync", **parameters)
@@ -182,7 +173,6 @@ def test_unsupported_rungs_are_grouped_by_rule():
     assert "uncoalesced, naive" in texts(open_at(dtype="fp16", rung="wmma")).partition(label)[2]
 
 
-@pytest.mark.slow
 def test_why_lists_many_rungs_as_rows_and_merges_equal_values():
     html = texts(open_at(M=4096, N=4096, K=4096))
     why = html.partition('<h2 class="kt-card">Why')[2].partition("</h2>")[2].partition("</h2>")[0]
@@ -204,7 +194,6 @@ def test_tile_choices_are_legal_and_reach_the_kernel():
     assert "Difference from 02_naive.cu" in texts(at)
 
 
-@pytest.mark.slow
 def test_run_uses_page_tiles_for_the_selected_rung_only():
     shape, watched = GemmShape(32, 32, 32), RUNGS["shared-tile"]
     chosen_tiles = next(t for t in tile_sizes.legal(watched, shape) if t != watched.default_tiles)
@@ -223,7 +212,6 @@ def test_run_uses_page_tiles_for_the_selected_rung_only():
     assert "stale: measured at M32 N32 K32" in texts(at) and not at.exception
 
 
-@pytest.mark.slow
 def test_processor_measures_nothing_under_the_name_of_a_gpus_hardware():
     at = open_at(engine="cpu", M=32, N=32, K=32, rung="bank-free")
     assert "no shared-memory banks" in texts(at)
@@ -242,7 +230,6 @@ def test_autotune_does_not_time_a_rung_that_the_processor_does_not_have():
     assert not [b for b in at.button if b.key == "autotune"]  # NumPy does not use BLOCK
 
 
-@pytest.mark.slow
 def test_rows_of_a_lesson_are_restored_after_another_was_open():
     at = open_at(engine="cpu", dtype="int8", rung="dp4a")
     finish(at, "run", "job")
@@ -258,7 +245,6 @@ def test_rows_of_a_lesson_are_restored_after_another_was_open():
 
 
 # -- autotune --------------------------------------------------------------------------------------
-@pytest.mark.slow
 def test_autotune_times_legal_tiles_and_names_the_best(monkeypatch):
     monkeypatch.setattr(autotune, "MAX_CANDIDATES", 5)
     monkeypatch.setattr(autotune, "SECONDS", 0.02)

@@ -38,7 +38,6 @@ def listed(at):
     return json.loads(component.proto.json)
 
 
-@pytest.mark.slow
 def test_recordings_are_listed_in_pages(empty_store):
     at = open_at(group="all")
     assert f"{TOTAL:,} runs, newest first" in texts(at)
@@ -93,7 +92,6 @@ def test_runs_of_this_machine_are_above_the_groups_and_in_them(empty_store):
     assert len(listed(open_at(group=groups["N1 C1 8x8 K2 3x3"]["key"], origin="here"))["lines"]) == 7
 
 
-@pytest.mark.slow
 def test_every_run_is_on_exactly_one_page_in_order(empty_store):
     dates = sorted({rows.measured_at(row) for row in records.everything()})
     empty_store.add([a_row(n, time=f"{dates[n % 2 and -1]}T00:00:{n:02}Z") for n in range(30)])
@@ -114,7 +112,6 @@ def test_runs_measured_here_come_first_and_are_named_measured(empty_store):
     assert first["shape"] == "N1 C1 8x8 K2 3x3 · BLOCK 256" and first["device"] == "a processor, cold"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "means"),
     [
@@ -196,7 +193,6 @@ def test_foreign_text_is_escaped(empty_store):
     assert any(line["device"] == f"{EVIL}, cold" for line in listed(at)["lines"])  # set as text by the browser
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "words"),
     [
@@ -242,7 +238,6 @@ def test_failing_store_is_reported_and_recordings_are_listed(empty_store, monkey
     assert f"{TOTAL:,} runs" in texts(at) and "kt-strips" in texts(at)
 
 
-@pytest.mark.slow
 def test_history_of_several_machines_is_that_of_their_database(postgres, monkeypatch):
     monkeypatch.setenv(folder.STORE, postgres.database("history"))
     row = a_row(8, rung="later/kernel", shape={"Z": 3})
@@ -259,7 +254,6 @@ def test_history_of_several_machines_is_that_of_their_database(postgres, monkeyp
         postgres.start()
 
 
-@pytest.mark.slow
 def test_import_reports_its_result(empty_store):
     at = open_at()
     new = [a_row(n) for n in range(3)]

@@ -23,7 +23,6 @@ def recorded_on(at) -> str:
     return json.dumps(strip(at), ensure_ascii=False)
 
 
-@pytest.mark.slow
 def test_a_page_shows_every_part_at_a_real_size():
     shape = GEMM_PRESETS["square-4096-bf16"].shape
     at = open_at(**address.ADDRESS.at_shape(address.ADDRESS.read({})[0], shape))

@@ -46,7 +46,6 @@ def test_a_pass_begins_at_its_small_preset_and_has_a_larger_real_one(layer, side
     assert set(row.field_names) <= set(selection.shape.params())
 
 
-@pytest.mark.slow
 @every_pass
 def test_every_own_rung_has_a_scene_at_the_small_shape_and_at_a_part_of_the_real_one(layer, side):
     found = address.address(layer, side)
@@ -146,7 +145,6 @@ def test_bounds_keep_every_rule_and_the_next_number_breaks_one(data):
 
 
 # -- the page --------------------------------------------------------------------------------------
-@pytest.mark.slow
 @every_pass
 def test_a_pass_shows_every_part_at_every_preset(layer, side):
     _, one = address.of(layer, side)
@@ -217,7 +215,6 @@ def test_bad_input_is_named_and_replaced(params, words):
 
 
 # -- Run, home -------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "params", [{"layer": "relu", "keep": "bits"}, {"layer": "max-pool", "pass": "backward"}], ids=str
 )

@@ -13,7 +13,6 @@ from tests.helpers.page_runner import components, finish, open_page, strip, text
 open_at = partial(open_page, "memory/page.py")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("topic", address.TOPICS)
 def test_every_topic_has_every_part(topic):
     at = open_at(topic=topic)
@@ -55,7 +54,6 @@ def test_invalid_value_is_named():
     assert "one thread per element" in texts(open_at(topic="nothing"))
 
 
-@pytest.mark.slow
 def test_run_measures_every_stride_and_compares_with_the_counts(monkeypatch):
     monkeypatch.setitem(address.SIZES["cpu"], "stride", 4096)
     at = open_at(topic="coalescing", stride="8")

@@ -101,7 +101,6 @@ def test_a_step_that_does_not_fit_says_what_sharding_saves():
 
 
 # -- the comparison --------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_the_comparison_finds_the_numbers_of_one_gpu(way):
     result = check(Plan("lenet5", way, 2, 64, 2))
@@ -255,7 +254,6 @@ def test_more_gpus_than_there_are_and_sharded_state_are_compared_on_the_processo
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
 @pytest.mark.parametrize(("way", "micro"), [(DATA, 4), (TENSOR, 4), (GPIPE, 8)])
 def test_the_button_runs_the_step_on_two_gpus(way, micro):
     if devices.count() < 2:

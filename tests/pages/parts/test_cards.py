@@ -23,7 +23,6 @@ def plotted(at):
     return len(at.get("plotly_chart"))
 
 
-@pytest.mark.slow
 def test_run_shows_shares_ceilings_and_the_other_device():
     at = open_at(engine="cpu")
     finish(at, "run", "job")
@@ -47,7 +46,6 @@ def test_run_shows_shares_ceilings_and_the_other_device():
     assert "Copying" not in text or records.recorded("conv/direct", TOY, {"BLOCK": 256}).get("copies_ms")
 
 
-@pytest.mark.slow
 def test_changed_control_fades_dots_and_marks_rungs_without_time():
     at = open_at(engine="cpu")
     finish(at, "run", "job")
@@ -61,7 +59,6 @@ def test_changed_control_fades_dots_and_marks_rungs_without_time():
     assert "is fastest on" not in text  # another shape is not compared
 
 
-@pytest.mark.slow
 def test_nearest_recording_names_its_shape_and_is_no_dot():
     at = open_at(engine="cpu", N="2", size="stage")
     text = texts(at)
@@ -139,7 +136,6 @@ def draw_counts(monkeypatch):
     return counts
 
 
-@pytest.mark.slow
 def test_rerun_uses_cached_figures(draw_counts):
     at = open_at(engine="cpu")
     finish(at, "run", "job")

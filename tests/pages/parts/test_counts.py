@@ -36,7 +36,6 @@ def finish_counting(at):
     assert not at.exception
 
 
-@pytest.mark.slow
 def test_counts_appear_after_the_page_and_are_the_emulators(counting):
     at = open_at()
     assert "counting …" in texts(at) and "sectors read" not in texts(at)
@@ -48,7 +47,6 @@ def test_counts_appear_after_the_page_and_are_the_emulators(counting):
             assert f"<td>{units.count(total[name])}</td>" in texts(at)
 
 
-@pytest.mark.slow
 def test_another_reader_has_known_counts_at_once(counting):
     finish_counting(open_at(K="3"))
     at = open_at(K="3")
@@ -75,7 +73,6 @@ def test_failed_count_shows_its_error_until_the_shape_changes(counting):
     assert at.session_state["wish"] is not failed and "counting …" in texts(at)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("counting", ["tests.children.acts"], indirect=True)
 def test_changed_kernels_are_reported(counting):
     at = open_at()
@@ -83,7 +80,6 @@ def test_changed_kernels_are_reported(counting):
     assert parts_counts.CHANGED in texts(at)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("counting", ["tests.children.acts"], indirect=True)
 def test_request_is_dropped_when_the_shape_changes_and_runs_do_not_wait(counting, monkeypatch):
     begun(counting._worker.submit(act("hang")))  # the process that counts is busy
@@ -114,7 +110,6 @@ def strip_watch(at) -> str:
     return strip(at).get("watch", "")
 
 
-@pytest.mark.slow
 def test_the_browser_gets_the_counts_without_a_rerun(counting):
     """Strip and table that the route sends are those that a rerun of the page draws."""
     at = open_at(K="5")
@@ -131,7 +126,6 @@ def test_the_browser_gets_the_counts_without_a_rerun(counting):
     assert news["why"] in texts(at) and "sectors read" in news["why"]
 
 
-@pytest.mark.slow
 def test_a_story_is_drawn_again_with_its_counts(counting):
     at = open_at(view="story")
     watch = at.session_state["wish"].watch

@@ -1,7 +1,5 @@
 """Until a question is answered, nothing on the page gives its answer away: the cards' line, the data for the player."""
 
-import pytest
-
 from pages import _lessons
 from pages.conv import im2col_chapters
 from pages.conv.choose import chapters as choose_chapters
@@ -22,7 +20,6 @@ def blocks(block):
             yield from blocks(child)
 
 
-@pytest.mark.slow
 def test_every_lesson_has_the_line_over_its_cards_exactly_where_a_chapter_asks():
     """One chapter with a question and one without, of each lesson."""
     wrong = []

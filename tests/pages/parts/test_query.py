@@ -42,7 +42,6 @@ def test_a_frame_without_a_mode_opens_explore():
     assert not opens_story({}, embedded=True) and opens_story({"view": "story"}, embedded=True)
 
 
-@pytest.mark.slow
 def test_a_bare_url_opens_the_first_chapter_and_an_old_link_explore():
     at = open_bare(GEMM)
     assert chapter(at) == 1 and not at.number_input and "kt-note" not in texts(at)

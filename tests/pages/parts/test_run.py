@@ -21,7 +21,6 @@ open_at = partial(open_page, "conv/im2col.py")
 RUNGS = ["conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_shows_every_part(key):
     shape = CONV_PRESETS[key].shape
@@ -36,7 +35,6 @@ def test_every_preset_shows_every_part(key):
     assert len(at.code) == 1 and strip(at)["run"]["label"] == "Run here"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("view", "stages", "runs", "codes"), [("watch", 1, 0, 0), ("run", 0, 1, 0), ("why", 0, 1, 0), ("kernel", 0, 0, 1)]
 )
@@ -48,7 +46,6 @@ def test_each_view_shows_only_its_part(view, stages, runs, codes):
     assert not at.number_input and "<h1" not in texts(at)
 
 
-@pytest.mark.slow
 def test_run_becomes_stale_and_fresh_again():
     at = open_at(engine="cpu")
     finish(at, "run", "job")
@@ -62,7 +59,6 @@ def test_run_becomes_stale_and_fresh_again():
     assert "kt-stale" not in texts(at) and not at.exception
 
 
-@pytest.mark.slow
 def test_worker_runs_the_chosen_options():
     at = open_at(engine="cpu", caches="hot", TILE="8")
     finish(at, "run", "job")
@@ -72,7 +68,6 @@ def test_worker_runs_the_chosen_options():
     assert rows["conv/direct"]["tiles"] == {"BLOCK": 256}
 
 
-@pytest.mark.slow
 def test_shape_too_large_for_memory_is_reported_and_next_run_works():
     at = open_at(engine="cpu", N="64", C="1024", H="512", W="512", K="1024")
     finish(at, "run", "job")

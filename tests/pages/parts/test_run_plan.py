@@ -95,7 +95,6 @@ def test_before_a_press_the_strip_names_the_shape_that_runs():
     assert run["can"] and "Toy 8×8" in run["text"] and "NumPy" in run["text"]
 
 
-@pytest.mark.slow
 def test_after_a_run_in_a_chapter_of_a_real_size_its_size_is_shown_and_the_figures_of_the_text_stay():
     at = open_page("conv/im2col.py", view="story", chapter="8", engine="cpu")
     before = heads(at)[0]["chapter"]

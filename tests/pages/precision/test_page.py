@@ -38,7 +38,6 @@ def test_a_topic_shows_its_stage_and_its_tables(topic):
     assert {label.strip("*") for label in links(at)} >= {"gradients", "INT8", "instructions"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("topic", "name", "value"), CHOICES)
 def test_every_choice_has_a_scene(topic, name, value):
     at = open_at(topic=topic, **{name: value})
@@ -167,7 +166,6 @@ def test_any_number_has_a_scene(x):
         assert all(scene.caption(t) for t in range(scene.steps))
 
 
-@pytest.mark.slow
 def test_run_measures_the_rungs_that_a_processor_runs():
     at = open_at(topic="instructions", engine="cpu", view="run")
     finish(at, "run", "job")

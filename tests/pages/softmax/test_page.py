@@ -24,7 +24,6 @@ def at_preset(key):
     return address.ADDRESS.at_shape(address.ADDRESS.read({})[0], SOFTMAX_PRESETS[key].shape)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", controls.CHIPS)
 def test_a_preset_shows_every_part(key):
     shape = SOFTMAX_PRESETS[key].shape
@@ -43,7 +42,6 @@ def test_all_presets_have_a_chip():
     assert set(controls.CHIPS) == set(SOFTMAX_PRESETS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", address.ADDRESS.rungs)
 def test_every_rung_has_a_scene(rung):
     at = open_at(rung=rung)
@@ -66,7 +64,6 @@ def test_smallest_grid_cuts_each_row():
     assert sizes == {1: 4, 2: 4, 4: 8, 100: 512}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", inputs.LOGITS)
 def test_every_kind_of_logits_runs_on_every_rung(name):
     at = open_at(logits=name, rung="unsafe")
@@ -86,7 +83,6 @@ def test_custom_numbers_are_the_row():
     assert "Run measures 4×40 random numbers" in texts(at)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("numbers", ["1 two", "9" * 2000, "1 " * 100, "<i>1</i>", "1e99"])
 def test_invalid_numbers_are_reported_and_replaced(numbers):
     at = open_at(logits=inputs.OWN_NUMBERS, numbers=numbers)
@@ -95,7 +91,6 @@ def test_invalid_numbers_are_reported_and_replaced(numbers):
     assert "row 0 of 4" in str(heads(at)[0]["meta"]["tensors"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "words"),
     [
@@ -129,7 +124,6 @@ def test_row_too_long_for_registers_names_its_rule_and_links_to_other_rungs():
     assert "online: two passes" in links(at)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("view", ["watch", "run", "why", "kernel", "row"])
 def test_each_view_shows_only_its_part(view):
     at = open_at(view=view)
@@ -139,7 +133,6 @@ def test_each_view_shows_only_its_part(view):
     assert not at.number_input and "<h1" not in texts(at)
 
 
-@pytest.mark.slow
 def test_run_measures_every_rung_supported_on_cpu():
     at = open_at(view="run", M=8, N=64, engine="cpu")
     finish(at, "run", "job")

@@ -171,7 +171,6 @@ def test_a_step_that_does_not_fit_says_the_bytes_and_what_would_be_saved():
 
 
 # -- a training ----------------------------------------------------------------------------------------
-@pytest.mark.slow
 def test_a_training_runs_to_its_end_and_its_times_are_on_the_stage():
     at = open_at(**FAST)
     press(at, "run", size="stage")
@@ -192,7 +191,6 @@ def test_a_training_runs_to_its_end_and_its_times_are_on_the_stage():
     assert set(found.held) == set(found.node_ms)
 
 
-@pytest.mark.slow
 def test_a_stopped_training_goes_on_bit_by_bit(monkeypatch):
     monkeypatch.setattr(live, "Episode", partial(Episode, seconds=0.0))  # each episode takes one step
     whole = [(p.step, p.loss) for p in Training(Settings("residual", 100, "sgd", {"lr": 0.05})).run(1)]
@@ -210,7 +208,6 @@ def test_a_stopped_training_goes_on_bit_by_bit(monkeypatch):
     assert found.done and found.points == whole
 
 
-@pytest.mark.slow
 def test_a_diverging_training_names_the_step_and_the_first_tensor_and_stays_in_the_history():
     at = open_at(network="residual", batch=50, lr=1e6)
     press(at, "run", size="stage")
@@ -223,7 +220,6 @@ def test_a_diverging_training_names_the_step_and_the_first_tensor_and_stays_in_t
     assert "diverged" in texts(at)
 
 
-@pytest.mark.slow
 def test_the_rate_of_the_chapter_that_diverges_does():
     (chapter,) = (
         c for c in CHAPTERS if "lr" in c.params and c.params["network"] == "lenet5" and "optimizer" not in c.params
@@ -234,7 +230,6 @@ def test_the_rate_of_the_chapter_that_diverges_does():
     assert "no finite number" in curve(at)["error"]
 
 
-@pytest.mark.slow
 def test_other_settings_make_the_curve_stale_and_start_anew():
     at = open_at(**FAST)
     press(at, "run", size="stage")

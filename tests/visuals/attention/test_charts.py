@@ -50,7 +50,6 @@ def compiled(name: str, s: AttentionShape) -> list[dict]:
     return list(RUNGS[name].tile_sets(s))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in attention_traffic.KERNELS if name in RUNGS])
 @settings(max_examples=4)
 @given(data=st.data())

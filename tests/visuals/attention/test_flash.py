@@ -66,7 +66,6 @@ def check_against_softmax(s: AttentionShape, plan: Plan, inputs, scene: Scene) -
             assert (error <= tolerance * size[:, : visible.cols]).all()
 
 
-@pytest.mark.slow
 @settings(max_examples=25)
 @given(case=attention_cases(), seed=st.integers(0, 9))
 def test_m_l_and_o_equal_the_softmax_of_the_keys_so_far(case, seed):
@@ -102,7 +101,6 @@ def test_missing_rescaling_is_detected(rung, monkeypatch):
     assert (abs(matrix(scene, "O")[: plan.Br] - O) > 1e-3 * scale).any()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["logits of 1e4", "all equal", "one hot", "rising", "falling"])
 def test_numbers_are_finite_at_large_scores(kind):
     s = AttentionShape(1, 1, 16, 16, causal=1, scale=1)
@@ -114,7 +112,6 @@ def test_numbers_are_finite_at_large_scores(kind):
 
 
 # -- what the kernel stores ---------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=12)
 @given(case=attention_cases(most=30))
 def test_o_equals_the_kernels_output(case):
@@ -144,7 +141,6 @@ def start_of_P(rung: str, plan: Plan) -> int:
     return Br * (DP + 4) + Bc * (DP + 4) + Bc * DP if rung == REGISTERS else Br * DP + Bc * (DP + 1) + Bc * DP
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", [FLASH, REGISTERS])
 @pytest.mark.parametrize("s", [TOY, AttentionShape(1, 1, 29, 5), AttentionShape(1, 1, 40, 12, causal=1)], ids=str)
 def test_p_and_the_tiles_equal_the_trace(rung, s, monkeypatch):
@@ -203,7 +199,6 @@ def test_long_heads_are_not_traced():
     assert stored_by(s, plan, {}, 0) is None
 
 
-@pytest.mark.slow
 @settings(max_examples=10)
 @given(case=attention_cases((FLASH, REGISTERS)))
 def test_shared_memory_has_the_current_tile(case):
@@ -226,7 +221,6 @@ def test_shared_memory_has_the_current_tile(case):
 
 
 # -- what is hidden ---------------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=25)
 @given(case=attention_cases())
 def test_hidden_keys_are_skipped_or_minus_infinity(case):
@@ -251,7 +245,6 @@ def test_hidden_keys_are_skipped_or_minus_infinity(case):
     assert (matrix(scene, "Ps")[: len(rows)][hidden] == 0).all()
 
 
-@pytest.mark.slow
 def test_score_matrix_is_empty_and_its_visited_tiles_are_read():
     scene, _ = scene_at(TOY, FLASH, TILES[FLASH], random(TOY))
     square = scene.tensor("SP")
@@ -267,7 +260,6 @@ def test_score_matrix_is_empty_and_its_visited_tiles_are_read():
 
 
 # -- bytes --------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "s", [AttentionShape(1, 1, 13, 5), AttentionShape(1, 1, 4, 8), AttentionShape(1, 1, 64, 16)], ids=str
 )

@@ -29,7 +29,6 @@ def shape_of(rung: str, heads: int, N: int, causal: int) -> AttentionShape:
     return AttentionShape(1, heads, N, 16, causal=causal, dtype="fp16" if mma else "fp32")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS)
 @given(st.integers(1, 2), st.integers(1, 70), st.integers(0, 1))
 @settings(max_examples=4)
@@ -44,7 +43,6 @@ def test_predicted_bytes_are_those_that_the_emulator_counts(rung, heads, N, caus
     assert total["bytes_st"] == s.heads * s.N * s.d * plan.word
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS[:2])
 @pytest.mark.parametrize("causal", [0, 1])
 def test_threads_load_the_predicted_bytes_from_shared_memory(rung, causal):

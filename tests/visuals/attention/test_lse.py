@@ -61,7 +61,6 @@ def test_o_and_l_are_what_the_kernel_stored(rung, s):
     compare_with_kernels(rung, s)
 
 
-@pytest.mark.slow
 @every_rung
 @settings(max_examples=8)
 @given(st.integers(1, 50), st.integers(1, 12), st.integers(0, 1))

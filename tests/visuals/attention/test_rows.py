@@ -48,7 +48,6 @@ console.log(JSON.stringify(found));
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rung", "s", "sizes"), CASES)
 def test_a_querys_row_is_on_one_line_with_its_numbers(node, tmp_path, rung, s, sizes):
     scene, _ = scene_at(s, rung, TILES[rung], qkv(s, "whole"))

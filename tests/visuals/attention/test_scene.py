@@ -38,7 +38,6 @@ TOY = AttentionShape(1, 1, 16, 8, causal=1)
 
 
 # -- cells -----------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", UNFUSED)
 @settings(max_examples=8)
 @given(s=attention_shapes(20, 20), seed=st.integers(0, 9))
@@ -136,7 +135,6 @@ def test_warps_store_the_scores_of_the_trace(s):
 
 
 # -- bytes -----------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", TILES)
 @settings(max_examples=6)
 @given(s=attention_shapes())
@@ -149,7 +147,6 @@ def test_bytes_equal_the_counters(rung, s):
     assert readings["bytes written to global memory"] == total["bytes_st"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", TILES)
 @pytest.mark.parametrize("key", [key for key, p in ATTENTION_PRESETS.items() if not p.shape.variants])
 def test_bytes_of_a_large_head_equal_the_formula(rung, key):
@@ -237,7 +234,6 @@ def test_why_not_gives_a_reason():
 
 
 # -- sizes -----------------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("key", ATTENTION_PRESETS)
 def test_payloads_of_all_presets_are_small(key):

@@ -52,7 +52,6 @@ def tile_of(s, tiles):
     return lambda name, byte: byte // row // tiles["Bc"] + 1 if name in ("K", "V") else None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rung", "tiles"), CASES)
 @pytest.mark.parametrize("causal", [0, 1])
 def test_the_columns_are_what_each_warp_executed(rung, tiles, causal):
@@ -64,7 +63,6 @@ def test_the_columns_are_what_each_warp_executed(rung, tiles, causal):
     assert_pictured(timeline_scene(s, rung, tiles), order, place)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rung", "tiles"), CASES)
 def test_a_long_loop_is_folded_as_a_whole_run_shows(rung, tiles):
     s, tiles = case(rung, 9, tiles)

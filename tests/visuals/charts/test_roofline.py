@@ -241,7 +241,6 @@ def test_a_label_is_where_no_dot_is():
     assert label.side == "left"
 
 
-@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     dots=st.lists(st.tuples(finite, st.floats(1e-4, 1e5), st.booleans()), max_size=6),

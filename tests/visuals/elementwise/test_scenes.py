@@ -71,7 +71,6 @@ def test_a_scene_ends_with_what_the_kernels_stored(name):
         check(name, ladder.shape(2, 3, 4, 6, **fields))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=8)
 @given(data=st.data(), extents=extents)

@@ -59,7 +59,6 @@ def test_the_scene_ends_with_what_the_kernels_stored(rung, size):
     assert_it_ends_with_what_was_stored(*made(rung, size))
 
 
-@pytest.mark.slow
 @every_rung
 @settings(max_examples=6)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=20))

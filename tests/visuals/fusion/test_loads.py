@@ -17,7 +17,6 @@ TILES = {"BLOCK": 128, "FOURS": 1}
 PER_BLOCK = 4 * TILES["BLOCK"]  # values
 
 
-@pytest.mark.slow
 @settings(max_examples=10)
 @given(
     st.tuples(st.integers(1, 3), st.integers(1, 35), st.integers(1, 5), st.sampled_from((4, 8, 12))),

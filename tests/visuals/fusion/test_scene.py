@@ -70,7 +70,6 @@ def test_the_numbers_in_the_sentence_of_a_batch_norm_give_its_result():
 
 
 # -- cells -----------------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=25)
 @given(chain_shapes(max_extent=7, max_blocks=5))
@@ -84,7 +83,6 @@ def test_last_cells_equal_the_kernels_and_the_reference(s):
         assert close(scene.cells("y"), small, len(small.blocks))
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=25)
 @given(chain_shapes(max_extent=6, max_blocks=5))
@@ -106,7 +104,6 @@ def test_every_row_of_registers_is_the_value_after_its_block(s):
                 assert (off <= 4 * TOLERANCE * scale.ravel()[: v.cols] + 1e-12).all(), (rung, n, up)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", GROUPS)
 def test_bytes_end_at_the_plan_and_never_decrease(words):
     s = ChainShape(1, 2, 4, 4, words)
@@ -199,7 +196,6 @@ def test_prologue_applies_to_every_value_of_the_window():
 
 
 # -- steps ---------------------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("key", FUSION_PRESETS)
 def test_every_step_has_a_caption_and_a_line_of_its_launch(key):
     s = FUSION_PRESETS[key].shape

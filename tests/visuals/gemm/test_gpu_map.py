@@ -39,7 +39,6 @@ def shape_of(rung: str, m: int, n: int, k: int, tiles: dict[str, int]) -> GemmSh
     return GemmShape(m * rows, -(-n * cols // step) * step, k * step, dtype=DTYPES.get(rung, "fp32"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", PLANS)
 @given(m=st.integers(1, 2), n=st.integers(1, 2), k=st.integers(1, 5))
 @settings(max_examples=4)

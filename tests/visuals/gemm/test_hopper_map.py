@@ -21,7 +21,6 @@ REAL = GemmShape(4096, 4096, 4096, dtype="fp16")
 
 
 @needs_nvrtc
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS)
 def test_bytes_are_those_that_the_emulator_counts(rung):
     """At whole tiles: of a box outside the matrix only the part inside is read."""

@@ -42,7 +42,6 @@ def assert_product(at: dict, A: str, B: str, C: str) -> None:
     assert (a[1], b[2]) == (c[1], c[2]) and a[2] == b[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS)
 def test_b_is_above_c_and_a_left_of_it(rung, node, tmp_path):
     scenes = []

@@ -155,7 +155,6 @@ def assert_lives(replay, frees_last):
             assert own[FREE][-1].last < again.first
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rung", "tiles", "s"), CASES)
 def test_the_slots_are_what_the_emulator_executed(rung, tiles, s):
     cut, tiles = shortened(s, rung, sizes(rung, tiles)), sizes(rung, tiles)
@@ -172,7 +171,6 @@ def test_the_slots_are_what_the_emulator_executed(rung, tiles, s):
     assert max(slot.tile for slot in shown if slot.kind == MULTIPLY) == cut.last
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("order", ["reversed", 5])
 def test_another_order_of_warps_has_its_picture_too(order):
@@ -249,7 +247,6 @@ def column(scene, name, n):
 LINES = {ISSUE: "load_box(tile_a", ARRIVED: "wait(full", MULTIPLY: "multiply(", FREE: "arrive", STORE: "store_"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rung", "tiles", "s"), CASES)
 def test_the_picture_shows_the_slots(rung, tiles, s):
     scene = ring_scene(s, rung, tiles)
@@ -285,7 +282,6 @@ def test_multicasts_are_arrows_between_two_blocks():
 
 
 # -- long loops -------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rung", "tiles", "s"),
     [
@@ -338,7 +334,6 @@ def changed(*changes):
     return emulated("wgmma-ring", RING, SMALL, change=change, trace_block=0, trace_values=False)[2].trace
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize(
     ("old", "new", "message"),
@@ -361,7 +356,6 @@ def test_a_wait_for_the_wrong_phase_is_an_error(old, new, message):
         changed((old, new))
 
 
-@pytest.mark.slow
 @needs_nvrtc
 def test_another_kernel_has_another_picture():
     """If a consumer waits for its own products, it frees a stage at once: no step is between them."""
@@ -380,7 +374,6 @@ def test_another_kernel_has_another_picture():
     assert [(s.kind, s.tile) for s in own] != [(s.kind, s.tile) for s in other]
 
 
-@pytest.mark.slow
 @needs_nvrtc
 def test_copies_to_another_stage_than_their_barrier_are_refused():
     swapped = changed(("Half* tile_a = tiles + stage * STAGE;", "Half* tile_a = tiles + (stage ^ 1) * STAGE;"))

@@ -75,7 +75,6 @@ def cases(draw, rungs=tuple(RUNGS), max_size=40):
 
 
 # -- cells -----------------------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=12)
 @given(cases())
 def test_last_step_equals_kernel_output(case):
@@ -90,7 +89,6 @@ def test_last_step_equals_kernel_output(case):
         np.testing.assert_array_equal(total + rest, out)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS)
 def test_rounding_equals_the_kernels(rung):
     s = GemmShape(19, 21, 35, dtype=DTYPES.get(rung, "fp32"))
@@ -129,7 +127,6 @@ def test_part_of_a_large_product_is_correct_and_named(rung):
 
 
 # -- index maps ------------------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=12)
 @given(cases())
 def test_threads_store_the_cells_of_the_plan(case):
@@ -147,7 +144,6 @@ def test_threads_store_the_cells_of_the_plan(case):
     assert len(set(zip(row, col, strict=True))) == stored.sum() == inside[0] * inside[1]
 
 
-@pytest.mark.slow
 @settings(max_examples=12)
 @given(cases(rungs=tuple(SHARED)))
 def test_owners_read_the_shared_memory_of_the_plan(case):
@@ -196,7 +192,6 @@ def tile_bytes(name, layout, plan, owner, bytes_read):
 
 
 # -- counts ----------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", ["gemm/uncoalesced", "gemm/naive", *SHARED])
 def test_readings_equal_the_counters(rung):
     tiles = smallest(rung)
@@ -214,7 +209,6 @@ def test_readings_equal_the_counters(rung):
         assert readings["values read from shared memory"] == len(words) * (4 if rung == "gemm/dp4a" else 1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", SHARED)
 def test_caption_counts_the_shared_memory_reads(rung):
     tiles = smallest(rung)
@@ -345,7 +339,6 @@ WHOLE = (
 )  # these scenes compute all terms, which takes long
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", GEMM_PRESETS)
 def test_payloads_of_all_presets_are_small(key):
     s = GEMM_PRESETS[key].shape

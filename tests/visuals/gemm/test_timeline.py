@@ -45,7 +45,6 @@ def stages_of(rung):
 CASES = [(rung, stages) for rung in TILED for stages in stages_of(rung)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rung", "stages"), CASES)
 def test_the_columns_are_what_each_warp_executed(rung, stages):
     s, plan = case(rung, 5, stages, short=True)
@@ -66,7 +65,6 @@ def assert_overlaps(order, rung, plan):
         assert fills[tile].is_async == (rung in OVERLAPPING)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rung", "stages"), [case for case in CASES if case[0] in (*OVERLAPPING, "gemm/shared-tile")])
 def test_a_long_loop_is_folded_as_a_whole_run_shows(rung, stages):
     s, plan = case(rung, 13, stages, short=True)

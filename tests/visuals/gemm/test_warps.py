@@ -44,7 +44,6 @@ def requests(draw):
     return np.array(offsets) * width, mask, width
 
 
-@pytest.mark.slow
 @settings(max_examples=200)
 @given(requests())
 def test_wavefronts_and_sectors_equal_the_counters(request):
@@ -71,7 +70,6 @@ def warp_steps(s, rung, tiles, A, B, C0, warp=0):
     return WarpSteps(cut, plan, inputs, trace, warp, s.K), trace, counted
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", THREADS)
 def test_requests_of_all_warps_add_up_to_the_counters(rung):
     tiles = smallest(rung)
@@ -85,7 +83,6 @@ def test_requests_of_all_warps_add_up_to_the_counters(rung):
     assert list(total.values()) == [t["sectors_ld"], t["sectors_st"], wavefronts, conflicts]
 
 
-@pytest.mark.slow
 @settings(max_examples=12)
 @given(cases(rungs=tuple(FLOATS)))
 def test_lanes_get_the_values_that_the_kernel_loaded(case):
@@ -123,7 +120,6 @@ def values_at(scene, steps, t):
             yield int(cell % 32), float(values[i])
 
 
-@pytest.mark.slow
 @settings(max_examples=12)
 @given(cases())
 def test_last_step_equals_the_blocks_output(case):
@@ -186,7 +182,6 @@ def test_equal_requests_share_a_step():
     assert more[0] == MAX_SINGLE and f"Requests: {2 * 16 - MAX_SINGLE}." in scene.caption(more[0])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS)
 def test_payload_of_a_large_product_is_small(rung):
     s = GEMM_PRESETS["4096"].shape if "4096" in GEMM_PRESETS else GemmShape(4096, 4096, 4096)

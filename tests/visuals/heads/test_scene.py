@@ -50,7 +50,6 @@ def test_the_scene_ends_with_what_the_kernel_stored(rung, s, tiles):
     assert_it_ends_with_what_was_stored(rung, s, tiles)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS)
 @settings(max_examples=10)
 @given(st.tuples(*(st.integers(1, most) for most in (2, 6, 4, 9))), st.sampled_from((1, 3)), st.sampled_from(TILES))

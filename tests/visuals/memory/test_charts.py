@@ -60,7 +60,6 @@ def test_counts_of_a_warp():
     assert memory_charts.relative({2: 3.0, 1: 2.0}) == {1: 1.0, 2: 1.5}
 
 
-@pytest.mark.slow
 def test_sentence_says_whether_padding_helps():
     assert "8 passes without padding. With padding it takes 1 pass. Padding helps here." in " ".join(
         memory_story.banks(8).sentences

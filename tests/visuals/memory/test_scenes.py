@@ -90,7 +90,6 @@ def test_one_step_per_sector(stride):
     assert f"{100 * 128 / (32 * (scene.steps - 1)):.4g}" in scene.caption(scene.steps - 1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("pad", [0, 1])
 @pytest.mark.parametrize("stride", [1, 2, 3, 4, 5, 8, 12, 16, 31, 32])
 def test_one_step_per_wavefront(stride, pad):

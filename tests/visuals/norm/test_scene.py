@@ -60,7 +60,6 @@ def test_last_step_equals_what_the_kernel_stored(rung):
         np.testing.assert_array_equal(scene.cells(b.name), run.arrays[b.name], b.name)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS)
 @settings(max_examples=5)
 @given(data=st.data())

@@ -46,7 +46,6 @@ def test_a_scene_ends_with_what_the_kernels_stored(name):
     check(name, ladder.shape("5 3 12 40"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=6)
 @given(counts=st.lists(st.integers(1, 150), min_size=1, max_size=4))

@@ -40,7 +40,6 @@ def boxes(scene, tensor: str):
     return [box for box in scene.diagram.boxes if box.tensor == tensor]
 
 
-@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(PLANS)
 def test_a_box_is_where_its_task_is_and_as_long(plan):
@@ -58,7 +57,6 @@ def test_a_box_is_where_its_task_is_and_as_long(plan):
     np.testing.assert_array_equal(scene.cells(TASKS), us)
 
 
-@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(PLANS)
 def test_the_chart_is_the_memory_of_the_fullest_gpu(plan):
@@ -107,7 +105,6 @@ def test_a_scene_is_small_enough_to_send():
 # -- who holds what ------------------------------------------------------------------------------------
 @settings(max_examples=10, deadline=None)
 @given(PLANS)
-@pytest.mark.slow
 def test_a_filled_part_is_the_share_that_a_gpu_holds(plan):
     scene, evidence = shares_scene(plan), ParallelEvidence(plan)
     for role in HELD:
@@ -142,7 +139,6 @@ def test_each_way_says_who_holds_each_role(way):
 
 
 # -- the figures ---------------------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(PLANS)
 def test_the_strip_has_the_figures_of_the_timeline(plan):

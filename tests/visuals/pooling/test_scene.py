@@ -56,7 +56,6 @@ def test_every_own_rung_has_a_scene():
     assert set(OWN) == set(PLANS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 @settings(max_examples=8)
 @given(data=st.data())
@@ -73,7 +72,6 @@ def test_the_last_step_equals_what_the_kernel_stored(name, data):
         np.testing.assert_array_equal(scene.cells(name), array.ravel())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in PLANS if "backward" not in n])
 @settings(max_examples=8)
 @given(data=st.data())

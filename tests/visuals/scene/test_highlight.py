@@ -44,7 +44,6 @@ def test_sources_exist():
     assert len(SOURCES) > 10
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_runs_cover_every_source(path):
     text = path.read_text()
@@ -52,7 +51,6 @@ def test_runs_cover_every_source(path):
     assert max(text) <= "\uffff"  # so that Python and the browser count characters alike
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "word"), [(kind, w) for kind, ws in WORDS.items() for w in ws.split()])
 def test_words_of_the_kernels_have_their_kind(kind, word):
     found = set().union(*(kinds_of(path.read_text(), word) for path in SOURCES))
@@ -123,7 +121,6 @@ def test_an_unterminated_string_ends_with_its_line():
     assert kinds('"abc\nint b;')[5:8] == ["type"] * 3
 
 
-@pytest.mark.slow
 @given(st.lists(st.sampled_from(['"', "'", "/*", "*/", "//", "#", "\\", "\n", "\r\n", "int", "<<<", " ", "é"])))
 def test_any_pieces_are_covered(pieces):
     check_runs_cover("".join(pieces))

@@ -300,7 +300,6 @@ def check_same_pictures(decoded, requests: list[tuple[Scene, list[int]]]) -> Non
                 np.testing.assert_array_equal(actual, scene.cells(name, step), f"{name} after step {step}")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", SCENES)
 def test_browser_and_server_give_the_same_picture(decoded, key):
     scene = SCENES[key]()
@@ -314,7 +313,6 @@ def test_browser_and_server_give_the_same_tiled_product(decoded):
     check_same_pictures(decoded, [(scene, list(range(scene.steps)))])
 
 
-@pytest.mark.slow
 @settings(max_examples=4, **HYPOTHESIS)
 @given(shapes=st.lists(conv_shapes(), min_size=8, max_size=12))
 def test_browser_and_server_give_the_same_im2col(decoded, shapes):
@@ -333,7 +331,6 @@ def scene_lists(draw) -> list[Scene]:
     return valid
 
 
-@pytest.mark.slow
 @settings(max_examples=8, **HYPOTHESIS)
 @given(drawn=scene_lists())
 def test_browser_and_server_give_the_same_for_any_writes(decoded, drawn):

@@ -204,7 +204,6 @@ def simulated(steps, start, writes):
     return pictures, unwritten_read
 
 
-@pytest.mark.slow
 @settings(max_examples=300)
 @given(histories())
 def test_cells_equal_step_by_step_simulation(history):

@@ -62,7 +62,6 @@ def merged(x: np.ndarray) -> tuple[float, float]:
 
 
 # -- cells -------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", SMALL)
 @settings(max_examples=12)
 @given(x=rows)
@@ -80,7 +79,6 @@ def test_last_step_equals_the_kernels_output(rung, x):
     assert readings["passes over x"][-1] == softmax_ladder.reads(rung)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", ["softmax/online", "softmax/warp-shuffle", "softmax/three-pass"])
 @settings(max_examples=12)
 @given(x=st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=70))
@@ -100,7 +98,6 @@ def test_m_and_l_equal_those_of_the_numbers_read_so_far(rung, x):
             assert readings["l so far"][t] == pytest.approx(l, rel=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", ONE_BLOCK)
 @settings(max_examples=8)
 @given(x=rows)
@@ -139,7 +136,6 @@ def test_a_wrong_merge_is_detected(monkeypatch):
         test_shared_memory_equals_the_kernels_stores.hypothesis.inner_test("softmax/online", x)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", long_rows.BLOCKS)
 @pytest.mark.parametrize("n", [1, 31, 40, 75, 130])
 @pytest.mark.parametrize("order", ["forward", "reversed"])
@@ -184,7 +180,6 @@ def test_parts_of_a_row_equal_what_the_first_launch_stores(n):
     assert [s.file for s in (scene.source, *scene.next_sources)] == ["07_split_parts.cu", "08_split_finish.cu"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", ONE_BLOCK)
 @pytest.mark.parametrize("name", LOGITS)
 def test_last_m_and_l_give_the_results(rung, name):
@@ -253,7 +248,6 @@ def test_a_level_of_a_tree_names_the_thread_whose_value_is_added(rung):
         assert f"thread t + {text.partition(' ')[0]}" in text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", SMALL)
 @settings(max_examples=6)
 @given(x=rows)
@@ -291,7 +285,6 @@ def test_notes_name_the_two_cells_that_were_merged(rung):
                 assert cells[cell] == pytest.approx(a + b, rel=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", SOFTMAX_PRESETS)
 @pytest.mark.parametrize("rung", softmax_address.ADDRESS.rungs.values(), ids=lambda r: r.name)
 def test_every_preset_has_a_scene_or_breaks_a_rule(rung, key):

@@ -54,7 +54,6 @@ def backward_shapes(**limits) -> st.SearchStrategy[BackwardShape]:
 
 
 # -- results at any shape ---------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=4)
 @given(shape=backward_shapes(max_extent=36), dtype=st.sampled_from(["fp16", "bf16"]), small=st.booleans())
@@ -62,7 +61,6 @@ def test_emulator_agrees_with_the_reference_at_any_shape(name, shape, dtype, sma
     verified_outputs(emulator, RUNGS[name], of_rung(name, shape, dtype), SMALL[name] if small else None)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=20)
 @given(shape=backward_shapes(max_extent=80, max_d=128), dtype=st.sampled_from(["fp16", "bf16"]))
@@ -73,7 +71,6 @@ def test_cpu_agrees_with_the_reference_at_any_shape(name, shape, dtype):
     assert list(outputs) == ["dQ", "dK", "dV"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("d", [33, 64, 128])
 def test_wide_heads(name, d):
@@ -116,7 +113,6 @@ def test_a_result_with_one_wrong_gradient_gets_no_time(monkeypatch):
 KINDS = ["logits of 1e4", "all equal", "one hot", "rising", "falling", "values of every size"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("causal", [0, 1])
 def test_hard_scores_stay_finite_and_right(name, causal):
@@ -152,7 +148,6 @@ def in_order(name: str, s: BackwardShape, tiles, options: Options) -> np.ndarray
     return np.stack([out for key, out in outputs.items() if name != ATOMIC or key != "dQ"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("small", [False, True])
 def test_warp_order_changes_nothing_and_no_races(name, small):
@@ -192,7 +187,6 @@ FAULTS = {  # what is wrong: (rung, entry, original code, faulty code)
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_a_kernel_is_detected(fault):
     """The tests above would detect a kernel with one fault, at small tiles."""
@@ -221,7 +215,6 @@ def test_fault_in_a_kernel_is_detected(fault):
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=12)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
@@ -247,7 +240,6 @@ def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(name):
         assert sets[0] == rung.default_tiles and len(sets) > len(rung.sets or ())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("d", [4, 64, 128])
 @pytest.mark.parametrize("name", RUNGS)
 def test_no_kernel_spills(name, d):
@@ -335,7 +327,6 @@ def counted(name: str, s: BackwardShape, tiles=None) -> dict[str, int]:
     return session.counters.total
 
 
-@pytest.mark.slow
 def test_each_step_of_the_ladder_saves_what_it_says():
     """Checks the claims of the kernels' headers with counters, at one head of N = 64, d = 32."""
     s = BackwardShape(1, 1, 64, 32)
@@ -352,7 +343,6 @@ def test_each_step_of_the_ladder_saves_what_it_says():
         assert total[name].get("bank_conflicts_ld", 0) == total[name].get("bank_conflicts_st", 0) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["flash", "flash-two-kernels"])
 def test_tiles_of_hidden_pairs_are_skipped(name):
     s = BackwardShape(1, 1, 96, 16)
@@ -360,7 +350,6 @@ def test_tiles_of_hidden_pairs_are_skipped(name):
     assert causal < 0.65 * full
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("entry", ["flash_mma_keys", "flash_mma_queries"])
 def test_tensor_cores_read_shared_memory_without_conflicts(entry):
     s, rung = BackwardShape(1, 1, 64, 32, dtype="fp16"), RUNGS[MMA]

@@ -89,7 +89,6 @@ def test_both_engines_are_right_at_the_toys(name, key):
         assert list(outputs) == ["O", "L"]
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @names
 @settings(max_examples=5)
@@ -98,7 +97,6 @@ def test_emulator_agrees_with_the_reference_at_any_shape(name, shape, small):
     verified_outputs(emulator, RUNG[name], shape, SMALL[name] if small else None)
 
 
-@pytest.mark.slow
 @names
 @settings(max_examples=25)
 @given(shape=lse_shapes(max_extent=80, max_d=128), small=st.booleans())
@@ -106,7 +104,6 @@ def test_cpu_agrees_with_the_reference_at_any_shape(name, shape, small):
     verified_outputs(cpu, RUNG[name], shape, SMALL[name] if small else None)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @names
 @pytest.mark.parametrize("d", [33, 64, 128])
@@ -115,7 +112,6 @@ def test_wide_heads(name, d):
     verified_outputs(emulator, RUNG[name], LseShape(1, 1, 67, d, causal=1))
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @names
 @pytest.mark.parametrize("causal", [0, 1])
@@ -154,7 +150,6 @@ def test_gradients_from_a_stored_row_sum_are_right(engine, causal):
 
 
 # -- races, orders, faults -------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @names
 def test_warp_order_changes_nothing_and_no_races(name):
@@ -183,7 +178,6 @@ FAULTS = {  # what is wrong: (rung, entry, original code, faulty code)
 }
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_a_kernel_is_detected(fault):
@@ -209,7 +203,6 @@ def test_every_choice_is_in_a_legal_set(name):
         assert next(iter(RUNG[name].tile_sets(s))) == RUNG[name].default_tiles
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("d", [4, 64, 128])
 @names

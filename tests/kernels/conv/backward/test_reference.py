@@ -39,7 +39,6 @@ def autograd_forward(np_, s: ConvShape, x, w):
     return np_.concatenate(terms, axis=1)
 
 
-@pytest.mark.slow
 @settings(max_examples=25)
 @given(plain_layer_shapes())
 def test_gradients_equal_automatic_differentiation(s):

@@ -51,7 +51,6 @@ def runnable(name: str, s: ConvShape) -> ConvShape:
 
 
 # -- results at any shape ------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_CONV)
 @settings(max_examples=6)
 @given(shape=plain_layer_shapes())
@@ -59,7 +58,6 @@ def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
     verified_output(emulator, OURS[name], runnable(name, shape))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_CONV)
 @settings(max_examples=20)
 @given(shape=plain_layer_shapes(max_extent=5))
@@ -67,7 +65,6 @@ def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
     assert verified_output(cpu, OURS[name], runnable(name, shape)).dtype == np.float32
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_TRANSPOSE)
 @settings(max_examples=5)
 @given(shape=transpose_shapes())
@@ -83,7 +80,6 @@ def test_emulator_agrees_at_ragged_shapes(name, s):
     verified_output(emulator, OURS[name], runnable(name, s))
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", IMPLICIT)
 def test_every_compiled_set_of_tile_sizes_agrees(name):
@@ -123,14 +119,12 @@ def test_a_long_sum_of_positive_terms_keeps_its_digits(name):
 
 
 # -- races, orders, faults -------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in OF_CONV if "atomics" not in name])
 def test_warp_order_changes_nothing_and_no_races(name):
     s = runnable(name, RAGGED)
     rung_runs.same_in_any_order(lambda options: verified_output(emulator, OURS[name], s, options=options))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in OF_CONV if "atomics" in name])
 def test_atomics_have_no_races_in_any_order(name):
     """The order of their additions changes the last bits, so only the reference is compared."""
@@ -167,7 +161,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_a_kernel_is_detected(fault):
@@ -242,7 +235,6 @@ def test_a_single_part_is_stored_directly():
 
 
 # -- rules -----------------------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @settings(max_examples=8)
 @given(data=st.data())

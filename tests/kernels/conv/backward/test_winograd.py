@@ -43,7 +43,6 @@ def test_cpu_agrees_with_the_reference_at_any_shape(shape, rung, m):
     assert verified_output(cpu, rung, shape, {"M": m}).dtype == np.float32
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @rungs
 @settings(max_examples=4)
@@ -93,7 +92,6 @@ def test_a_long_sum_is_cut_into_parts():
     assert row == winograd_cpu.round_up_to_4(s.N * 7 * 7)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @rungs
 def test_warp_order_changes_nothing_and_no_races(rung):

@@ -64,7 +64,6 @@ def test_cpu_agrees_with_the_reference_at_any_shape(shape):
 
 
 # -- kernels -----------------------------------------------------------------------------------------
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=6)
@@ -75,14 +74,12 @@ def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
     rung_runs.verified_output(emulator, RUNGS[name], shape, small(name))
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 def test_default_tiles_agree(name):
     rung_runs.verified_output(emulator, RUNGS[name], RAGGED if name in HALO else ODD)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 def test_order_of_warps_changes_nothing_and_no_races(name):
@@ -92,7 +89,6 @@ def test_order_of_warps_changes_nothing_and_no_races(name):
     )
 
 
-@pytest.mark.slow
 @needs_nvrtc
 def test_bytes_of_the_copy_engine():
     """Windows load each pixel of the tile once for each tap, and a box with its border once for all taps."""
@@ -124,7 +120,6 @@ FAULTS = [
 ]
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize(("name", "right", "wrong", "message"), FAULTS)
 def test_every_wait_is_needed(name, right, wrong, message):

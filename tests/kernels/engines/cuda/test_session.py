@@ -181,7 +181,6 @@ def error_text(worker) -> str:
     return str(raised.value)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(cuda.status().ready, reason="CuPy finds a driver here")
 def test_error_of_cupy_without_a_driver(worker):
     pytest.importorskip("cupy")
@@ -190,7 +189,6 @@ def test_error_of_cupy_without_a_driver(worker):
     assert "driver 580 or newer (cudaErrorInsufficientDriver: " in text
 
 
-@pytest.mark.slow
 def test_error_of_cupy_that_does_not_import(worker, monkeypatch):
     folder = os.path.join(os.path.dirname(__file__), "..", "..", "..", "children", "broken_cupy")
     monkeypatch.setenv("PYTHONPATH", os.path.abspath(folder))

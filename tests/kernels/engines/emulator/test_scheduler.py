@@ -36,7 +36,6 @@ LOCKS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("lock", LOCKS)
 @pytest.mark.parametrize(("grid", "block", "order"), LAUNCHES)
 def test_lock_admits_every_thread_once(lock, grid, block, order):

@@ -81,7 +81,6 @@ def test_mma_sync_takes_rows_that_begin_anywhere():
         assert correct("mma-int8", s, out, inputs)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OURS)
 def test_default_tiles_agree(name):
     run(f"gemm-8bit/{name}", EightBitShape(136, 264, 208, type_of(name)), engine="emulator")
@@ -96,7 +95,6 @@ def test_a_block_computes_several_tiles(name):
     assert correct(name, s, out, inputs)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", OURS)
 def test_order_of_warps_changes_nothing_and_no_races(name):
@@ -142,7 +140,6 @@ def test_a_consumer_needs_its_turn():
         emulated("wgmma-fp8-turns", EightBitShape(200, 132, 640, FP8), {"STAGES": 4}, change, blocks=1)
 
 
-@pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["wgmma-int8", "wgmma-fp8-turns", "wgmma-fp8-promoted"])
 @pytest.mark.parametrize("old, new, message", FAULTS)

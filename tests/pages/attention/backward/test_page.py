@@ -65,7 +65,6 @@ def test_small_heads_have_tiles_to_watch_and_large_ones_the_defaults(name):
 
 
 # -- the page --------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["backward-toy", "backward-ragged", "backward-2048-fp16"])
 def test_a_preset_shows_every_part(key):
     shape = BACKWARD_PRESETS[key].shape
@@ -77,7 +76,6 @@ def test_a_preset_shows_every_part(key):
     assert at.code and strip(at)["run"]["label"] == "Run here"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in OWN if not RUNGS[name].no_scene])
 def test_every_own_rung_is_on_the_stage(name):
     shape = DEFAULT.with_(N=32, d=16, dtype="fp16") if name in HALVES else DEFAULT
@@ -85,7 +83,6 @@ def test_every_own_rung_is_on_the_stage(name):
     assert stages(at)[0].startswith(f"attention-backward/{name} ") and "kt-note" not in texts(at)
 
 
-@pytest.mark.slow
 def test_a_library_and_a_wrong_type_have_no_stage_but_a_reason():
     at = open_at(rung="library")  # without PyTorch it cannot run at all
     assert not stages(at) and re.search("Its source is not open|cannot run with these settings", texts(at))
@@ -94,13 +91,11 @@ def test_a_library_and_a_wrong_type_have_no_stage_but_a_reason():
     assert "flash backward, tensor cores" in links(at)
 
 
-@pytest.mark.slow
 def test_memory_is_an_order_of_every_rung():
     at = open_at(order="memory", rung="recompute")
     assert stages(at)[0].startswith("memory ") and len(heads(at)[0]["orders"]) == 2
 
 
-@pytest.mark.slow
 def test_the_memory_card_speaks_of_this_ladder():
     html = texts(open_at(view="memory", B=4, H=16, N=2048, d=64, rung="naive", TILE=32))
     assert "At N = 2,048, P and dS in memory allocates 2.42 GB" in html and "P and dS are N × N per head." in html

@@ -49,7 +49,6 @@ def at_preset(gradient: str, key: str) -> dict[str, str]:
 
 
 # -- the page ------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize(("gradient", "key"), PRESETS)
 def test_a_preset_of_a_gradient_opens_every_part(gradient, key):
     at = open_at(**at_preset(gradient, key))
@@ -60,7 +59,6 @@ def test_a_preset_of_a_gradient_opens_every_part(gradient, key):
     assert ("The stage shows a smaller convolution" in html) == (address.shown(shape) != shape)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("gradient", "rung"), RUNGS)
 def test_a_kernel_is_on_the_stage_and_in_front_of_the_listing(gradient, rung):
     at = open_at(gradient=gradient, rung=rung, **({"u": 1, "v": 1} if rung == "winograd" else {}))
@@ -69,7 +67,6 @@ def test_a_kernel_is_on_the_stage_and_in_front_of_the_listing(gradient, rung):
     assert any(tab.label.endswith(".cu") for tab in at.tabs)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("gradient", "rung"), WITHOUT_STEPS)
 def test_a_rung_without_steps_says_why(gradient, rung):
     at = open_at(gradient=gradient, rung=rung)
@@ -84,7 +81,6 @@ def test_the_stage_alone(gradient):
     assert [size["key"] for size in strip(at)["sizes"]] == ["real", "stage"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n", range(1, len(chapters.CHAPTERS) + 1))
 def test_a_chapter_has_a_scene_and_no_note_without_recordings(n):
     at = open_at(view="story", chapter=n)
@@ -97,7 +93,6 @@ def test_a_chapter_has_a_scene_and_no_note_without_recordings(n):
     assert "kt-note" not in texts(at)
 
 
-@pytest.mark.slow
 def test_run_measures_on_this_processor():
     at = open_at(gradient="filters", engine="cpu", u=1, v=1)  # every kernel can run without a stride
     finish(at, "run", "job")

@@ -103,7 +103,6 @@ def test_small_shape_keeps_the_filter(fields):
 
 
 # -- the guess -------------------------------------------------------------------------------------
-@pytest.mark.slow
 def test_guess_comes_before_the_race(recorded):
     at = open_at()
     html = texts(at)
@@ -132,7 +131,6 @@ def test_guess_is_ranked_and_kept_in_the_url(recorded):
     assert "kt-map" in html and "kt-totals" in html
 
 
-@pytest.mark.slow
 def test_show_skips_the_guess_and_invalid_guess_is_reported():
     assert "kt-race" in texts(open_at(predict="show")) and "Your guess" not in texts(open_at(predict="show"))
     at = open_at(predict="<b>fastest")
@@ -140,7 +138,6 @@ def test_show_skips_the_guess_and_invalid_guess_is_reported():
     assert "<b>fastest" not in texts(at)
 
 
-@pytest.mark.slow
 def test_preset_link_drops_the_guess_but_keeps_show(recorded):
     to = links(open_at(predict="fft"))["LeNet conv1"]
     assert "predict" not in to and to["H"] == "32"
@@ -164,7 +161,6 @@ def test_race_can_be_replayed(recorded):
 
 
 # -- shapes ----------------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("key", controls.CHIPS)
 def test_every_preset_shows_its_lanes_and_broken_rules(key):
     shape = controls.PRESETS[key].shape
@@ -179,21 +175,18 @@ def test_every_preset_shows_its_lanes_and_broken_rules(key):
         assert f"groups must be 1, got {shape.groups}" in html
 
 
-@pytest.mark.slow
 def test_invalid_input_is_named():
     at = open_at(R="99", C="7", groups="2", H="-1", predict="show")
     for message in ("R must be 1 to 11", "C and K must be multiples of groups", "H must be 1 to"):
         assert message in texts(at)
 
 
-@pytest.mark.slow
 def test_nearest_recording_is_named(recorded):
     at = open_at(address.DEFAULT.with_(N=3), predict="fft")
     html = texts(at)
     assert "not this shape" in html and "recorded at N=" in html
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("view", "race", "map_", "networks", "memory"),
     [("race", 1, 0, 0, 0), ("watch", 1, 0, 0, 0), ("run", 1, 0, 0, 1), ("map", 0, 1, 0, 0), ("networks", 0, 0, 1, 0)],
@@ -209,7 +202,6 @@ def test_map_and_networks_views_need_no_guess(recorded):
 
 
 # -- measured here ---------------------------------------------------------------------------------
-@pytest.mark.slow
 def test_measured_race_ranks_the_guess():
     at = open_at(SMALL, predict="winograd-2x2", engine="cpu")
     finish(at, "run", "job")
@@ -228,7 +220,6 @@ def test_large_shape_links_to_a_small_one_on_cpu():
     assert address.shape_of(address.FIELDS.read(to)[0]) == address.small(address.DEFAULT)
 
 
-@pytest.mark.slow
 def test_map_is_measured_cell_by_cell(monkeypatch):
     monkeypatch.setitem(map.SPANS, "cpu", {"CK": (1, 2), "H": (6, 8), "N": (1, 2)})
     monkeypatch.setattr(map, "SECONDS", 0.01)

@@ -30,7 +30,6 @@ def at_shape(shape: ConvShape):
     return open_at(**conv_address.at_shape(conv_address.DEFAULT, shape))
 
 
-@pytest.mark.slow
 def test_lesson_has_every_part():
     at = open_at()
     assert len(components(at)) == 1
@@ -57,14 +56,12 @@ def test_lesson_has_every_part():
     assert not notes(at)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", controls.CHIPS)
 def test_every_chip_opens(key):
     at = at_shape(controls.PRESETS[key].shape)
     assert len(components(at)) == 1 and not notes(at)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("view", ["watch", "kernel", "run", "why"])
 def test_each_view_shows_only_its_part(view):
     at = open_at(view=view, transform="16", room="too small")
@@ -74,7 +71,6 @@ def test_each_view_shows_only_its_part(view):
     assert "kt-title" not in html and "Spectra as pictures" not in html
 
 
-@pytest.mark.slow
 def test_url_sets_transform_size_and_padding():
     at = open_at(transform="16", room="too small", H="30", W="30", pad_h="1", pad_w="1", SPECTRA="8")
     assert "<b>4</b> transforms of <b>16×16</b>" in texts(at)  # side by side; with overlap there are 9

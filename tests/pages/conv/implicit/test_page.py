@@ -40,7 +40,6 @@ def test_invalid_values_give_a_valid_state(raw):
     assert all(watched.tiles[name] in choices for name, choices in watched.rung.tiles.items())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["one-tile", "toy", "lenet-conv1", "resnet50-res3-3x3-n1", "resnet50-conv1-n32"])
 def test_a_preset_shows_every_part(key):
     at = open_at(**at_preset(key))
@@ -58,7 +57,6 @@ def test_default_shape_fills_its_tile():
     assert (tiles["BM"], tiles["BN"]) == (shape.K, shape.N * shape.PQ)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS)
 def test_stage_shows_the_selected_rung_and_tiles(rung):
     at = open_at(rung=rung, BM=32, BN=32, TM=4, TN=4, STAGES=2)
@@ -87,7 +85,6 @@ def test_invalid_parameters_are_named_and_escaped():
     assert at.number_input(key="K").value == 5 and at.number_input(key="H").value == DEFAULT.shape.H
 
 
-@pytest.mark.slow
 def test_run_uses_the_tiles_of_the_page():
     tiles = {"BM": 32, "BN": 32, "BK": 16, "TM": 4, "TN": 4, "STAGES": 2}
     at = open_at(engine="cpu", C=1, H=5, W=5, K=2, **tiles)
@@ -103,7 +100,6 @@ def test_the_map_of_a_launch():
     assert stages(open_at(order="map", N=32, C=128, H=28, W=28, K=128))[0].startswith("map conv/implicit-gemm")
 
 
-@pytest.mark.slow
 def test_the_timeline_is_an_order_of_play():
     at = open_at(order="timeline")
     assert stages(at)[0].endswith("timeline")

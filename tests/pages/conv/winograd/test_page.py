@@ -34,7 +34,6 @@ def at_preset(key):
     return address.FIELDS.write(query.params())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_every_kernel_has_a_scene_and_its_source(kernel):
     at = open_at(kernel=kernel)
@@ -48,7 +47,6 @@ def test_every_kernel_has_a_scene_and_its_source(kernel):
     assert files == ("two kernels, transform_2d" if "steps" not in kernel else "four kernels")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key in address.CHIPS if key != "toy"])
 def test_every_chip_shows_a_scene_or_the_rule(key):
     at, shape = open_at(**at_preset(key), kernel="4x4-steps", size="stage"), PRESETS[key].shape
@@ -62,7 +60,6 @@ def test_every_chip_shows_a_scene_or_the_rule(key):
         assert "Not at this shape: R and S must be 3" in html and "The matrices of F(m, r)" in html
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "rule"),
     [

@@ -80,7 +80,6 @@ def compare_with_kernels(s: BackwardShape, rung: str, tiles, seed: int = 0) -> N
 
 
 # -- what the kernels store ---------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", SCENES)
 @settings(max_examples=3)
 @given(
@@ -100,7 +99,6 @@ def test_a_small_head_is_shown_whole_with_the_kernels_numbers(rung):
     assert all(np.isfinite(shown(scene, name)).all() for name in ("dQ", "dK", "dV", "D"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", SCENES)
 @pytest.mark.parametrize("causal", [0, 1])
 def test_a_part_of_a_larger_head_has_the_kernels_numbers(rung, causal):
@@ -214,7 +212,6 @@ def test_readings_count_what_the_formula_says():
     assert readings["bytes loaded by the followed blocks"] == loaded
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", LADDER.presets)
 def test_every_preset_has_a_scene_or_a_reason(key):
     s = LADDER.presets[key].shape.with_(B=1, H=1)

@@ -56,7 +56,6 @@ def test_a_scene_ends_with_what_the_kernel_stored(rung, s):
     assert_ends_with_the_result(rung, s)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", SCENES)
 @settings(max_examples=6)
 @given(s=conv_shapes(max_extent=3))
@@ -99,7 +98,6 @@ def dense_shapes(draw):
     return ConvShape(N, C, H, W, K, 3, 3, pad=pad, mode=mode)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", [winograd.DINPUT, winograd.DWEIGHT])
 @pytest.mark.parametrize("m", [2, 4, 6])
 @settings(max_examples=2)

@@ -34,7 +34,6 @@ def test_a_scene_ends_with_what_the_kernel_stored(rung, t):
     payload(scene)
 
 
-@pytest.mark.slow
 @settings(max_examples=6)
 @given(transpose_shapes(max_extent=2).map(lambda t: t.with_(groups=1)))
 def test_a_scene_of_any_shape_ends_with_what_the_kernel_stored(t):

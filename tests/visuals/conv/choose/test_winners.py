@@ -45,7 +45,6 @@ def same_but(s: ConvShape, fields, around: ConvShape) -> bool:
     return all(own_params[name] == theirs[name] for name in own_params if name not in fields)
 
 
-@pytest.mark.slow
 @given(recordings())
 def test_each_cell_has_the_fastest_of_its_rows(case):
     rows, across, down = case
@@ -63,7 +62,6 @@ def test_each_cell_has_the_fastest_of_its_rows(case):
     assert sum(winners.counts(winner_map).values()) == len(winner_map.cells)
 
 
-@pytest.mark.slow
 @given(recordings())
 def test_map_contains_every_matching_shape(case):
     rows, across, down = case

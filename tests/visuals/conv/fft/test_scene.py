@@ -89,7 +89,6 @@ def test_arrays_equal_those_of_the_cpu_engine(s, tile):
     same_as_a_run(cpu, s, tile)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tile", TILES)
 def test_arrays_equal_those_of_the_emulated_kernels(tile):
     same_as_a_run(emulator, ConvShape(2, 3, 19, 17, 2, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2)), tile)
@@ -150,7 +149,6 @@ def cells_are_the_arrays(scene, a: Arrays) -> None:
         np.testing.assert_allclose(actual, values.ravel(), rtol=0, atol=TOLERANCE * scale, err_msg=name)
 
 
-@pytest.mark.slow
 @settings(max_examples=30)
 @given(conv_shapes(), st.sampled_from(TILES), st.sampled_from([PAD, TOO_SMALL]))
 def test_last_step_shows_the_arrays(s, tile, padding):
@@ -246,7 +244,6 @@ def test_the_steps_go_from_padding_to_picking():
 
 
 # -- annotations of cells ----------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=25)
 @given(conv_shapes(max_extent=3), st.sampled_from(TILES))
 def test_annotations_have_the_numbers_of_the_arrays(s, tile):
@@ -359,7 +356,6 @@ def test_listing_contains_the_kernels_verbatim():
             assert line == f"// cuFFT {step.args[0]} -> {step.args[1]}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", CONV_PRESETS)
 @pytest.mark.parametrize("padding", [PAD, TOO_SMALL])
 def test_every_preset_makes_a_small_scene(key, padding):

@@ -66,7 +66,6 @@ def parts_of(s: ConvShape):
     return [part_of(s), _block(s, min(s.C, 3), min(s.K, 4), min(s.P, 2), min(s.Q, 2), 0, 0)]
 
 
-@pytest.mark.slow
 @settings(max_examples=60)
 @given(conv_shapes(), st.sampled_from((8, 16, 32, 0)), st.data())
 def test_the_last_step_shows_the_convolution(s, tile, data):
@@ -77,7 +76,6 @@ def test_the_last_step_shows_the_convolution(s, tile, data):
     assert np.isnan(scene.cells("y", scene.steps - 2)).all()
 
 
-@pytest.mark.slow
 @settings(max_examples=40)
 @given(conv_shapes())
 def test_the_output_is_that_of_the_emulated_kernels(s):
@@ -89,7 +87,6 @@ def test_the_output_is_that_of_the_emulated_kernels(s):
     np.testing.assert_array_equal(scene.cells("y"), emulated[0, : part.K, rows, cols].ravel())
 
 
-@pytest.mark.slow
 @settings(max_examples=60)
 @given(conv_shapes(), st.sampled_from((8, 16, 32)), st.data())
 def test_each_partial_sum_is_the_sum_of_the_terms_so_far(s, tile, data):

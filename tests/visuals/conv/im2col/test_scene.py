@@ -53,7 +53,6 @@ def scene_at(s, part, x, w, y):
     return im2col_scene(s, part, x, w, y[0, : part.K, part.p : part.p + part.P, part.q : part.q + part.Q])
 
 
-@pytest.mark.slow
 @settings(max_examples=80)
 @given(conv_shapes(), st.data())
 def test_last_step_shows_the_kernel_output(s, data):
@@ -133,7 +132,6 @@ def test_cells_are_empty_until_their_step():
     assert np.isfinite(scene.cells("x", 0)).all()
 
 
-@pytest.mark.slow
 @settings(max_examples=40)
 @given(conv_shapes())
 def test_captions_describe_each_step(s):

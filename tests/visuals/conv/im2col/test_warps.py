@@ -30,7 +30,6 @@ def scene_and_trace(s: ConvShape):
     return im2col_scene(s, part, x, w, y[: part.K]), trace, counters
 
 
-@pytest.mark.slow
 @settings(max_examples=25)
 @given(conv_shapes(max_extent=3).map(lambda s: s.with_(N=1)))
 def test_cells_equal_the_stores_of_the_kernel(s):

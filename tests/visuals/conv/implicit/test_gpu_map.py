@@ -25,7 +25,6 @@ def counted(rung: str, s: ConvShape, tiles: dict[str, int]) -> dict[str, int]:
     return session.counters.total
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rung", RUNGS)
 @given(
     st.integers(1, 2),

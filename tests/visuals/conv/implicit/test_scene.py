@@ -60,7 +60,6 @@ def matrix(s: ConvShape, y: np.ndarray) -> np.ndarray:
 
 
 # -- cells -----------------------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=40)
 @given(conv_shapes(), st.sampled_from(SETS), st.sampled_from(RUNGS))
 def test_last_step_shows_the_convolution(s, tiles, rung):
@@ -162,7 +161,6 @@ def left_out(plan: Plan) -> dict[int, int]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("s", "tiles"), TRACED, ids=["inside", "one tile", "ragged", "few"])
 @pytest.mark.parametrize("rung", RUNGS)
 def test_copies_into_shared_memory_equal_the_trace(s, tiles, rung):
@@ -204,7 +202,6 @@ def element_of(plan: Plan, name: str, index: int) -> int:
     return row * plan.s.CRS + col if name == "As" else int(plan.address[row, col])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("s", "tiles"), TRACED, ids=["inside", "one tile", "ragged", "few"])
 def test_shared_memory_reads_equal_the_tiles(s, tiles):
     x, w, trace = traced(s, tiles)
@@ -230,7 +227,6 @@ def scene_step(scene, iteration: int) -> int:
     return np.flatnonzero(multiplied)[iteration]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tiles", SETS, ids=lambda t: "x".join(map(str, t.values())))
 def test_each_thread_stores_its_owned_sums(tiles):
     s = ConvShape(2, 2, 9, 9, tiles["BM"] - 3, 2, 2)
@@ -247,7 +243,6 @@ def test_each_thread_stores_its_owned_sums(tiles):
         assert expected == set(zip(k[mine], columns[mine], strict=True))
 
 
-@pytest.mark.slow
 def test_missing_filter_flip_is_detected(monkeypatch):
     """The trace must differ from a scene that does not flip the filter."""
     monkeypatch.setattr(Plan, "taps", property(lambda plan: plain_taps(plan.s)))
@@ -315,7 +310,6 @@ def check_times(scene: Scene, plan: Plan) -> None:
 
 
 # -- size and sentences ----------------------------------------------------------------------------------
-@pytest.mark.slow
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_has_a_small_scene_that_names_its_part(key):
     s = CONV_PRESETS[key].shape.with_(N=1)

@@ -24,7 +24,6 @@ def tile_of(plan):
     return lambda name, byte: byte // 4 % plan.s.CRS // plan.BK + 1 if name == "w" else None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rung", "stages"), [(RUNGS[0], 2), (RUNGS[1], 3), (RUNGS[1], 4)])
 def test_the_columns_are_what_each_warp_executed(rung, stages):
     plan = plan_of(rung, 4, stages)
@@ -38,7 +37,6 @@ def test_the_columns_are_what_each_warp_executed(rung, stages):
         assert fills[tile + 1].start < fills[tile].uses[0] and fills[tile].lane == (tile - 1) % stages
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, 4])
 def test_a_long_loop_is_folded_as_a_whole_run_shows(stages):
     plan = plan_of(RUNGS[1], 13, stages)

@@ -71,7 +71,6 @@ def scale_of(s: ConvShape, m: int, x: np.ndarray, w: np.ndarray) -> float:
 
 
 # -- the last step ---------------------------------------------------------------------------------
-@pytest.mark.slow
 @settings(max_examples=50)
 @given(shapes(), st.sampled_from(KERNELS), st.data())
 def test_last_step_shows_the_convolution(s, kernel, data):
@@ -85,7 +84,6 @@ def test_last_step_shows_the_convolution(s, kernel, data):
     assert np.isfinite(scene.cells("y")).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 4, 6])
 @pytest.mark.parametrize(
     "s",
@@ -294,7 +292,6 @@ def test_readings_end_at_the_counts_of_the_whole_map(how, m):
 
 
 # -- the contract with the page ------------------------------------------------------------------------
-@pytest.mark.slow
 @kernels
 @pytest.mark.parametrize("key", SUPPORTED)
 def test_every_supported_preset_has_a_small_scene_that_names_its_part(key, how, m):
@@ -377,7 +374,6 @@ def test_sums_are_sent_to_the_browser_unchanged():
         np.testing.assert_array_equal(read(block, entry["factors"]), s.factors)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 4])
 def test_each_lane_of_the_fused_kernel_reads_and_writes_its_tile(m):
     """In the trace of block 0, thread `lane` of warp 0 reads the scene's window of tile `lane` and no other

@@ -88,7 +88,6 @@ def test_integers_are_formatted_as_in_c(flags, width, precision, conversion, dra
     assert formatted(text, *arguments) == _format_by_c(text, *arguments)
 
 
-@pytest.mark.slow
 @needs_c_library
 @settings(max_examples=150)
 @given(FLAGS, WIDTH, PRECISION, FLOATS, st.tuples(STARS, STARS), st.floats())

@@ -120,7 +120,6 @@ def _values(bits: np.ndarray, kind: str) -> np.ndarray:
     return ((bits.astype(u32) << u32(16)).view(f32) if kind == "bf16" else bits).astype(f64)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shape, kind, to", CASES)
 def test_mma(shape, kind, to):
     a, b, c = _operands(shape, kind, to, 3)
