@@ -21,6 +21,7 @@ from kernels.model.rung import FP16, INT8, TENSOR_CORES, UNITS, Ladder, Rung
 from kernels.optimizer import ladder as optimizer_ladder
 from kernels.records import recordings
 from kernels.runner import run
+from tests.helpers.offenders import over
 from visuals.attention.backward.scene import SCENES as ATTENTION_BACKWARD_SCENES
 from visuals.attention.lse import SCENES as LSE_SCENES
 from visuals.attention.scene import SCENES as ATTENTION_SCENES
@@ -77,7 +78,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
 SHOWN = {name for names in SCENES for name in names}
 HALVES = ("fp16", "bf16")
 RUNGS = [(ladder, rung) for ladder in LADDERS.values() for rung in ladder.rungs]
-every_rung = pytest.mark.parametrize(("ladder", "rung"), RUNGS, ids=lambda of: getattr(of, "name", ""))
+every_rung = over([(rung.name, (ladder, rung)) for ladder, rung in RUNGS])
 
 
 def launches(ladder: Ladder, rung: Rung) -> list[Launch]:
@@ -102,7 +103,8 @@ def counted() -> set[str]:
 
 
 @every_rung
-def test_its_units_are_those_of_its_kernels(ladder, rung):
+def test_its_units_are_those_of_its_kernels(case):
+    ladder, rung = case
     assert rung.units in UNITS
     code = "".join(sources.code(source) for source in {step.source for step in launches(ladder, rung)})
     # wgmma's header is also included for its barriers: a kernel that uses wgmma calls this function of it.
@@ -116,8 +118,9 @@ def test_its_units_are_those_of_its_kernels(ladder, rung):
 
 
 @every_rung
-def test_its_launches_have_names_of_their_own(ladder, rung):
+def test_its_launches_have_names_of_their_own(case):
     """The times of a program's steps are kept by name."""
+    ladder, rung = case
     for preset in ladder.presets.values():
         if not any(rung.rules(preset.shape, rung.default_tiles)):
             names = [step.name for step in rung.build(preset.shape, rung.default_tiles).steps]
@@ -125,8 +128,9 @@ def test_its_launches_have_names_of_their_own(ladder, rung):
 
 
 @every_rung
-def test_a_looser_tolerance_has_a_reason(ladder, rung):
+def test_a_looser_tolerance_has_a_reason(case):
     """At 32 bits: factors rounded to a coarser type, or an error scale of the rung's own."""
+    ladder, rung = case
     if runs_fp32(ladder, rung):
         others = (other for other in ladder.rungs if not other.scale and runs_fp32(ladder, other))
         if rung.tolerance > min(other.tolerance for other in others):
@@ -134,7 +138,8 @@ def test_a_looser_tolerance_has_a_reason(ladder, rung):
 
 
 @every_rung
-def test_its_family_is_known(ladder, rung):
+def test_its_family_is_known(case):
+    ladder, rung = case
     if any(other.family for other in ladder.rungs):
         assert rung.family in FAMILIES and rung.short_title
         assert [r.short_title for r in ladder.rungs].count(rung.short_title) == 1
@@ -149,7 +154,8 @@ NUMERIC_PARTS = (
 
 
 @every_rung
-def test_the_processor_has_a_name_for_it_or_a_reason(ladder, rung):
+def test_the_processor_has_a_name_for_it_or_a_reason(case):
+    ladder, rung = case
     if "cuda" not in ladder.engines:  # loops of the processor
         assert "cpu" in ladder.engines and not rung.cpu_title and not rung.not_on_cpu
     elif "cpu" in rung.engines:
@@ -161,7 +167,7 @@ def test_the_processor_has_a_name_for_it_or_a_reason(ladder, rung):
     assert set(rung.cpu_tiles) <= set(rung.tiles)
 
 
-@pytest.mark.parametrize("ladder", LADDERS.values(), ids=lambda ladder: ladder.name)
+@over([*LADDERS.items()])
 def test_names_on_the_processor_differ(ladder):
     titles = [rung.title_on("cpu") for rung in ladder.rungs if "cpu" in rung.engines]
     assert len(set(titles)) == len(titles)
@@ -180,13 +186,17 @@ def algorithm(function: Callable) -> tuple:
     return getattr(function, "__qualname__", repr(function)), tuple(kept)
 
 
-@pytest.mark.parametrize(
-    ("ladder", "preset"),
-    [(ladder, key) for ladder in LADDERS.values() if "cuda" in ladder.engines for key in ladder.presets],
-    ids=lambda of: getattr(of, "name", of),
+@over(
+    [
+        (f"{ladder.name} {key}", (ladder, key))
+        for ladder in LADDERS.values()
+        if "cuda" in ladder.engines
+        for key in ladder.presets
+    ]
 )
-def test_no_computation_has_two_names_on_the_processor(ladder, preset):
+def test_no_computation_has_two_names_on_the_processor(case):
     """Tile sizes do not make another computation."""
+    ladder, preset = case
     shape, names = ladder.presets[preset].shape, {}
     for rung in ladder.rungs:
         if "cpu" in rung.engines and not any(rung.rules(shape, rung.default_tiles)):
@@ -196,7 +206,8 @@ def test_no_computation_has_two_names_on_the_processor(ladder, preset):
 
 
 @every_rung
-def test_no_step_on_the_processor_is_named_after_a_gpu(ladder, rung):
+def test_no_step_on_the_processor_is_named_after_a_gpu(case):
+    ladder, rung = case
     if "cpu" in rung.engines and "cuda" in ladder.engines:
         shape = next(p.shape for p in ladder.presets.values() if not any(rung.rules(p.shape, rung.default_tiles)))
         steps = [step.name_on_cpu for step in rung.build(shape, rung.default_tiles).steps]
@@ -204,7 +215,8 @@ def test_no_step_on_the_processor_is_named_after_a_gpu(ladder, rung):
 
 
 @every_rung
-def test_the_cpu_engine_names_the_rule_of_a_rung_that_it_does_not_run(ladder, rung):
+def test_the_cpu_engine_names_the_rule_of_a_rung_that_it_does_not_run(case):
+    ladder, rung = case
     if rung.not_on_cpu:
         shape = next(p.shape for p in ladder.presets.values() if not any(rung.rules(p.shape, rung.default_tiles)))
         with pytest.raises(RuleError, match="measures nothing under a wrong name") as error:
@@ -219,7 +231,8 @@ def test_recordings_are_of_engines_that_run_their_rung():
 
 
 @every_rung
-def test_a_stage_shows_it_or_its_row_says_why_not(ladder, rung):
+def test_a_stage_shows_it_or_its_row_says_why_not(case):
+    _, rung = case
     shown, elsewhere = rung.name in SHOWN, bool(rung.no_scene)
     assert shown or elsewhere or rung.library, f"{rung.name}: add a scene plan or Rung.no_scene"
     assert not (shown and elsewhere)
@@ -230,7 +243,8 @@ def test_every_scene_is_of_a_rung():
 
 
 @every_rung
-def test_its_kernels_were_counted_on_hardware(ladder, rung):
+def test_its_kernels_were_counted_on_hardware(case):
+    ladder, rung = case
     own = {step.source for step in launches(ladder, rung)}
     elsewhere = (*sources.GENERATED, *EXCLUDED)
     missing = {source for source in own - counted() - NOT_YET if not source.startswith(elsewhere)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kernels.i18n import cached, tr
+from kernels.i18n import cached, mark, tr
 from kernels.model.row import Row
 from kernels.offload.machines import recorded_machine
 from kernels.offload.works import COPIES, NONE, WORKS, points
@@ -72,4 +72,4 @@ def scene(found: OffloadEvidence, picture: str) -> Scene | None:
 def card(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
     values = FIELDS.read(params)[0]
-    return required((scene(evidence(values), values["picture"]), "not measured"))
+    return required((scene(evidence(values), values["picture"]), mark("not measured")))

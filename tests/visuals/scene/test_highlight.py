@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import sources
+from tests.helpers.offenders import over
 from visuals.scene.highlight import KINDS, runs
 
 SOURCES = [*map(sources.file, sources.paths())]
@@ -26,9 +27,12 @@ def kinds(text):
     return [KINDS[kind] for kind, length in runs(text) for _ in range(length)]
 
 
-def kinds_of(text, word):
-    """Returns the kinds of a word's characters outside comments, strings and directives."""
-    found = kinds(text)
+ALL_WORDS = {kind: "|".join(words.split()) for kind, words in WORDS.items()}
+PLAIN = r"\d+(?:\.\d+f)?|[A-Z]|x|y|row|col|atomicAdd"  # names and numbers
+
+
+def kinds_of(found, text, word):
+    """Returns the kinds of a word's characters outside comments, strings and directives. `found`: `kinds` of the text."""
     kinds_at = [found[m.start() : m.end()] for m in re.finditer(rf"\b(?:{word})\b", text)]
     return {kind for part in kinds_at for kind in part} - {"comment", "string", "directive"}
 
@@ -44,32 +48,23 @@ def test_sources_exist():
     assert len(SOURCES) > 10
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_runs_cover_every_source(path):
+@over([(path.name, path) for path in SOURCES])
+def test_every_source_is_covered_and_its_words_have_their_kinds(path):
     text = path.read_text()
     check_runs_cover(text)
     assert max(text) <= "\uffff"  # so that Python and the browser count characters alike
-
-
-@pytest.mark.parametrize(("kind", "word"), [(kind, w) for kind, ws in WORDS.items() for w in ws.split()])
-def test_words_of_the_kernels_have_their_kind(kind, word):
-    found = set().union(*(kinds_of(path.read_text(), word) for path in SOURCES))
-    assert found == {kind}
-
-
-@pytest.mark.parametrize(("kind", "mark"), [("comment", r"//[^\n]*"), ("string", r'"C"')])
-def test_comments_and_strings_of_the_kernels(kind, mark):
-    for path in SOURCES:
-        text = path.read_text()
-        found = kinds(text)
+    found = kinds(text)
+    for kind, word in [*((kind, words) for kind, words in ALL_WORDS.items()), ("", PLAIN)]:
+        assert kinds_of(found, text, word) <= {kind}, word
+    for kind, mark in (("comment", r"//[^\n]*"), ("string", r'"C"')):
         for m in re.finditer(mark, text):
-            assert set(found[m.start() : m.end()]) == {kind}, (path.name, m.group())
+            assert set(found[m.start() : m.end()]) == {kind}, m.group()
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_plain_names_and_numbers_have_no_kind(path):
-    text = path.read_text()
-    assert kinds_of(text, r"\d+(?:\.\d+f)?|[A-Z]|x|y|row|col|atomicAdd") <= {""}
+def test_each_word_is_in_a_kernel():
+    every = "".join(path.read_text() for path in SOURCES)
+    words = [word for words in WORDS.values() for word in words.split()]
+    assert [word for word in words if not re.search(rf"\b{word}\b", every)] == []
 
 
 @pytest.mark.parametrize(
@@ -83,7 +78,8 @@ def test_plain_names_and_numbers_have_no_kind(path):
 )
 def test_words_that_no_kernel_uses_yet(kind, words):
     for word in words.split():
-        assert kinds_of(f"void f() {{ g({word}, {word}); }}", word) == {kind}, word
+        text = f"void f() {{ g({word}, {word}); }}"
+        assert kinds_of(kinds(text), text, word) == {kind}, word
 
 
 def test_directives():
