@@ -115,7 +115,7 @@ for (const [what, scene] of Object.entries({
 const next = random(20);
 for (let n = 0; n < 60; n++) {
   const scale = next() < 0.2 ? 1.6 : 1;
-  if (n % 12 === 0) cases.push([`random flash ${n}`, flash(1 + n / 12, 8, 4), Math.round(340 + 1500 * next()), Math.round(380 + 500 * next()), 1]);
+  if (n % 6 === 0) cases.push([`random flash ${n}`, flash(1 + n / 6, 8, 4), Math.round(340 + 1500 * next()), Math.round(380 + 500 * next()), 1]);
   cases.push([`random ${n}`, randomScene(next), Math.round((340 + 1500 * next()) * scale), Math.round((380 + 500 * next()) * scale), scale]);
 }
 const layouts = cases.map(([what, scene, width, height, scale]) =>
