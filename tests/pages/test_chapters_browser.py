@@ -144,6 +144,7 @@ def test_a_guess_by_the_keyboard_shows_the_figures(page, server):
     value = page.locator(".strip-value")
     expect(value).to_be_hidden()
     expect(page.locator(".strip-ask")).to_contain_text("after your guess")
+    expect(page.locator(".answer.right")).to_have_count(0)
     page.get_by_role("button", name="Faster").focus()
     page.keyboard.press("Enter")
     expect(value).to_be_visible()
