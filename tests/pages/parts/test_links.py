@@ -1,7 +1,11 @@
 """Links that are pressed before they are drawn with the last change: the change is kept."""
 
-import pytest
+from types import SimpleNamespace
 
+import pytest
+import streamlit as st
+
+from pages.parts import links as page_links
 from pages.parts import query
 from tests.helpers.page_runner import links, open_page, stages
 
@@ -67,3 +71,12 @@ def test_the_url_of_an_earlier_link_can_be_opened_again(at):
 def test_a_link_out_of_the_controls_drops_them(at):
     press(at, "values", "large")
     assert follow(at, {"view": "story"}) == {"view": "story"}
+
+
+@pytest.mark.parametrize(("sets", "size"), [({"N"}, "8"), ({"rung"}, "24")])
+def test_a_link_sets_what_it_is_about_although_the_page_had_that_value(sets, size, monkeypatch):
+    """A preset of 8 leads back to 8. The link to a kernel keeps the 24 that the reader typed meanwhile."""
+    monkeypatch.setattr(st, "session_state", {})
+    monkeypatch.setattr(st, "query_params", SimpleNamespace(to_dict=lambda: {"N": "8"}))
+    link = page_links.drawn({"N": "8", "rung": "naive"}, sets)
+    assert page_links.pressed(link, {"N": "24"}, ()) == {"N": size, "rung": "naive"}
