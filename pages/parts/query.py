@@ -157,7 +157,10 @@ def _take_change(name: str, default: Value) -> None:
     if name in state.setdefault(_UNREAD, set()):
         state[_UNREAD].discard(name)
         controls[name] = value, shown
-    if value in (None, sent, shown) or not in_browser() or _request().is_back():
+    if value in (None, sent, shown) or not in_browser():
+        return
+    if _request().is_back():
+        controls[name] = None, shown  # the reader may set the same value again
         return
     controls[name] = value, value
     if url_values().get(name, address.text(default)) != address.text(value):

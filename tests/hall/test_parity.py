@@ -18,6 +18,7 @@ from kernels.jobs.job import SECONDS, Job, Run
 from pages._lessons import LESSONS
 from pages.parts import counts
 from pages.parts.run_settings import RunResult
+from pages.parts.worker import counts as counted
 from pages.parts.worker import worker
 from tests.helpers import hall_pages
 from tests.helpers.chapters import WITH_STORY, story
@@ -36,6 +37,7 @@ def hall(tmp_path_factory):
     patch = pytest.MonkeyPatch()
     patch.setattr(cpu, "product_rate", lambda: hall_pages.RATE)
     patch.setattr(counts, "REST_S", 3600.0)  # nothing is counted while pages are compared
+    counted.clear()  # what other tests of this process have counted
     patch.setattr(RunResult, "ago", hall_pages.AGO)
     patch.setenv(SECONDS, "0.02")
     site = tmp_path_factory.mktemp("no-site")

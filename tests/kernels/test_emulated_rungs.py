@@ -86,7 +86,7 @@ def test_only_the_emulator_traces():
         run("conv/direct", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="cpu", trace=0)
 
 
-MAX_DIFFERENCE = 4  # instructions
+MAX_DIFFERENCE = 8  # instructions; six conversions of an address in decode_ring
 
 
 def opcodes(ptx: str) -> Counter[str]:

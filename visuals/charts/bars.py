@@ -17,10 +17,11 @@ from kernels.i18n import mark, tr, trn
 from kernels.ladders import ladder_of
 from kernels.model.row import Row
 from visuals import units
-from visuals.charts.plain_figure import PlainFigure
 
 if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure
+
+    from visuals.charts.plain_figure import PlainFigure
 
 Titled = Sequence[tuple[str, Row]]
 CONFIG = Path(__file__).parents[2] / ".streamlit" / "config.toml"

@@ -20,12 +20,11 @@ from kernels.model.row import Row
 from kernels.records import files
 from visuals import units
 from visuals.charts import bandwidth, bars, products
-from visuals.charts.plain_figure import PlainFigure
 from visuals.charts.products import other_units as other_units
 from visuals.charts.products import row_units
 
-if TYPE_CHECKING:
-    pass
+if TYPE_CHECKING:  # with it comes Plotly
+    from visuals.charts.plain_figure import PlainFigure
 
 HEIGHT = 330
 SECTOR = 32  # bytes

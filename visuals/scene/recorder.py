@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from kernels.i18n import decimal, mark, tr
 from visuals.scene.parts import Captions, Cells, Lanes, Number, Read, Reading, Tensor, Write
+
+if TYPE_CHECKING:  # the site's NumPy has no numpy.typing
+    from numpy.typing import ArrayLike
 
 PLANES = {"channel": mark("{n} channels of {size}"), "plane": mark("{n} planes of {size}")}
 StepKinds = Mapping[str, tuple[int, str]]  # kind of step: (which line of the source is lit, caption template)

@@ -313,7 +313,7 @@ def _controls(host: Host) -> dict[str, Callable]:
 
         return draw
 
-    def button(label: str, *, key: str, type=None, on_click=None, args=(), **_) -> bool:
+    def button(label: str, *, key: str = "", type=None, on_click=None, args=(), **_) -> bool:
         host.add("button", k=key, l=label, primary=type == "primary")
         pressed = host.now.state.pop(key, None) is not None
         if pressed and on_click:

@@ -59,6 +59,7 @@ def a_tile_size_changes_url_kernel_figures_and_scene(page, stage):
     expect(page).not_to_have_url(re.compile("BM="))  # a default is not in the URL
     select_tile(page, "BM", 8)
     expect(page).to_have_url(re.compile(r"BM=8"))
+    expect(stage.root).to_have_attribute("data-scene", re.compile("BM=8,BN=32"))
 
 
 def a_tab_shows_its_listing_and_keeps_the_stage(page, stage):
@@ -121,7 +122,7 @@ def cards_follow_the_size_of_the_strip(page):
 
 
 def test_tables_of_many_rungs_are_not_clipped_and_the_page_fits_its_width(lesson, page):
-    lesson("M=4096&N=4096&K=4096&beta=1")
+    lesson("M=4096&N=4096&K=4096")
     page.locator(".st-key-card_why summary").click()
     tables = page.locator(".st-key-card_why .kt-scroll")
     expect(tables).to_have_count(2)  # predicted and recorded; the shape is too large for counting
