@@ -1,7 +1,7 @@
 """The pages of the app for readers of the hall, in a process of their own: `begin`, then `call`.
 
 Nothing of a page is said twice. visuals.site.host records the app's own pages, with what a reader has measured in the
-session. The app's job service is replaced by `Asked`: it keeps what a press on Run submits, and the hall's process runs it.
+session. The app's job service is replaced by `Submissions`: it keeps what a press on Run submits, and the hall's process runs it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _AtStage(BaseException):
     """Ends a recording: the stage of the page is drawn."""
 
 
-class Asked:
+class Submissions:
     """Stands in for the job service: keeps what pages submit and cancel."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Pages:
     def __init__(self, site: Path):
         self._site = site
         self._sessions: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._asked = Asked()
+        self._submissions = Submissions()
         self._host = Host()
         install(self._host)
         self._replace_workers(site)
@@ -124,7 +124,7 @@ class Pages:
         self._ends_at_stage = False
 
     def _replace_workers(self, site: Path) -> None:
-        """Puts `Asked` and the site's counts where the pages take theirs from. They import these names, so this comes
+        """Puts `Submissions` and the site's counts where the pages take theirs from. They import these names, so this comes
         first."""
         from pages.parts import counts, worker
 
@@ -146,8 +146,8 @@ class Pages:
                 return getattr(self._own, name)
 
         found = Counts()
-        worker.worker = lambda: self._asked
-        worker.machines = lambda: self._asked.machines
+        worker.worker = lambda: self._submissions
+        worker.machines = lambda: self._submissions.machines
         worker.counts = counts.counts = lambda: found
         counts.REST_S = math.inf  # `_counting` sends requests, a page alone does not
 
@@ -159,7 +159,7 @@ class Pages:
     # -- what the hall asks --------------------------------------------------------------------------
     def follow_pool(self, machines: Mapping[str, Any]) -> None:
         """Takes the machines of a pool: pages offer their engines."""
-        self._asked.machines = machines
+        self._submissions.machines = machines
 
     def strip(self, path: str, params: Params) -> tuple[dict[str, Any] | None, bool]:
         """Returns the strip of a page's stage on this machine, None without one, and whether it stays so: nothing of it is
@@ -222,16 +222,16 @@ class Pages:
         measured_at: float | None,
     ) -> Pressed:
         """Gives a page the result of a job, or why there is none. Returns what it submits next, if it does."""
-        self._asked.finish(number, rows, error, measured_at)
+        self._submissions.finish(number, rows, error, measured_at)
         return self._pressed(session, path, params, self._session(session), {}, False)
 
     def _pressed(
         self, session: str, path: str, params: Params, state: dict, presses: Mapping[str, Any], to_stage: bool
     ) -> Pressed:
-        self._asked.taken()
+        self._submissions.taken()
         elements, to = self._drawn(path, params, state, presses, to_stage)
         self._keep(session, state)
-        return Pressed(_strip(elements), *self._asked.taken(), to)
+        return Pressed(_strip(elements), *self._submissions.taken(), to)
 
     # -- recording -----------------------------------------------------------------------------------
     def _record(self, path: str, params: Params, state: dict, presses: Mapping | None = None) -> Recording:

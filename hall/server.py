@@ -102,8 +102,8 @@ class Api:
         """Returns a file that a page offers: the rows of History."""
         self._count(request)
         params = _params(request)
-        asked = request.path_params["path"], params, params.pop("file", "")
-        content, name, kind = await self._recorder.ask("file", *asked)
+        address = request.path_params["path"], params, params.pop("file", "")
+        content, name, kind = await self._recorder.ask("file", *address)
         return Response(
             content, media_type=kind, headers=NO_STORE | {"Content-Disposition": f'attachment; filename="{name}"'}
         )

@@ -63,11 +63,11 @@ def _text(path: str, changed_ns: int) -> _Text:
 
 
 def _text_response(path: str, changed_ns: int, keep: str, scope: Any, status: int) -> Response:
-    text, asked = _text(path, changed_ns), Headers(scope=scope)
+    text, request = _text(path, changed_ns), Headers(scope=scope)
     headers = {"Cache-Control": keep, "ETag": text.tag, "Vary": "Accept-Encoding"}
-    if text.tag in asked.get("if-none-match", ""):
+    if text.tag in request.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     content = text.plain
-    if "gzip" in asked.get("accept-encoding", ""):
+    if "gzip" in request.get("accept-encoding", ""):
         content, headers["Content-Encoding"] = text.compressed, "gzip"
     return Response(content, status, headers, text.kind)

@@ -1,4 +1,4 @@
-"""What mends faults of Streamlit by its private parts: one table, applied to the one version that it was written for.
+"""Fixes of faults in Streamlit that need its private parts: one table, applied to the one version that it was written for.
 
 Each row has a canary in tests/pages/streamlit_patches: a test that fails when Streamlit itself has mended the fault. The
 row and its module can go then. With another version of Streamlit the app starts without them and logs it.
@@ -19,12 +19,12 @@ VERSION = "1.67.0"
 
 
 class Patch(NamedTuple):
-    """mend: mends the fault, and returns the middleware of the app that does so."""
+    """install: fixes the fault, and returns the middleware that the app needs for it."""
 
     target: str
     why: str
     issue: str
-    mend: Callable[[], Sequence[Middleware]] = tuple  # pages call what mends it
+    install: Callable[[], Sequence[Middleware]] = tuple  # with nothing to install, pages call the fix
 
 
 PATCHES = (
@@ -32,13 +32,13 @@ PATCHES = (
         "streamlit.runtime.forward_msg_queue.ForwardMsgQueue.clear, replaced",
         "A fragment that runs before the browser has received its page removes its own first drawing from the page.",
         "not reported; since https://github.com/streamlit/streamlit/pull/9381",
-        unsent_messages.mend,
+        unsent_messages.install,
     ),
     Patch(
         "streamlit.proto.BackMsg_pb2.BackMsg, read by a middleware of the app",
         "A timer's request for a fragment of the page that the reader has left empties the new page; a press there brings it back.",
         "not reported; of the same kind: https://github.com/streamlit/streamlit/issues/15084",
-        stale_requests.mend,
+        stale_requests.install,
     ),
     Patch(
         "streamlit.runtime.state.query_params.QueryParams, written by request.put_into_url",
@@ -59,13 +59,13 @@ def fits() -> bool:
 
 
 def apply() -> list[Middleware]:
-    """Mends all faults, and returns the middleware that the app needs for it. Nothing for another version of Streamlit."""
+    """Fixes all faults, and returns the middleware that the app needs for it. Nothing for another version of Streamlit."""
     if not fits():
         logging.getLogger(__name__).warning(
-            "Streamlit is %s. What mends faults of %s is left out: %s",
+            "Streamlit is %s. The fixes for %s are left out: %s",
             st.__version__,
             VERSION,
             "; ".join(patch.target for patch in PATCHES),
         )
         return []
-    return [middleware for patch in PATCHES for middleware in patch.mend()]
+    return [middleware for patch in PATCHES for middleware in patch.install()]

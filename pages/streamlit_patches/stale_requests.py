@@ -15,7 +15,7 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ClientState_pb2 import ClientState
 
 
-def mend() -> tuple[Middleware]:
+def install() -> tuple[Middleware]:
     return (Middleware(StaleRequestMiddleware),)
 
 

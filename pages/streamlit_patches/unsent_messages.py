@@ -13,9 +13,9 @@ from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 streamlit_clear = ForwardMsgQueue.clear
 
 
-def mend() -> tuple[()]:
+def install() -> tuple[()]:
     """Makes every queue of messages to a browser keep them all when a fragment runs."""
-    ForwardMsgQueue.clear = _clear  # pyright: ignore[reportAttributeAccessIssue]  # the mend itself
+    ForwardMsgQueue.clear = _clear  # pyright: ignore[reportAttributeAccessIssue]  # this is the fix
     return ()
 
 

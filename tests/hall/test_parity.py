@@ -44,7 +44,7 @@ def hall(tmp_path_factory):
     with ProcessPoolExecutor(1, get_context("spawn"), initializer=hall_pages.begin, initargs=(site,)) as pool:
         # A page that a test opened may be this process's main module: the other one would draw it.
         with mock.patch.dict(sys.modules, {"__main__": ModuleType("__main__")}):
-            pool.submit(hall_pages.served, "glossary", {}).result()
+            pool.submit(hall_pages.page, "glossary", {}).result()
         yield lambda function, *args: pool.submit(function, *args).result()
     patch.undo()
 
@@ -101,7 +101,7 @@ def test_every_chapter_and_every_preset_is_the_same(hall):
     found, checked = [], 0
     for page, params in addresses():
         path, at = PATHS[page], open_page(page, **params)
-        of_app, of_hall = shown(at), hall(hall_pages.served, path, params)
+        of_app, of_hall = shown(at), hall(hall_pages.page, path, params)
         assert of_app["meta"] or not of_hall["meta"], f"{path} {params}"
         checked += bool(of_app["meta"])
         found += [f"{path} {params} {text}" for text in differences(of_app, of_hall)]
@@ -112,9 +112,9 @@ def test_every_chapter_and_every_preset_is_the_same(hall):
 def test_a_run_gives_the_page_the_same_rows(hall):
     """The rows that a press in the hall measured, given to the app: the strips are the same, and show these rows."""
     page, key, params = RUN
-    before = hall(hall_pages.served, PATHS[page], params)
+    before = hall(hall_pages.page, PATHS[page], params)
     (rows,) = hall(hall_pages.run, PATHS[page], params, key)
-    of_hall = hall(hall_pages.served, PATHS[page], params)
+    of_hall = hall(hall_pages.page, PATHS[page], params)
 
     def submit(request: Any, owner: str = "", fresh: bool = False) -> Job:
         job = Job(request, owner, Run(request.key(), b""))
@@ -145,8 +145,8 @@ PLANTED = {
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_difference_is_found(hall, fault):
     page, _, params = RUN
-    found = hall(hall_pages.served, PATHS[page], params)
-    changed = hall(hall_pages.served, PATHS[page], params)
+    found = hall(hall_pages.page, PATHS[page], params)
+    changed = hall(hall_pages.page, PATHS[page], params)
     assert differences(found, changed) == []
     PLANTED[fault](changed)
     assert differences(found, changed)

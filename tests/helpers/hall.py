@@ -1,4 +1,4 @@
-"""A hall as a reader's browser sees it: a real process on a free port, asked without a browser."""
+"""A hall as a reader's browser sees it: a real process on a free port, and requests without a browser."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def begin(site: Path) -> None:
     run_settings.RunResult.ago = AGO
 
 
-def served(path: str, params: dict[str, str]) -> dict[str, Any]:
+def page(path: str, params: dict[str, str]) -> dict[str, Any]:
     """Returns the parts of a page as a browser of the hall puts them together: of its stage, its texts."""
     answer = json.loads(decompress(hall_pages.call("page", SESSION, path, params)))
     files = {name: b64decode(data) for name, data in answer["files"].items()}

@@ -203,12 +203,12 @@ GAPS = {"pad_h": "1", "pad_w": "1", "dilation_h": "2", "dilation_w": "2", "pictu
 
 
 def test_a_cell_says_what_it_is_made_of(node):
-    asked = list(cells())
-    found = played(node, [(scene, [], [cell]) for _, scene, cell, _ in asked])
+    hovered = list(cells())
+    found = played(node, [(scene, [], [cell]) for _, scene, cell, _ in hovered])
     texts = [result["cells"][0].replace("−", "-") for result in found]
     lacking = [
         (name, pattern, text)
-        for (name, *_, patterns), text in zip(asked, texts, strict=True)
+        for (name, *_, patterns), text in zip(hovered, texts, strict=True)
         for pattern in patterns
         if not re.search(pattern, text)
     ]

@@ -4,13 +4,13 @@ import pytest
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 
-from pages.streamlit_patches.unsent_messages import mend, streamlit_clear
+from pages.streamlit_patches.unsent_messages import install, streamlit_clear
 
 
 @pytest.fixture
 def mended(monkeypatch):
     monkeypatch.setattr(ForwardMsgQueue, "clear", streamlit_clear)  # puts it back after the test
-    mend()
+    install()
 
 
 def drawn(place, fragment=""):

@@ -1,4 +1,4 @@
-"""The small site served by a hall, in Chromium: from a chapter through a run to History."""
+"""The small site in a hall, in Chromium: from a chapter through a run to History."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ def explained(node, tmp_path):
 
     def texts(scene, step, *cells):
         file = tmp_path / "cells.json"
-        asked = [[step, name, int(index)] for name, index in cells]
-        file.write_text(json.dumps({"scene": stage_module.message(scene).hex(), "cells": asked}))
+        hovered = [[step, name, int(index)] for name, index in cells]
+        file.write_text(json.dumps({"scene": stage_module.message(scene).hex(), "cells": hovered}))
         command = [node, str(ROOT / "tests/node/explained.js"), str(file)]
         return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 

@@ -103,13 +103,13 @@ CHAPTERS = {"im2col": 3, "threads": 1, "implicit": 2, "tiling": 3, "train": 7}
 def areas(page, root, presented):
     """Returns the area of the picture in each window, before and after the answer."""
     found = {}
-    for guess in ("asked", "answered"):
+    for guess in ("open", "answered"):
         if guess == "answered":
             root.press("g")
         for width, height in WINDOWS:
             page.set_viewport_size({"width": width, "height": height})
             found[guess, width] = settled(page, partial(root.evaluate, AREA))
-        if presented and guess == "asked":
+        if presented and guess == "open":
             expect(page.locator(".strip")).to_be_hidden()
     return found
 
