@@ -83,10 +83,6 @@ def pytest_collection_modifyitems(items):
         if item.get_closest_marker("browser") and not CHROMIUM and not os.environ.get("CI"):
             reason = "no Chromium here: install it (Debian: apt-get install chromium) to run browser tests"
             item.add_marker(pytest.mark.skip(reason=reason))
-        elif item.get_closest_marker("browser") and os.environ.get("CI"):
-            # Chromium on two busy cores loses an event or a frame in one of some thousand tests. The closing line says
-            # how many tests were rerun ("R"); a test that fails twice fails.
-            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.fixture(autouse=True)

@@ -313,9 +313,8 @@ def go_to_chapter(at: int, story: Story) -> None:
     """Puts a chapter of the story, from 0, into the URL, if there is one. It sets the stage anew."""
     if at not in range(len(story.chapters)):
         return
-    for name in (*address.STAGE, PLAY, STEPS, *story.parameters):
-        st.query_params.pop(name, None)
-    st.query_params[CHAPTER] = str(at + 1)
+    removed = dict.fromkeys((*address.STAGE, PLAY, STEPS, *story.parameters), "")
+    query.write_all(removed | {CHAPTER: str(at + 1)})
 
 
 def switch(page: str, chapter: OpenChapter | None) -> None:

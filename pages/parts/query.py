@@ -22,10 +22,12 @@ _ELSEWHERE = {
     "engine": ("cuda", "emulator", "cpu"),
 }
 _WRONG = "_wrong_choices"  # of this run: notes on values of the URL, by name
+_FIXED = (*address.STAGE, address.CHAPTER)
 # By parameter: the value of its control as the browser sent it, and the value that the page shows; and the parameters
 # that this run has not read yet.
 _CONTROLS, _UNREAD = "_controls", "_unread_controls"
 _URL = "_url_of_last_run"  # its parameters
+_WRITTEN = "_written_url"  # the parameters before and after what the last run has written, until the next run begins
 _STAYS = "_stays_in_explore"  # whether this run is of Explore, though its URL would open the story
 
 
@@ -49,6 +51,7 @@ def begin_page(page: str) -> None:
     if page != state.get(_PAGE):
         state[_LAST_MODE] = None
         state[_CONTROLS] = {}
+        state.pop(_WRITTEN, None)
         sizes.forget()
         links.forget()
     elif last:
@@ -60,7 +63,8 @@ def begin_page(page: str) -> None:
 
 
 def _correct_url(page: str) -> None:
-    """Corrects the URL of a link that was drawn before the last change of a control, as `links.pressed` says.
+    """Corrects the URL of a link that was drawn before the last change of a control, as `links.pressed` says, and that of a
+    timer which came just after a press: Streamlit combines it with the run of the press, at the URL from before.
 
     After Back it sends the browser the URL of this run: what the run before has written may have come after Back."""
     if not in_browser():
@@ -70,7 +74,8 @@ def _correct_url(page: str) -> None:
             st.query_params.update({})
         return
     given = st.query_params.to_dict()
-    found = links.pressed(given, st.session_state.get(_URL, given), (*address.STAGE, address.CHAPTER))
+    before, after = st.session_state.pop(_WRITTEN, (None, None))
+    found = after if given == before else links.pressed(given, st.session_state.get(_URL, given), _FIXED)
     if found != given:
         _request().put_into_url(dict.fromkeys(given, "") | found)
         st.query_params.update({})  # sends it to the browser
@@ -129,12 +134,20 @@ def explored(params: Mapping[str, str]) -> dict[str, str]:
 def write(name: str, value: str) -> None:
     """Writes a parameter to the URL of a lesson; "" removes it. The mode of the lesson stays the same."""
     story = is_story()
-    if value:  # one by one: the others belong to their controls
-        st.query_params[name] = value
-    else:
-        st.query_params.pop(name, None)
+    write_all({name: value})
     st.query_params.update(_mode_to_name(story, st.query_params))
     _note_url()
+
+
+def write_all(params: Mapping[str, str]) -> None:
+    """Writes parameters to the URL; "" removes one. The others, which belong to their controls, stay untouched."""
+    before = st.query_params.to_dict()
+    for name, value in params.items():
+        if value:
+            st.query_params[name] = value
+        else:
+            st.query_params.pop(name, None)
+    st.session_state[_WRITTEN] = before, st.query_params.to_dict()
 
 
 def _mode_to_name(story: bool, params: Mapping[str, str]) -> dict[str, str]:

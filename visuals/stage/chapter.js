@@ -80,7 +80,15 @@ export function fillChapter(box, chapter, guess) {
   const inside = element("div", "chapter-text");
   inside.append(...text.map((sentence) => paragraph(sentence, "", chapter)), ...(question ? questionPart(chapter, guess) : []));
   if (nudge && (!question || guess !== null)) inside.append(paragraph(nudge, "dim", chapter));
-  box.replaceChildren(progress, element("h2", "", title), inside, way);
+  replaceChanged(box, [progress, element("h2", "", title), inside, way]);
+}
+
+// Keeps what is the same: counts may arrive between the press and the release of a button, which must not be another one then.
+function replaceChanged(box, made) {
+  made.forEach((node, n) => {
+    if (!box.children[n]) box.append(node);
+    else if (!box.children[n].isEqualNode(node)) box.children[n].replaceWith(node);
+  });
 }
 
 function questionPart(chapter, guess) {
