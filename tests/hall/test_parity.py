@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from os.path import commonprefix
 from types import ModuleType
 from typing import Any
 from unittest import mock
@@ -94,7 +95,8 @@ def _differences(place: str, app: Any, hall: Any) -> Iterator[str]:
         for n, (one, other) in enumerate(zip(app, hall, strict=True)):
             yield from _differences(f"{place}[{n}]", one, other)
     elif app != hall:
-        yield f"{place}: app {str(app)[:120]!r}, hall {str(hall)[:120]!r}"
+        start = max(0, len(commonprefix([str(app), str(hall)])) - 40)
+        yield f"{place}: app {str(app)[start:][:160]!r}, hall {str(hall)[start:][:160]!r}"
 
 
 def test_every_chapter_and_every_preset_is_the_same(hall):
