@@ -62,6 +62,14 @@ def apps(tmp_path):
     apps.close()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """Apps of one folder, whose service stays the same."""
+    apps = Apps(tmp_path_factory.mktemp("shared"))
+    yield apps
+    apps.close()
+
+
 def test_apps_share_one_service_and_its_results(apps):
     first, second = apps.runs(), apps.runs()
     rows = first.submit(act("sleep 0")).result(20)
@@ -116,14 +124,14 @@ def test_progress_reaches_the_app_and_a_newer_request_replaces_the_waiting_one(a
     newer.result(20)
 
 
-def test_a_refused_request_says_why(apps):
-    queue = apps.runs()
+def test_a_refused_request_says_why(shared):
+    queue = shared.runs()
     with pytest.raises(JobError, match="cannot be sent"):
         queue.submit(act("sleep 0", inputs={"x": lambda: None}))
 
 
-def test_errors_of_runs_arrive_in_words(apps):
-    queue = apps.runs()
+def test_errors_of_runs_arrive_in_words(shared):
+    queue = shared.runs()
     with pytest.raises(JobError, match=r"the process that ran die SIGKILL died \(SIGKILL"):
         queue.submit(act("die SIGKILL")).result(20)
     with pytest.raises(JobError, match="ZeroDivisionError while verifying"):
@@ -222,19 +230,19 @@ def test_an_older_service_finishes_its_runs_and_makes_way(apps, monkeypatch):
     assert apps.services[0]._process.wait(20) == 0
 
 
-def test_an_older_app_is_told_to_start_again(apps, monkeypatch):
-    apps.runs().submit(act("sleep 0")).result(20)
+def test_an_older_app_is_told_to_start_again(shared, monkeypatch):
+    shared.runs().submit(act("sleep 0")).result(20)
     newer(monkeypatch, -1)
     with pytest.raises(JobError) as error:
-        apps.runs().submit(act("sleep 0"))
+        shared.runs().submit(act("sleep 0"))
     assert str(error.value) == BEHIND
 
 
-def test_an_app_with_another_gpu_is_told(apps, monkeypatch):
-    apps.runs().submit(act("sleep 0")).result(20)
+def test_an_app_with_another_gpu_is_told(shared, monkeypatch):
+    shared.runs().submit(act("sleep 0")).result(20)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     with pytest.raises(JobError, match=r"with CUDA_VISIBLE_DEVICES=.*, this app has 1"):
-        apps.runs().submit(act("sleep 0"))
+        shared.runs().submit(act("sleep 0"))
 
 
 def test_only_the_owner_of_the_folder_may_connect(apps):
@@ -307,7 +315,7 @@ def test_counts_of_one_app_are_known_to_the_others(apps):
     assert late.get(rung, shape, {}) == first.get(rung, shape, {})
 
 
-def test_the_service_of_a_shell_ends_with_its_status_if_one_runs(apps):
-    apps.runs().submit(act("sleep 0")).result(20)
-    process = subprocess.run([sys.executable, "-m", "kernels.jobs.service", str(apps.place.folder)], timeout=60)
+def test_the_service_of_a_shell_ends_with_its_status_if_one_runs(shared):
+    shared.runs().submit(act("sleep 0")).result(20)
+    process = subprocess.run([sys.executable, "-m", "kernels.jobs.service", str(shared.place.folder)], timeout=60)
     assert process.returncode == 3
