@@ -165,7 +165,7 @@ class Pages:
         """Returns the strip of a page's stage on this machine, None without one, and whether it stays so: nothing of it is
         to be counted."""
         state: dict[str, Any] = {}
-        elements, _ = self._drawn(path, params, state, {}, True)
+        elements, _ = self._drawn(path, params, state, {}, to_stage=True)
         return _strip(elements), "wish" not in state
 
     def page(self, session: str, path: str, params: Params) -> bytes:
@@ -223,7 +223,7 @@ class Pages:
     ) -> Pressed:
         """Gives a page the result of a job, or why there is none. Returns what it submits next, if it does."""
         self._submissions.finish(number, rows, error, measured_at)
-        return self._pressed(session, path, params, self._session(session), {}, False)
+        return self._pressed(session, path, params, self._session(session), {}, to_stage=False)
 
     def _pressed(
         self, session: str, path: str, params: Params, state: dict, presses: Mapping[str, Any], to_stage: bool
@@ -258,7 +258,7 @@ class Pages:
         """Refusal if a page does not take all values of its address: what the page says of them."""
         from pages.parts import query
 
-        elements, (_, taken) = self._drawn(path, params, {}, {}, False)
+        elements, (_, taken) = self._drawn(path, params, {}, {}, to_stage=False)
         found = query.wrong_choices()
         if any(taken.get(name) != text for name, text in params.items()):
             found += [_words(note) for one in crawl.walk(elements) for note in _NOTE.findall(one.get("h", ""))]

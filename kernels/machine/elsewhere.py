@@ -29,8 +29,8 @@ class Machine:
     def status(self) -> Status:
         """Returns whether its cuda engine can be used. There is no advice: readers cannot change that machine."""
         if self.gpu:
-            return Status(True, self.gpu.name)
-        return Status(False, tr("{card}, of the pool: {why}", card=self.card, why=self.why))
+            return Status(ready=True, text=self.gpu.name)
+        return Status(ready=False, text=tr("{card}, of the pool: {why}", card=self.card, why=self.why))
 
     def to_message(self) -> Json:
         """Returns plain values: the reader of the message may have another version of this class."""

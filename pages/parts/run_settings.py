@@ -153,8 +153,8 @@ def card_rows(settings: RunSettings) -> CardRows:
     """Returns the rows for the cards: the run with exactly these settings, else their recording, else a stale run."""
     ran, recorded = st.session_state.get("ran"), settings.recorded()
     if ran and (ran.settings == settings or not recorded):
-        return CardRows(ran.rows, "measured", ran.settings != settings)
-    return CardRows(recorded, "recorded", False)
+        return CardRows(ran.rows, "measured", stale=ran.settings != settings)
+    return CardRows(recorded, "recorded", stale=False)
 
 
 def bars(settings: RunSettings, rows: Mapping[str, Row]) -> list[tuple[str, Row]]:

@@ -110,7 +110,7 @@ def _scalar(t: TracedProgram, s: MapsShape, n: int, block: int, warp: int) -> It
     for position, name in enumerate(_buffers(of)):
         _add_reads(step, t, of, name, s)
         _add_writes(step, t, of, name, s)
-        found = of.accesses(block, name, False, warp), of.accesses(block, name, True, warp)
+        found = of.accesses(block, name, write=False, warp=warp), of.accesses(block, name, write=True, warp=warp)
         if position == 0:
             step.lanes, element = found[0].lane, found[0].element
     if not len(step.lanes):
@@ -135,7 +135,7 @@ def _itemsize(t: TracedProgram, name: str) -> int:
 
 
 def _add_reads(step: Step, t: TracedProgram, of: TracedLaunch, name: str, s: MapsShape) -> None:
-    read = of.accesses(step.block, name, False, step.warp)
+    read = of.accesses(step.block, name, write=False, warp=step.warp)
     if len(read):
         step.reads[name] = _cells(t, name, read.element)
         step.read_bytes += _itemsize(t, name) * len(read)
@@ -144,12 +144,12 @@ def _add_reads(step: Step, t: TracedProgram, of: TracedLaunch, name: str, s: Map
 def _add_writes(step: Step, t: TracedProgram, of: TracedLaunch, name: str, s: MapsShape) -> None:
     """Adds what the warp stores. Of an atomic addition the trace holds the value before it: the one after it is that plus
     the lane's element, in float32."""
-    written = of.accesses(step.block, name, True, step.warp)
+    written = of.accesses(step.block, name, write=True, warp=step.warp)
     if not len(written):
         return
     cells, values = written.element, written.value
     if of.launch.entry == "bias_backward_atomics":
-        added = of.accesses(step.block, "dy", False, step.warp).value
+        added = of.accesses(step.block, "dy", write=False, warp=step.warp).value
         values = values + added
     else:
         step.written_bytes += _itemsize(t, name) * len(written)
@@ -221,7 +221,7 @@ def _zero(t: TracedProgram, s: MapsShape, n: int, block: int, warp: int) -> Iter
     """Yields one step for the first warp of a block; the other warps of so few channels have nothing to do."""
     of = t.launches[n]
     if warp == 0:
-        written = of.accesses(block, "db", True)
+        written = of.accesses(block, "db", write=True)
         yield Step(
             n,
             ZERO,

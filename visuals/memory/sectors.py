@@ -32,8 +32,8 @@ def stride_scene(stride: int, seed: int = 0) -> Scene:
     """Returns the scene of one warp of stride/copy: the sectors its 32 lanes request, the bytes it uses, and its store."""
     shape = StrideShape(LANES, stride)
     t = traced("stride/copy", shape, (("BLOCK", 64),), seed)
-    elements, lanes = touched(t.traces[0], "x", False, 0)
-    stored, _ = touched(t.traces[0], "y", True, 0)
+    elements, lanes = touched(t.traces[0], "x", write=False, warp=0)
+    stored, _ = touched(t.traces[0], "y", write=True, warp=0)
     touched_sectors = np.unique(elements // WORDS)
     lanes_of_sector = [lanes[elements // WORDS == sector] for sector in touched_sectors]
     n, used = len(touched_sectors), np.array([len(lanes_of) for lanes_of in lanes_of_sector])

@@ -252,12 +252,12 @@ def _invrms(u: Unit, total: np.float32, reads: dict) -> Step:
 def registers(run: Executed) -> Iterator[Step]:
     """Yields the steps of a row in the registers of a block, of layer norm or of RMS norm."""
     width = run.defines(0)["WIDTH"]
-    yield from with_others(run, _in_registers(Unit(run, run.tiles["BLOCK"]), width, True), reads=("x",))
+    yield from with_others(run, _in_registers(Unit(run, run.tiles["BLOCK"]), width, in_block=True), reads=("x",))
 
 
 def warp(run: Executed) -> Iterator[Step]:
     """Yields the steps of a row in the registers of a warp."""
-    yield from with_others(run, _in_registers(Unit(run, LANES), 1, False), reads=("x",))
+    yield from with_others(run, _in_registers(Unit(run, LANES), 1, in_block=False), reads=("x",))
 
 
 def _in_registers(u: Unit, width: int, in_block: bool) -> Iterator[Step]:

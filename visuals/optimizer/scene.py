@@ -121,7 +121,7 @@ def _steps(t: TracedProgram, n: int) -> Iterator[Step]:
     """Yields the steps of launch n: of a launch with a table, each block begins with its line."""
     of = t.launches[n]
     for block in range(len(of.traces)):
-        if len(line := of.accesses(block, TABLE_NAME, False)):
+        if len(line := of.accesses(block, TABLE_NAME, write=False)):
             chunk = int(t.inputs[TABLE_NAME][block, 0])
             yield Step(TABLE, n, block, -1, np.zeros(0, int), chunk, {TABLE_NAME: np.unique(line.element)})
         for warp in range(of.warps):
@@ -130,7 +130,7 @@ def _steps(t: TracedProgram, n: int) -> Iterator[Step]:
 
 def _turns(t: TracedProgram, of: TracedLaunch, at: Step) -> Iterator[Step]:
     """Yields the steps of one warp: of float4 the loads, then the update; else one step per turn of its lanes."""
-    found = of.accesses(at.block, "g", False, at.warp)
+    found = of.accesses(at.block, "g", write=False, warp=at.warp)
     if not len(found):
         yield Step(IDLE, at.launch, at.block, at.warp, at.lanes)
         return

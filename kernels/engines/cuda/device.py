@@ -34,22 +34,22 @@ def status_here() -> Status:
     """Returns the same of this machine."""
     card = machine_driver.find()
     if isinstance(card, machine_driver.GpuUnavailable):
-        return Status(False, card.text, card.advice)
+        return Status(ready=False, text=card.text, advice=card.advice)
     if importlib.util.find_spec("cupy") is None:
         return Status(
-            False,
-            tr("CuPy is not installed"),
-            tr("pip install {wheel} installs it", wheel=f"cupy-cuda{machine_driver.CUDA}x"),
+            ready=False,
+            text=tr("CuPy is not installed"),
+            advice=tr("pip install {wheel} installs it", wheel=f"cupy-cuda{machine_driver.CUDA}x"),
         )
     if wheels.missing("nvrtc"):
         name, wheel = wheels.WHEELS["nvrtc"]
         return Status(
-            False,
-            tr("{library} was not found on this machine", library=tr(name)),
-            tr("pip install {wheel} installs it", wheel=wheel),
+            ready=False,
+            text=tr("{library} was not found on this machine", library=tr(name)),
+            advice=tr("pip install {wheel} installs it", wheel=wheel),
         )
     which = tr("GPU {n} of {count}", n=machine_driver.GPU, count=card.count) if card.count > 1 else ""
-    return Status(True, card.name, which=which)
+    return Status(ready=True, text=card.name, which=which)
 
 
 def device_name() -> str:

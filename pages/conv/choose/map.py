@@ -186,7 +186,7 @@ def _recorded(shape: ConvShape, across: Axis, down: Axis, timing: str, predict: 
         if on_page_shape
         else tr("at {values}", values=fixed)
     )
-    _map(result, "recorded", caption, False, shape, predict, elsewhere=not on_page_shape)
+    _map(result, "recorded", caption, stale=False, shape=shape, predict=predict, elsewhere=not on_page_shape)
 
 
 def _map(
