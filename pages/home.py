@@ -24,7 +24,7 @@ from pages.parts import lesson
 from pages.parts.query import explored
 from pages.parts.text import details, paragraph
 from visuals import stage, units
-from visuals.conv.im2col.story import IM2COL
+from visuals.conv.im2col.notes import IM2COL
 
 PROMISE = mark("Watch a CUDA kernel, then measure it.")
 IDEA = mark("GPU kernels, explained by running them. The picture shows the CUDA kernel that is checked and timed.")

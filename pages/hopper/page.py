@@ -8,7 +8,7 @@ from pages.parts import card_choice, lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
-from visuals.gemm import story
+from visuals.gemm import notes
 
 PAGE, LADDER = "hopper/page.py", address.LADDER
 
@@ -38,7 +38,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.HOPPER, link, more=controls.rate_card, sizes=controls.sizes(query))
+    run.run_section(settings, notes.HOPPER, link, more=controls.rate_card, sizes=controls.sizes(query))
 if "kernel" in parts:
     sources.draw_tabs(LADDER, query.shape, query.tiles_of, first=query.rung.name)
 lesson.load_deferred(parts)

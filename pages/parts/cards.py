@@ -27,7 +27,7 @@ from pages.parts.theme import tokens
 from visuals import units
 from visuals.charts import bars as bar_charts
 from visuals.charts import conclusions, on_cards, roofline, sweeps
-from visuals.charts.story import Story, device_comparison, shares
+from visuals.charts.ladder_notes import LadderNotes, device_comparison, shares
 
 if TYPE_CHECKING:  # with them comes Plotly
     from plotly.graph_objects import Figure
@@ -84,16 +84,16 @@ def _no_recording(ladder: Ladder) -> str:
 
 
 # -- time ----------------------------------------------------------------------------------------
-def times(settings: RunSettings, story: Story) -> None:
+def times(settings: RunSettings, ladder_notes: LadderNotes) -> None:
     """Draws the times measured here and the recorded ones, or the nearest recorded ones."""
     ran = st.session_state.get("ran")
     if ran:
         stale = "" if ran.settings == settings else str(ran.settings)
-        _times(settings, ran.rows, "measured", story, stale, ran.ago)
+        _times(settings, ran.rows, "measured", ladder_notes, stale, ran.ago)
     card_choice.control(settings.ladder.name)
     recorded, nearest, pieces = settings.recorded(), settings.nearest(), []
     if recorded:
-        _times(settings, recorded, "recorded", story)
+        _times(settings, recorded, "recorded", ladder_notes)
         pieces.append(by_card(settings))
         pieces += _other_settings(settings, nearest)
     elif nearest:
@@ -165,7 +165,7 @@ def _short_title(settings: RunSettings, rung: Rung) -> str:
 
 
 def _times(
-    settings: RunSettings, rows: Mapping[str, Row], kind: str, story: Story, stale: str = "", ago: str = ""
+    settings: RunSettings, rows: Mapping[str, Row], kind: str, ladder_notes: LadderNotes, stale: str = "", ago: str = ""
 ) -> None:
     titled_rows = bars(settings, rows)
     first = titled_rows[0][1]
@@ -181,7 +181,7 @@ def _times(
             paragraph(_processor_note(titled_rows)),
             paragraph(units.disturbed_note(titled_rows)),
             details(
-                paragraph(story.gain(rows), "why"),
+                paragraph(ladder_notes.gain(rows), "why"),
                 *_notes(titled_rows),
                 _shares(titled_rows),
                 _limits(first),

@@ -13,7 +13,8 @@ from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place, quiet
 from pages.precision import address, cards
 from pages.precision.chapters import STORY
-from visuals.precision import products, story
+from visuals.precision import notes as precision_notes
+from visuals.precision import products
 
 PAGE = "precision/page.py"
 IDEAS = {
@@ -144,8 +145,8 @@ note_in_place(*notes)
 ladder, shape = address.ladder(topic), address.stage_shape(topic, values)
 rung = ladder.rung(address.rung(topic, values))
 settings = run.options(ladder, shape, (rung.name, rung.default_tiles), visible=False)
-own: Callable[..., str] = products.name if topic == address.PRODUCTS else story.name  # of the ladder's shape
-sentences = products.PRODUCTS if topic == address.PRODUCTS else story.RATE
+own: Callable[..., str] = products.name if topic == address.PRODUCTS else precision_notes.name  # of the ladder's shape
+sentences = products.PRODUCTS if topic == address.PRODUCTS else precision_notes.RATE
 sizes = Sizes(own, address.real)
 if "watch" in parts:
     curve = address.curve(topic)

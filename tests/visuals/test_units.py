@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers.rows_of import a_full_row, a_row
 from visuals import units
 from visuals.charts import compare, roofline, sweeps
-from visuals.charts.story import device_comparison, fastest_library, shares
+from visuals.charts.ladder_notes import device_comparison, fastest_library, shares
 
 
 @pytest.mark.parametrize(

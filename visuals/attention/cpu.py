@@ -21,7 +21,7 @@ from kernels.model.rung import Cost
 from kernels.records import files
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
-from visuals.charts.story import Row, capitalized, recorded_at
+from visuals.charts.ladder_notes import Row, capitalized, recorded_at
 from visuals.charts.tile import Tile
 
 LADDER, ON_GPU = attention_cpu_ladder.LADDER, LADDERS["attention"]

@@ -13,7 +13,7 @@ from kernels.model.preset import Preset
 from kernels.records.cards import cached
 from kernels.records.statistics import fastest
 from visuals import units
-from visuals.charts.story import Row
+from visuals.charts.ladder_notes import Row
 from visuals.charts.sweeps import tiles_text
 
 LADDER = LADDERS["fusion-fp16"]

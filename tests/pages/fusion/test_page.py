@@ -20,7 +20,7 @@ from tests.helpers.recordings import recordings
 from tests.helpers.rows_of import a_full_row
 from tests.helpers.shapes import chain_shapes
 from visuals import units
-from visuals.fusion import story as fusion_story
+from visuals.fusion import notes as fusion_notes
 
 open_at = partial(open_page, "fusion/page.py")
 ANYTHING = st.one_of(
@@ -253,7 +253,7 @@ def test_the_table_of_launches_has_the_bytes_read_and_written():
     found = re.findall(
         r'<tr><th scope="row">\d [^<]*</th><td>[^<]*</td><td>([^<]*)</td><td>([^<]*)</td>', texts(open_at(size="stage"))
     )
-    launches = [part for rung in fusion_story.PLANS for part in fusion_story.parts(rung, DEFAULT)]
+    launches = [part for rung in fusion_notes.PLANS for part in fusion_notes.parts(rung, DEFAULT)]
     assert found == [(units.bytes_(part.reads), units.bytes_(part.writes)) for part in launches]
     assert any(part.reads != part.writes for part in launches)
 

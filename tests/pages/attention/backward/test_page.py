@@ -23,8 +23,8 @@ from tests.helpers.page_runner import heads, links, open_page, stages, strip, te
 from visuals import units
 from visuals.attention.backward.inputs import KINDS, inputs
 from visuals.attention.backward.memory import LENGTHS, NAIVE, kept
+from visuals.attention.backward.notes import squares
 from visuals.attention.backward.scene import SCENES
-from visuals.attention.backward.story import squares
 
 open_at = partial(open_page, "attention/backward/page.py")
 RUNGS = ADDRESS.rungs
