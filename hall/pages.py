@@ -56,7 +56,7 @@ class Submitted(NamedTuple):
     request: Any
     owner: str
     fresh: bool
-    card: str
+    device: str
 
 
 class Pressed(NamedTuple):
@@ -84,11 +84,11 @@ class Submissions:
         self._submitted: list[Submitted] = []
         self._cancelled: list[int] = []
 
-    def submit(self, request: Any, owner: str = "", fresh: bool = False, card: str = "") -> Job:
+    def submit(self, request: Any, owner: str = "", fresh: bool = False, device: str = "") -> Job:
         job = Job(request, owner, Run(request.key(), b"", request.CACHED))
         number = next(self._numbers)
         self._jobs[number] = job
-        self._submitted.append(Submitted(number, request, owner, fresh, card))
+        self._submitted.append(Submitted(number, request, owner, fresh, device))
         return job
 
     def position(self, job: Job) -> int:

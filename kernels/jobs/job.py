@@ -109,7 +109,7 @@ class Run:
         self.sent = False  # whether a process works on it
         self.note = ""  # what Worker's on_rows returned
         self.name = secrets.token_hex(8)
-        self.card = ""  # of a pool: the one that its owner wants, "" for any
+        self.device = ""  # of a pool: the one that its owner wants, "" for any
         self.needs_gpu = False  # of a pool
         self.restarts = 0  # of a pool: how many machines ended while they executed it
 

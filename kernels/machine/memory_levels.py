@@ -94,7 +94,7 @@ def shown(text: str) -> str:
 
 @cache
 def recorded() -> Levels | None:
-    """Returns the levels of the GPU that the first recordings were made on; None if none are shipped. Those of other cards:
+    """Returns the levels of the GPU that the first recordings were made on; None if none are shipped. Those of other GPUs:
     kernels.records.levels."""
     return read(RECORDED)
 

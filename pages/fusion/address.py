@@ -243,7 +243,7 @@ def scene(query: rung_address.Selection, order: str = "explaining") -> tuple[Sce
     return _scene(query.shape, query.rung.name, tuple(query.tiles.items()), order)
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
     return required(scene(ADDRESS.read(params)[0]))
 

@@ -4,7 +4,7 @@ from kernels import records
 from kernels.i18n import tr
 from pages.hopper import address, controls
 from pages.hopper.chapters import STORY
-from pages.parts import card_choice, lesson, run, sources
+from pages.parts import gpu_choice, lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
@@ -12,7 +12,7 @@ from visuals.gemm import notes
 
 PAGE, LADDER = "hopper/page.py", address.LADDER
 
-card_choice.prefer(records.covering(*address.OWN))
+gpu_choice.prefer(records.covering(*address.OWN))
 chapter = STORY.open()
 parts, whole = lesson.begin(tr("Hopper: the copy engine, wgmma and warps with roles"), page=PAGE, chapter=chapter)
 visible = whole and not chapter

@@ -36,7 +36,7 @@ class RunSettings(Generic[S]):
     tiles_rung: str = (
         ""  # the rung that has these tile sizes, the others have those of the shape; "": every rung that has such sizes
     )
-    machine: str = ""  # of a pool, by its card; "" for any
+    machine: str = ""  # of a pool, by its device; "" for any
 
     def tiles_of(self, rung: Rung) -> dict[str, int]:
         if self.tiles_rung and rung.name != self.tiles_rung:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from kernels.i18n import mark, tr
-from pages.parts import card_choice, lesson, query, run, sources
+from pages.parts import gpu_choice, lesson, query, run, sources
 from pages.parts.address import Fields, Values
 from pages.parts.controls import Link, numbers, select
 from pages.parts.sizes import Sizes
@@ -105,7 +105,7 @@ def controls(topic: str, fields: Fields, values: Values) -> None:
             st.page_link(
                 PAGE,
                 label=f"**{label}**" if other == topic else label,
-                query_params=query.explored({"topic": other} | card_choice.kept()),
+                query_params=query.explored({"topic": other} | gpu_choice.kept()),
             )
     if not fields.by_name:
         return

@@ -211,8 +211,8 @@ def _rates(cost: Cost, ceilings: Mapping) -> dict[str, str]:
 
 def gpu_row() -> Row | None:
     """Returns a row that has the ceilings of the GPU that attention is shown from; None if there is none."""
-    card = records.shown("attention")
-    rows = (row for of, row in files.read() if of == card and row["engine"] == "cuda")
+    gpu = records.shown("attention")
+    rows = (row for of, row in files.read() if of == gpu and row["engine"] == "cuda")
     return next((r for r in rows if {"cache_bytes", "fp32_flops_per_s"} <= set(r.get("ceilings") or ())), None)
 
 

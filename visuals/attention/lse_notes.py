@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernels.attention.lse.presets import LSE_PRESETS
 from kernels.attention.lse.shape import LseShape
 from kernels.i18n import mark, tr
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from visuals import units
 from visuals.charts import layer_notes
 from visuals.charts.ladder_notes import LadderNotes

@@ -16,7 +16,7 @@ from kernels.model.launch import ceil
 from kernels.model.preset import Preset
 from kernels.model.program import WORKSPACE, Tiles
 from kernels.model.rung import Rung
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.ladder_notes import LadderNotes, Row, capitalized, extremes, recorded_at, title

@@ -9,7 +9,7 @@ from kernels.cross_entropy.presets import BACKWARD_PRESETS, FORWARD_PRESETS, STE
 from kernels.cross_entropy.shape import BackwardShape, CrossEntropyShape, StepShape
 from kernels.i18n import mark, tr
 from kernels.ladders import find
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from visuals import units
 from visuals.charts import layer_notes
 from visuals.charts.ladder_notes import LadderNotes

@@ -8,7 +8,7 @@ from kernels.elementwise.shape import BITS, BYTES, KEPT, OUTPUT, MapsShape, Relu
 from kernels.i18n import mark, tr
 from kernels.ladders import LADDERS, find
 from kernels.model.shape import Shape
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.beside import beside_copy, beside_library

@@ -11,7 +11,7 @@ from kernels.embedding.shape import EQUAL, ZIPF, EmbeddingBackwardShape, Embeddi
 from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from kernels.model.program import WORKSPACE
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from visuals import units
 from visuals.charts import layer_notes
 from visuals.charts.ladder_notes import LadderNotes

@@ -11,7 +11,7 @@ from kernels.i18n import mark, tr, trn
 from kernels.ladders import LADDERS, find
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.preset import Preset
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.ladder_notes import LadderNotes, Row, capitalized, extremes, fastest_library, recorded_at, title

@@ -8,7 +8,7 @@ from kernels.heads.ladder import MERGE, SPLIT
 from kernels.heads.presets import presets
 from kernels.heads.shape import HeadsShape
 from kernels.i18n import decimal, mark, tr
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from visuals import units
 from visuals.charts import layer_notes
 from visuals.charts.ladder_notes import LadderNotes

@@ -10,7 +10,7 @@ from kernels.linear.ladder import DINPUT, DWEIGHT, LINEAR, extents, threads
 from kernels.linear.presets import DINPUT_PRESETS, DWEIGHT_PRESETS, LINEAR_PRESETS
 from kernels.linear.shape import LinearShape
 from kernels.model.launch import ceil
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from visuals import units
 from visuals.charts import layer_notes
 from visuals.charts.ladder_notes import LadderNotes

@@ -8,7 +8,7 @@ from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import LADDERS, find
 from kernels.model.shape import Shape
 from kernels.optimizer.shape import CHUNK, AdamShape, OptimizerShape
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.beside import beside_copy, beside_library

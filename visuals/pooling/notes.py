@@ -9,7 +9,7 @@ import numpy as np
 from kernels.i18n import mark, tr
 from kernels.ladders import LADDERS, find
 from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape, PoolShape
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.ladder_notes import LadderNotes, Row, extremes, recorded_at, title

@@ -319,7 +319,7 @@ def instructions() -> Table:
             tr("multiply-adds of one"),
             tr("bytes of operands"),
             tr("bytes / multiply-add"),
-            _on_card(),
+            _on_gpu(),
         ],
         lines,
         (
@@ -332,10 +332,10 @@ def instructions() -> Table:
     )
 
 
-def _on_card() -> str:
-    """Returns the head of the column of rates, with the card that they were recorded on."""
-    card = records.shown(LADDER.name)
-    return tr("rate on the {card}", card=card.name) if card else tr("rate")
+def _on_gpu() -> str:
+    """Returns the head of the column of rates, with the GPU that they were recorded on."""
+    gpu = records.shown(LADDER.name)
+    return tr("rate on the {gpu}", gpu=gpu.name) if gpu else tr("rate")
 
 
 def _rates_sentence(rates: dict[str, float]) -> str:

@@ -11,7 +11,7 @@ from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import LADDERS, find
 from kernels.model.program import RuleError
 from kernels.model.verify import agrees, relative_error
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import fastest, within_spread
 from kernels.softmax import ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS

@@ -16,7 +16,7 @@ from kernels.jobs.job import Request
 from kernels.machine.timing import MODES
 from kernels.model.row import Row
 from kernels.records import availability
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS, LADDER
 from pages.parts import autotune, cards, run_series

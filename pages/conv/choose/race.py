@@ -14,7 +14,7 @@ from kernels.conv.shape import ConvShape
 from kernels.i18n import mark, tr, trn
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS, LADDER, SHOW, Race
-from pages.parts import card_choice, cards, guess, run, why
+from pages.parts import cards, gpu_choice, guess, run, why
 from pages.parts.address import is_presented
 from pages.parts.links import drawn
 from pages.parts.query import explored, others
@@ -51,7 +51,7 @@ def _content(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -
         picture = st.container(key="race_picture")  # it is above the controls, but depends on them
         with st.container(key="race_controls"):
             settings = run.head(LADDER, shape, DEFAULT_TILES, tr("Run on this machine"))
-            card_choice.control(LADDER.name)
+            gpu_choice.control(LADDER.name)
             if with_cards:
                 _smaller_shape_link(settings, predict)
         runs = address.races(settings)

@@ -11,7 +11,7 @@ from kernels.i18n import mark, tr
 from kernels.ladders import LADDERS, find
 from kernels.model.preset import Preset
 from kernels.model.program import WORKSPACE
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.ladder_notes import LadderNotes, Row, capitalized, extremes, recorded_at, title

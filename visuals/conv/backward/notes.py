@@ -14,7 +14,7 @@ from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.launch import ceil
 from kernels.model.preset import Preset
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import within_spread
 from visuals import units
 from visuals.charts.ladder_notes import LadderNotes, Row, extremes, fastest_library, recorded_at, title

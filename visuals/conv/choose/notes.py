@@ -12,7 +12,7 @@ from kernels.ladders import LADDERS, find
 from kernels.model.preset import Preset
 from kernels.model.program import WORKSPACE
 from kernels.records import availability
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.ladder_notes import LadderNotes, Row, capitalized, title

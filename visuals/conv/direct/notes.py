@@ -9,7 +9,7 @@ from kernels.conv.shape import ConvShape
 from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find
 from kernels.model.preset import Preset
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.ladder_notes import LadderNotes, Row, extremes, recorded_at, title

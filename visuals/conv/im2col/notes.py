@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kernels.conv.shape import ConvShape
 from kernels.i18n import mark, tr, trn
 from kernels.model.preset import Preset
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
 from visuals.charts.ladder_notes import LadderNotes, Row, extremes, recorded_at

@@ -10,7 +10,7 @@ from kernels.conv.winograd import FUSED_TILES, RUNGS, tiles_of
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.preset import Preset
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import within_spread
 from visuals import units
 from visuals.charts.ladder_notes import LadderNotes, Row, capitalized, extremes, recorded_at, title

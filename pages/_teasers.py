@@ -1,4 +1,4 @@
-"""The pictures of the first screen as data: one moment of each lesson whose stage is not too tall for a card.
+"""The pictures of the first screen as data: one moment of each lesson whose stage is not too tall for a teaser.
 
 A new lesson needs one more row here and one in pages/_lessons.py.
 """
@@ -35,7 +35,7 @@ Params = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Card:
+class Teaser:
     """A moment of a lesson: the scene that its page plays at `params`, at a step."""
 
     page: str
@@ -82,31 +82,31 @@ def tiling(params: Params) -> Scene:
     return required(gemm(selection.shape, selection.rung.name, tuple(selection.tiles.items()), order))
 
 
-FIRST = Card("conv/im2col.py", im2col)
-CARDS = (
-    Card("memory/page.py", threads, {}, 2),
-    Card("gemm/page.py", tiling, {"M": "16", "N": "16", "K": "16", "BM": "8", "BN": "8", "BK": "8"}, 5),
-    Card("hopper/page.py", hopper_address.card, {}, 10),
-    Card(
+FIRST = Teaser("conv/im2col.py", im2col)
+TEASERS = (
+    Teaser("memory/page.py", threads, {}, 2),
+    Teaser("gemm/page.py", tiling, {"M": "16", "N": "16", "K": "16", "BM": "8", "BN": "8", "BK": "8"}, 5),
+    Teaser("hopper/page.py", hopper_address.scene_at, {}, 10),
+    Teaser(
         "conv/direct.py",
         direct,
         {"picture": "numbers", "dilation_h": "2", "dilation_w": "2", "pad_h": "1", "pad_w": "1"},
         7,
     ),
-    Card("conv/im2col.py", im2col, {"picture": "numbers"}, 14),
-    Card("conv/winograd/page.py", winograd_address.card, {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"}, 56),
-    Card("conv/fft/page.py", fft, {"picture": "numbers"}, 29),
-    Card("conv/backward/page.py", backward_address.card, {}, 12),
-    Card("softmax/page.py", softmax_address.card, {}, 3),
-    Card("layers/page.py", layers_address.card, {"layer": "max-pool", "pass": "backward"}, 4),
-    Card("train/page.py", train_address.card, {}, 24),
-    Card("precision/page.py", precision_address.card, {"topic": "gradients"}, 12),
-    Card("attention/page.py", attention_address.card, {}, 13),
-    Card("attention/backward/page.py", attention_backward_address.card, {"order": "memory"}, 9),
-    Card("fusion/page.py", fusion_address.card, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),
-    Card("transfers/page.py", transfers_address.card, {"scenario": "pieces", "n": "4"}, 12),
-    Card("offload/page.py", offload_address.card, {"n": "512", "copies": "pinned"}, 3),
-    Card("collectives/page.py", collectives_address.card, {"elements": "8"}, 3),
-    Card("parallel/page.py", parallel_address.card, {"network": "lenet5", "gpus": "2", "batch": "4096"}, 12),
+    Teaser("conv/im2col.py", im2col, {"picture": "numbers"}, 14),
+    Teaser("conv/winograd/page.py", winograd_address.scene_at, {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"}, 56),
+    Teaser("conv/fft/page.py", fft, {"picture": "numbers"}, 29),
+    Teaser("conv/backward/page.py", backward_address.scene_at, {}, 12),
+    Teaser("softmax/page.py", softmax_address.scene_at, {}, 3),
+    Teaser("layers/page.py", layers_address.scene_at, {"layer": "max-pool", "pass": "backward"}, 4),
+    Teaser("train/page.py", train_address.scene_at, {}, 24),
+    Teaser("precision/page.py", precision_address.scene_at, {"topic": "gradients"}, 12),
+    Teaser("attention/page.py", attention_address.scene_at, {}, 13),
+    Teaser("attention/backward/page.py", attention_backward_address.scene_at, {"order": "memory"}, 9),
+    Teaser("fusion/page.py", fusion_address.scene_at, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),
+    Teaser("transfers/page.py", transfers_address.scene_at, {"scenario": "pieces", "n": "4"}, 12),
+    Teaser("offload/page.py", offload_address.scene_at, {"n": "512", "copies": "pinned"}, 3),
+    Teaser("collectives/page.py", collectives_address.scene_at, {"elements": "8"}, 3),
+    Teaser("parallel/page.py", parallel_address.scene_at, {"network": "lenet5", "gpus": "2", "batch": "4096"}, 12),
 )
-BY_PAGE = {card.page: card for card in CARDS}
+BY_PAGE = {teaser.page: teaser for teaser in TEASERS}

@@ -1,7 +1,7 @@
-"""The cards that recordings were made on, and which of them a reader sees.
+"""The GPUs that recordings were made on, and which of them a reader sees.
 
-Every comparison takes its rows from one card: times of two cards in one chart would compare cards, not kernels. A ladder
-is shown from the card that covers most of it (`default`), or from the card that the reader chose, if it has rows.
+Every comparison takes its rows from one GPU: times of two GPUs in one chart would compare GPUs, not kernels. A ladder
+is shown from the GPU that covers most of it (`default`), or from the GPU that the reader chose, if it has rows.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import ParamSpec, TypeVar
 
 from kernels.i18n import language, tr
 
-FIRST = "nvidia-h200"  # the card of the first recordings: shown if another one covers as much
+FIRST = "nvidia-h200"  # the GPU of the first recordings: shown if another one covers as much
 OWN = "own-"
 PARAM = "card"  # of a URL
 
 
 @dataclass(frozen=True)
-class Card:
+class Gpu:
     """A device, and whose recording of it. `own`: made by this user, not shipped with the app. Another GPU of the same
-    name, with another driver, is another card."""
+    name, with another driver, is another GPU."""
 
     device: str
     own: bool = False
 
     @property
     def key(self) -> str:
-        """Returns the name of the card in a URL and in a file's name: "nvidia-h200", "own-nvidia-h200"."""
+        """Returns the name of the GPU in a URL and in a file's name: "nvidia-h200", "own-nvidia-h200"."""
         return OWN * self.own + slug(self.device)
 
     @property
     def name(self) -> str:
-        """Returns the name of the card for readers."""
+        """Returns the name of the GPU for readers."""
         device = self.device.removeprefix("NVIDIA ")
         return tr("{device}, own recording", device=device) if self.own else device
 
@@ -46,12 +46,12 @@ def slug(device: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
 
 
-def default(coverage: Mapping[Card, int]) -> Card | None:
-    """Returns the card that a ladder is shown from: the one that covers most, by the number of settings with a row.
-    If two cover as much, FIRST goes before others, a shipped recording before an own one. None without cards."""
+def default(coverage: Mapping[Gpu, int]) -> Gpu | None:
+    """Returns the GPU that a ladder is shown from: the one that covers most, by the number of settings with a row.
+    If two cover as much, FIRST goes before others, a shipped recording before an own one. None without GPUs."""
 
-    def order(card: Card) -> tuple:
-        return -coverage[card], card.key != FIRST, card.own, card.key
+    def order(gpu: Gpu) -> tuple:
+        return -coverage[gpu], gpu.key != FIRST, gpu.own, gpu.key
 
     return min(coverage, key=order, default=None)
 
@@ -62,18 +62,18 @@ def _nobody() -> str:
 
 
 _current: Callable[[], str] = _nobody
-_chosen: ContextVar[str | None] = ContextVar("card", default=None)
+_chosen: ContextVar[str | None] = ContextVar("gpu", default=None)
 
 
 def follow(current: Callable[[], str]) -> None:
-    """Takes the key of the reader's card from `current()`, "" for no choice."""
+    """Takes the key of the reader's GPU from `current()`, "" for no choice."""
     global _current
     _current = current
 
 
 @contextmanager
 def using(key: str) -> Iterator[None]:
-    """Shows every ladder from one card, where it has rows, while it is open. "": from the default card of each."""
+    """Shows every ladder from one GPU, where it has rows, while it is open. "": from the default GPU of each."""
     token = _chosen.set(key)
     try:
         yield
@@ -82,7 +82,7 @@ def using(key: str) -> Iterator[None]:
 
 
 def chosen() -> str:
-    """Returns the key of the card that the reader chose, "" for none."""
+    """Returns the key of the GPU that the reader chose, "" for none."""
     key = _chosen.get()
     return _current() if key is None else key
 
@@ -93,18 +93,18 @@ R = TypeVar("R")
 
 def cached(maxsize: int | None) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Returns a decorator like kernels.i18n.cached for results that hold recorded figures as well as texts: the reader's
-    card and language are part of the key."""
+    GPU and language are part of the key."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @lru_cache(maxsize=maxsize)
-        def of_card(_: tuple[str, str], *args: P.args, **kwargs: P.kwargs) -> R:
+        def of_gpu(_: tuple[str, str], *args: P.args, **kwargs: P.kwargs) -> R:
             return function(*args, **kwargs)
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return of_card((chosen(), language()), *args, **kwargs)
+            return of_gpu((chosen(), language()), *args, **kwargs)
 
-        vars(call).update(cache_clear=of_card.cache_clear, cache_info=of_card.cache_info)
+        vars(call).update(cache_clear=of_gpu.cache_clear, cache_info=of_gpu.cache_info)
         return call
 
     return decorate

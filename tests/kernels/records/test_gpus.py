@@ -1,4 +1,4 @@
-"""Recordings of several cards: each comparison is of one card, by a rule or by the reader's choice."""
+"""Recordings of several GPUs: each comparison is of one GPU, by a rule or by the reader's choice."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kernels.__main__ import main
 from kernels.ladders import LADDERS, find
 from kernels.machine import memory_levels
 from kernels.machine.status import Status
-from kernels.records import Card, cards, files, levels, unsupported
+from kernels.records import Gpu, files, gpus, levels, unsupported
 from kernels.sweep import Sweep, missing
 from tests.helpers.recordings import own_recordings, recordings
 
-H200, OTHER = Card("NVIDIA H200"), Card("NVIDIA Other 24GB", own=True)
+H200, OTHER = Gpu("NVIDIA H200"), Gpu("NVIDIA Other 24GB", own=True)
 SOFTMAX = records.recordings("softmax")
 
 
 def on_other(rows, factor: float = 2.0):
-    """Returns the rows as another card might have measured them."""
+    """Returns the rows as another GPU might have measured them."""
     times = {"median_ms", "p20_ms", "p80_ms"}
     return [
         {name: value * factor if name in times else value for name, value in row.items()}
@@ -33,71 +33,71 @@ def on_other(rows, factor: float = 2.0):
 
 
 # -- the rule --------------------------------------------------------------------------------------
-H100, OWN_H200 = Card("NVIDIA H100 80GB HBM3"), Card("NVIDIA H200", own=True)
+H100, OWN_H200 = Gpu("NVIDIA H100 80GB HBM3"), Gpu("NVIDIA H200", own=True)
 
 
-def test_the_default_card_covers_most_and_a_tie_goes_to_the_first():
-    assert cards.default({}) is None
-    assert cards.default({H200: 10, H100: 11}) == H100
-    assert cards.default({H100: 10, H200: 10, OWN_H200: 10}) == H200
-    assert cards.default({OWN_H200: 3, H100: 3}) == H100
+def test_the_default_gpu_covers_most_and_a_tie_goes_to_the_first():
+    assert gpus.default({}) is None
+    assert gpus.default({H200: 10, H100: 11}) == H100
+    assert gpus.default({H100: 10, H200: 10, OWN_H200: 10}) == H200
+    assert gpus.default({OWN_H200: 3, H100: 3}) == H100
 
 
-@given(st.dictionaries(st.builds(Card, st.sampled_from("abcd"), st.booleans()), st.integers(0, 3), min_size=1))
-def test_the_default_card_does_not_depend_on_the_order(coverage):
-    first = cards.default(coverage)
+@given(st.dictionaries(st.builds(Gpu, st.sampled_from("abcd"), st.booleans()), st.integers(0, 3), min_size=1))
+def test_the_default_gpu_does_not_depend_on_the_order(coverage):
+    first = gpus.default(coverage)
     assert coverage[first] == max(coverage.values())
-    assert cards.default(dict(reversed(coverage.items()))) == first
+    assert gpus.default(dict(reversed(coverage.items()))) == first
 
 
-def test_keys_name_card_and_owner():
+def test_keys_name_gpu_and_owner():
     assert (H100.key, OWN_H200.key) == ("nvidia-h100-80gb-hbm3", "own-nvidia-h200")
     assert (H100.name, OWN_H200.name) == ("H100 80GB HBM3", "H200, own recording")
 
 
-def test_a_cached_result_is_of_the_chosen_card():
+def test_a_cached_result_is_of_the_chosen_gpu():
     calls = []
 
-    @cards.cached(None)
+    @gpus.cached(None)
     def remembered(word: str) -> str:
         calls.append(word)
-        return cards.chosen() + word
+        return gpus.chosen() + word
 
-    with cards.using("nvidia-x"):
+    with gpus.using("nvidia-x"):
         assert remembered("!") == remembered("!") == "nvidia-x!"
     assert remembered("!") == "!" and len(calls) == 2
 
 
-# -- two cards -------------------------------------------------------------------------------------
+# -- two GPUs -------------------------------------------------------------------------------------
 def test_with_the_shipped_recordings_alone_each_ladder_has_all_rows():
-    assert {card for name in LADDERS for card in records.cards_of(name) if card.own} == set()
+    assert {gpu for name in LADDERS for gpu in records.gpus_of(name) if gpu.own} == set()
     for name in LADDERS:
-        assert set(records.rows_by_card(name)) == set(records.cards_of(name))
+        assert set(records.rows_by_gpu(name)) == set(records.gpus_of(name))
 
 
-def test_rows_of_two_cards_are_never_mixed(tmp_path):
+def test_rows_of_two_gpus_are_never_mixed(tmp_path):
     half = [row for row in SOFTMAX if row["shape"]["N"] <= 1024]
     with own_recordings(tmp_path, other=on_other(half)):
-        assert records.cards_of("softmax") == (H200, OTHER) and records.shown("conv") == H200
+        assert records.gpus_of("softmax") == (H200, OTHER) and records.shown("conv") == H200
         assert records.recordings("softmax") == SOFTMAX
         row = half[0]
         rung = find(row["rung"])
         shape = LADDERS["softmax"].shape(**row["shape"])
         setting = rung.name, shape, row["tiles"], row["mode"]
-        with cards.using(OTHER.key):
+        with gpus.using(OTHER.key):
             assert {r["device"] for r in records.recordings("softmax")} == {OTHER.device}
             assert records.recorded(*setting)["median_ms"] == 2 * row["median_ms"]
             assert records.nearest(*setting).row["device"] == OTHER.device
             assert {r["device"] for r in records.recordings("conv")} == {H200.device}
-            assert records.shown("softmax", "conv") == H200, "one card for both"
+            assert records.shown("softmax", "conv") == H200, "one GPU for both"
         assert records.recorded(*setting)["median_ms"] == row["median_ms"]
-        assert records.recorded(*setting, card=OTHER)["device"] == OTHER.device
-        with cards.using("no such card"):
+        assert records.recorded(*setting, gpu=OTHER)["device"] == OTHER.device
+        with gpus.using("no such GPU"):
             assert records.shown("softmax") == H200
-    assert records.cards_of("softmax") == (H200,)
+    assert records.gpus_of("softmax") == (H200,)
 
 
-def test_a_part_of_a_ladder_is_covered_by_the_card_that_has_most_of_it():
+def test_a_part_of_a_ladder_is_covered_by_the_gpu_that_has_most_of_it():
     def on(device, row):
         return row | {"device": device, "ceilings": row["ceilings"] | {"device": device}}
 
@@ -107,17 +107,17 @@ def test_a_part_of_a_ladder_is_covered_by_the_card_that_has_most_of_it():
     other = [on("NVIDIA Other", row) for row in online]
     with recordings(*others, *online[:2], *other):
         assert records.shown("softmax") == H200
-        assert records.covering("softmax/online") == Card("NVIDIA Other")
+        assert records.covering("softmax/online") == Gpu("NVIDIA Other")
         assert records.covering("softmax/none") is None
     with recordings(*others, *online, *other):
-        assert records.covering("softmax/online") == H200  # as much, and the first card goes first
+        assert records.covering("softmax/online") == H200  # as much, and the first GPU goes first
 
 
-def test_a_ladder_whose_rows_are_of_older_kernels_is_shown_from_the_other_card(tmp_path, monkeypatch):
+def test_a_ladder_whose_rows_are_of_older_kernels_is_shown_from_the_other_gpu(tmp_path, monkeypatch):
     shipped = [row | {"kernels": "0" * 16} for row in SOFTMAX]
-    monkeypatch.setattr(files, "_shipped", lambda: ((Card(row["device"]), row) for row in shipped))
+    monkeypatch.setattr(files, "_shipped", lambda: ((Gpu(row["device"]), row) for row in shipped))
     with own_recordings(tmp_path, other=on_other(SOFTMAX)):
-        assert records.cards_of("softmax") == (OTHER,)
+        assert records.gpus_of("softmax") == (OTHER,)
         assert len(records.recordings("softmax")) == len(SOFTMAX)
 
 
@@ -138,7 +138,7 @@ def test_an_own_file_with_wrong_lines_is_shown_without_them(tmp_path):
         assert levels.recorded(OTHER) is None
 
 
-def test_what_a_library_does_not_support_is_of_the_card(tmp_path):
+def test_what_a_library_does_not_support_is_of_the_gpu(tmp_path):
     (device, entries), *_ = unsupported._recorded().items()
     assert device == H200
     (rung, text), entry = next((key, e) for key, e in entries.items() if key[0].startswith("attention/"))
@@ -146,12 +146,12 @@ def test_what_a_library_does_not_support_is_of_the_card(tmp_path):
     rows = on_other(records.recordings("attention"))
     with own_recordings(tmp_path, other=rows):
         assert unsupported.recorded(rung, shape) == entry
-        with cards.using(OTHER.key):
+        with gpus.using(OTHER.key):
             assert unsupported.recorded(rung, shape) is None
         assert unsupported.recorded(rung, shape, OTHER) is None
 
 
-def test_levels_of_a_card_are_beside_its_recording(tmp_path):
+def test_levels_of_a_gpu_are_beside_its_recording(tmp_path):
     assert levels.recorded(H200) == memory_levels.recorded() and levels.recorded(None) is None
     with own_recordings(tmp_path, other=on_other(SOFTMAX[:1])) as folder:
         assert levels.recorded(OTHER) is None
@@ -181,7 +181,7 @@ def test_missing_counts_rows_of_older_kernels(tmp_path):
 
 
 @pytest.mark.usefixtures("recorded_rungs")
-def test_missing_names_the_command_for_each_card(tmp_path, capsys):
+def test_missing_names_the_command_for_each_gpu(tmp_path, capsys):
     cold = [row for row in SOFTMAX if row["mode"] == "cold"]
     with own_recordings(tmp_path, other=on_other(cold[1:])) as folder:
         assert main(["record", "--missing", "--ladders", "softmax", "--modes", "cold"]) == 0
@@ -212,7 +212,7 @@ def test_what_cannot_be_recorded_is_named(arguments, message, capsys):
     assert main(["record", *arguments]) == 2 and message in capsys.readouterr().err
 
 
-def test_a_recording_writes_the_levels_of_its_card_once(tmp_path, monkeypatch):
+def test_a_recording_writes_the_levels_of_its_gpu_once(tmp_path, monkeypatch):
     row = next(row for row in SOFTMAX if row.get("ceilings"))
     found = memory_levels.gpu_levels(H200.device, {38: 1 << 20}.get, 1 << 30)
     monkeypatch.setattr(memory_levels, "gpu", lambda status: found)
