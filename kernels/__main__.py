@@ -155,7 +155,7 @@ def do_list(args) -> None:
             if "cpu" in rung.engines and "cuda" in ladder.engines:
                 print(f"{'':20} cpu    {rung.title_on('cpu')}")
             elif rung.not_on_cpu:
-                print(f"{'':20} cpu    no: {rung.not_on('cpu')}")
+                print(f"{'':20} cpu    no: {rung.why_not_on('cpu')}")
         print("presets")
         for key, preset in ladder.presets.items():
             print(f"  {key:24} {preset.shape}")
@@ -173,7 +173,7 @@ def listing_json() -> dict:
                 "idea": r.idea,
                 "tiles": {n: sorted(c) for n, c in r.tiles.items()},
                 "engines": {e: r.title_on(e) for e in ladder.engines if e in r.engines},
-                "not on": {e: r.not_on(e) for e in ladder.engines if e not in r.engines},
+                "not on": {e: r.why_not_on(e) for e in ladder.engines if e not in r.engines},
                 "needs": r.needs,
             }
             for ladder in LADDERS.values()

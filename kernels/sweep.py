@@ -161,7 +161,7 @@ class Progress:
 
 def by_rules(rung: Rung, shape: Shape, tiles: Tiles, engine: str) -> bool:
     """Returns whether an engine can run a rung at a shape and tile sizes on some machine: by its rules alone."""
-    return not (rung.not_on(engine) or any(rung.rules(shape, tiles)))
+    return not (rung.why_not_on(engine) or any(rung.rules(shape, tiles)))
 
 
 def candidates(
