@@ -21,7 +21,7 @@ ROW = 0  # the row that is followed
 
 
 @dataclass
-class Steps:
+class CrossEntropySteps:
     """Records the steps of a rung. x [M, N], labels [M]; `run`: the executed program."""
 
     r: Recorder
@@ -180,7 +180,7 @@ class Steps:
 
 
 # -- rungs -------------------------------------------------------------------------------------------------
-def unfused(s: Steps) -> None:
+def unfused(s: CrossEntropySteps) -> None:
     s.find_max()
     s.reduce("m")
     s.add_up()
@@ -202,7 +202,9 @@ def unfused(s: Steps) -> None:
     s.r.put("loss", s.run.last["loss"])
 
 
-def _by_element(s: Steps, kind: str, others: str, write: Callable[[Steps, str, np.ndarray, int], None]) -> None:
+def _by_element(
+    s: CrossEntropySteps, kind: str, others: str, write: Callable[[CrossEntropySteps, str, np.ndarray, int], None]
+) -> None:
     """Adds the steps of a launch with a thread per element: the first two blocks, then the others."""
     blocks = -(-s.x.size // s.block)
     for block in range(min(blocks, 2)):
@@ -211,7 +213,7 @@ def _by_element(s: Steps, kind: str, others: str, write: Callable[[Steps, str, n
         write(s, others, np.arange(2 * s.block, s.x.size), blocks - 2)
 
 
-def _log_step(s: Steps, kind: str, cells: np.ndarray, number: int) -> None:
+def _log_step(s: CrossEntropySteps, kind: str, cells: np.ndarray, number: int) -> None:
     p, log_p = (s.run.last[name].ravel() for name in ("p", "log_p"))
     args = (
         () if kind.startswith("others") else (int(cells[0]), int(cells[-1]), float(p[cells[0]]), float(log_p[cells[0]]))
@@ -221,7 +223,7 @@ def _log_step(s: Steps, kind: str, cells: np.ndarray, number: int) -> None:
     s.r.put("log_p", log_p[cells], cells)
 
 
-def two_pass(s: Steps) -> None:
+def two_pass(s: CrossEntropySteps) -> None:
     s.start("start")
     s.find_max()
     s.reduce("m")
@@ -231,7 +233,7 @@ def two_pass(s: Steps) -> None:
     s.others("others", "lse", "loss", read=FLOAT * (2 * s.N + 2))
 
 
-def online(s: Steps) -> None:
+def online(s: CrossEntropySteps) -> None:
     s.start("start")
     s.online(ROW * s.N, s.N)
     s.reduce("ml")
@@ -239,7 +241,7 @@ def online(s: Steps) -> None:
     s.others("others", "lse", "loss", read=FLOAT * (s.N + 2))
 
 
-def split(s: Steps) -> None:
+def split(s: CrossEntropySteps) -> None:
     splits = s.run.tiles["SPLITS"]
     length = (s.N - 1) // splits + 1
     s.step("start_part", splits, length)
@@ -256,7 +258,7 @@ def split(s: Steps) -> None:
     _merge_parts(s, parts)
 
 
-def _merge_parts(s: Steps, parts: Arrays) -> None:
+def _merge_parts(s: CrossEntropySteps, parts: Arrays) -> None:
     m, l = LOWEST, np.float32(0)  # noqa: E741
     for part in range(s.run.tiles["SPLITS"]):
         own_m, own_l = (array[ROW, part] for array in parts.values())
@@ -274,11 +276,11 @@ def _merge_parts(s: Steps, parts: Arrays) -> None:
     s.others("others_rows", "lse", "loss", read=FLOAT * (2 * s.run.tiles["SPLITS"] + 2))
 
 
-def elements(s: Steps) -> None:
+def elements(s: CrossEntropySteps) -> None:
     _by_element(s, "element", "others_element", _element_step)
 
 
-def _element_step(s: Steps, kind: str, cells: np.ndarray, number: int) -> None:
+def _element_step(s: CrossEntropySteps, kind: str, cells: np.ndarray, number: int) -> None:
     dx, (row, col) = s.run.last["dx"].ravel(), divmod(int(cells[0]), s.N)
     args = (int(cells[0]), int(cells[-1]), row, col, float(s.x[row, col]), float(dx[cells[0]]))
     moved = FLOAT * cells.size
@@ -289,7 +291,7 @@ def _element_step(s: Steps, kind: str, cells: np.ndarray, number: int) -> None:
     s.r.put("dx", dx[cells], cells)
 
 
-def rows(s: Steps, start: str = "start_dx", lse: np.ndarray | None = None) -> None:
+def rows(s: CrossEntropySteps, start: str = "start_dx", lse: np.ndarray | None = None) -> None:
     saved = s.inputs["lse"] if lse is None else lse
     s.step(start, s.label, float(saved[ROW]), float(s.inputs["g"][ROW]), read=3 * FLOAT)
     for name in ("labels", "lse", "g"):
@@ -298,7 +300,7 @@ def rows(s: Steps, start: str = "start_dx", lse: np.ndarray | None = None) -> No
     s.others("others_dx", "dx", read=FLOAT * (s.N + 3))
 
 
-def pieces(s: Steps) -> None:
+def pieces(s: CrossEntropySteps) -> None:
     """Adds a step for each of the first two blocks, then one for the others. A row has several blocks."""
     width = plan.FOUR * s.loads * s.block
     per_row = -(-(s.N + plan.FOUR - 1) // width)
@@ -315,7 +317,7 @@ def pieces(s: Steps) -> None:
         s.r.put("dx", s.run.last["dx"].ravel()[cells], cells)
 
 
-def _piece_step(s: Steps, block: int, row: int, turn: Turn) -> None:
+def _piece_step(s: CrossEntropySteps, block: int, row: int, turn: Turn) -> None:
     dx, cells = s.run.last["dx"].ravel(), row * s.N + turn.cols
     k = int(np.abs(dx[cells]).argmax())
     args = (block, row, turn.cols[0], turn.cols[-1], turn.thread[k], s.x.ravel()[cells[k]], dx[cells[k]])
@@ -327,20 +329,20 @@ def _piece_step(s: Steps, block: int, row: int, turn: Turn) -> None:
     s.r.put("dx", dx[cells], cells)
 
 
-def two_kernels(s: Steps) -> None:
+def two_kernels(s: CrossEntropySteps) -> None:
     online(s)
     rows(s, "start_second", s.run.last["lse"])
 
 
-def fused(s: Steps) -> None:
+def fused(s: CrossEntropySteps) -> None:
     _step(s, "", "again", "x", 2)
 
 
-def shared_row(s: Steps) -> None:
+def shared_row(s: CrossEntropySteps) -> None:
     _step(s, "kept_", "from", "kept", 1)
 
 
-def _step(s: Steps, prefix: str, kind: str, read: str, reads: int) -> None:
+def _step(s: CrossEntropySteps, prefix: str, kind: str, read: str, reads: int) -> None:
     s.start("start_g", float(s.inputs["g"][ROW]))
     s.r.look("g", np.array([ROW]))
     s.online(ROW * s.N, s.N, prefix)
@@ -350,7 +352,7 @@ def _step(s: Steps, prefix: str, kind: str, read: str, reads: int) -> None:
     s.others("others_loss", "loss", "dx", read=FLOAT * (reads * s.N + 3))
 
 
-STEPS: dict[str, Callable[[Steps], None]] = {
+STEPS: dict[str, Callable[[CrossEntropySteps], None]] = {
     "cross-entropy/unfused": unfused,
     "cross-entropy/two-pass": two_pass,
     "cross-entropy/online": online,

@@ -50,7 +50,7 @@ def side(plan: Plan) -> tuple[int, int]:
 
 
 @dataclass
-class Steps:
+class GemmSteps:
     """The steps in order, in the recorder `r`, and all writes. The steps count values `read` from global and from `shared`
     memory, and multiply-adds (`added`)."""
 

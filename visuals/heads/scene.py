@@ -61,7 +61,7 @@ def heads_scene(rung: str, s: HeadsShape, tiles: Mapping[str, int], inputs: Arra
     run, found = executed(rung, s, tiles, inputs), kinds(rung, s)
     r = recorder(found)
     ladder, _, name = rung.partition("/")
-    steps = Steps(s, r, ladder)
+    steps = HeadsSteps(s, r, ladder)
     if name == "elements":
         steps.elements(run.tiles["BLOCK"])
     else:
@@ -127,7 +127,7 @@ def kinds(rung: str, s: HeadsShape) -> dict[str, StepKind]:
 
 
 # -- steps -------------------------------------------------------------------------------------------------
-class Steps:
+class HeadsSteps:
     """Records the steps of a rung."""
 
     def __init__(self, s: HeadsShape, r: Recorder, ladder: str):

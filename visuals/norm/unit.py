@@ -31,7 +31,7 @@ from visuals.norm.plan import (
 
 F = np.float32
 LANES = 32
-Steps = Generator[Step, None, State]
+NormSteps = Generator[Step, None, State]
 
 
 # -- parts of a kernel -----------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def gather(
     names: tuple[str, ...],
     update: Callable[[State, np.ndarray], tuple[State, tuple[float, ...]]],
     reads: tuple[str, ...] = ("x",),
-) -> Steps:
+) -> NormSteps:
     """Yields the turns of a pass in which each thread updates its registers; returns them. `update` takes the registers
     of the active threads and their numbers, and returns the new ones and what the caption says of thread 0."""
     state = zeros(u.threads, *names)
@@ -71,7 +71,7 @@ def _totals(state: State) -> dict[str, float]:
     return {name: float(values.sum(dtype=np.float64)) for name, values in state.items()}
 
 
-def tree(u: Unit, state: State, what: str) -> Steps:
+def tree(u: Unit, state: State, what: str) -> NormSteps:
     """Yields the steps of a tree in shared memory: all threads store, then at each level half of them merge with the
     other half. Row k of a tensor: the same cells after level k. Returns the state: that of thread 0 is the result."""
     merge = merged if "M2" in state else added
@@ -387,7 +387,7 @@ def _row_backward(u: Unit, sums: dict[str, np.ndarray], launch: int) -> Iterator
     yield from _row_dx(u, sums, launch, means)
 
 
-def _kept(state: State, steps: Steps) -> Iterator[Step]:
+def _kept(state: State, steps: NormSteps) -> Iterator[Step]:
     """Yields steps, and puts the registers that they return into `state`."""
     state |= yield from steps
 

@@ -16,7 +16,7 @@ from visuals.scene.recorder import Recorder
 from visuals.scene.requests import WORD
 
 
-class Steps:
+class FlashBackwardSteps:
     """The steps of the followed blocks, and what the others leave in the part of global memory that is shown."""
 
     def __init__(self, s: BackwardShape, plan: Plan, part: Part, head: Mapping[str, np.ndarray]):
