@@ -255,8 +255,8 @@ class Missing:
 
 
 def missing(gpu: Gpu, sweep: Sweep) -> Missing:
-    """Returns what a recording of a GPU lacks. A shape that the GPU's library does not support is not missing, nor, on the
-    machine that has the GPU, a rung that it cannot run."""
+    """Returns what a recording of a GPU lacks. A shape that the GPU's library does not support is not missing, nor, on
+    the machine that has the GPU, a rung that it cannot run."""
     mine = [row for of, row in files.read() if of == gpu]
     current = {_key(row) for row in mine if is_current(row)}
     here = engines.load(sweep.engine).status()

@@ -115,7 +115,8 @@ def measured(language: str) -> str:
 
 @st.cache_data(show_spinner=False)
 def race(path: str, language: str) -> str:
-    """Returns HTML with recorded times of convolutions for the teaser of a lesson, in the language; "" if there are none.
+    """Returns HTML with recorded times of convolutions for the teaser of a lesson, in the language; "" if there are
+    none.
 
     Those of RACES, else the fastest ones.
     """
@@ -181,7 +182,8 @@ def _hero() -> None:
 
 
 def _play(**options) -> None:
-    """Draws the first stage. In present mode it follows the URL and fills the frame; beside the teasers it does neither."""
+    """Draws the first stage. In present mode it follows the URL and fills the frame; beside the teasers it does
+    neither."""
     stage.mount(FIRST.build_scene(), key="home", play=True, hide=HIDE, **options)
 
 

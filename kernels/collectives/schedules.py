@@ -33,8 +33,8 @@ from kernels.collectives.shape import (
 
 @dataclass(frozen=True)
 class Move:
-    """Elements begin .. end - 1 of `source` go to `destination`, from element `to` on. They are added there if `adds` is
-    true, else copied. A move whose source is its destination stays in one GPU's memory."""
+    """Elements begin .. end - 1 of `source` go to `destination`, from element `to` on. They are added there if `adds`
+    is true, else copied. A move whose source is its destination stays in one GPU's memory."""
 
     source: int
     destination: int

@@ -5,13 +5,13 @@
     dask worker tcp://HOST:8786 --nthreads 1 --nworkers 1 --resources GPU=1
 
 in a folder with this app's code. It executes one run at a time, in a child process with a deadline, as the local worker
-does. A run goes to the first machine that is free. Rungs that are compared are one run, and so on one device; the runs of one
-series stay on the kind of device that its first run had. A machine that ends during a run is replaced: the run begins again
-elsewhere, and its text says so. Each worker announces its device and its libraries (announcement.py): pages offer the engines
-that it has, and a run of the cuda engine goes to a machine with a GPU.
+does. A run goes to the first machine that is free. Rungs that are compared are one run, and so on one device; the runs
+of one series stay on the kind of device that its first run had. A machine that ends during a run is replaced: the run
+begins again elsewhere, and its text says so. Each worker announces its device and its libraries (announcement.py):
+pages offer the engines that it has, and a run of the cuda engine goes to a machine with a GPU.
 
-The network of a pool must be trusted: whoever reaches the scheduler can run code on its workers. Dask's own settings add
-TLS.
+The network of a pool must be trusted: whoever reaches the scheduler can run code on its workers. Dask's own settings
+add TLS.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ class Pool(Worker):
             super().cancel(job, running)
 
     def machines(self) -> dict[str, Machine]:
-        """Returns the machines of the pool that can be used, one of each kind of device, as they were at the last look. Only the
-        first call waits, for FIRST_LOOK_S at most."""
+        """Returns the machines of the pool that can be used, one of each kind of device, as they were at the last look.
+        Only the first call waits, for FIRST_LOOK_S at most."""
         with self._changed:
             if not (self._watching or self._closed):
                 self._watching = True

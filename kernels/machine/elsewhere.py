@@ -16,9 +16,9 @@ from kernels.model.row import Json, Row
 
 @dataclass(frozen=True)
 class Machine:
-    """What a machine announces. `device`: its GPU's name, else its processor's; `gpu`: None if it has none that can be used,
-    then `why` says why; `libraries`, `rungs`: why a library cannot be called there, by its name and by the rung that calls it.
-    """
+    """What a machine announces. `device`: its GPU's name, else its processor's; `gpu`: None if it has none that can be
+    used, then `why` says why; `libraries`, `rungs`: why a library cannot be called there, by its name and by the rung
+    that calls it."""
 
     device: str
     gpu: GpuInfo | None = None

@@ -43,8 +43,8 @@ def everything() -> tuple[Json, ...]:
 
 
 def recordings(ladder: str = "", gpu: Gpu | None = None) -> tuple[Json, ...]:
-    """Returns the rows of a ladder on a GPU, else on the GPU that the ladder is shown from. Without a ladder: the rows of
-    every ladder."""
+    """Returns the rows of a ladder on a GPU, else on the GPU that the ladder is shown from. Without a ladder: the rows
+    of every ladder."""
     if not ladder:
         return tuple(row_ for name in _by_ladder() for row_ in recordings(name, gpu))
     gpu = gpu or shown(ladder)
@@ -53,8 +53,8 @@ def recordings(ladder: str = "", gpu: Gpu | None = None) -> tuple[Json, ...]:
 
 @cache
 def rows_by_gpu(ladder: str) -> Mapping[Gpu, tuple[Json, ...]]:
-    """Returns the rows of a ladder by GPU. If it has those of several GPUs or own ones, only rows that the kernels in the
-    tree made: a GPU whose rows are of older kernels has none."""
+    """Returns the rows of a ladder by GPU. If it has those of several GPUs or own ones, only rows that the kernels in
+    the tree made: a GPU whose rows are of older kernels has none."""
     found = _by_ladder().get(ladder, {})
     if len(found) == 1 and not any(gpu.own for gpu in found):  # a test holds these to the kernels
         return {gpu: tuple(rows) for gpu, rows in found.items()}
@@ -73,8 +73,8 @@ def _by_ladder() -> dict[str, dict[Gpu, list[Json]]]:
 
 # -- GPUs -----------------------------------------------------------------------------------------
 def shown(*ladders: str) -> Gpu | None:
-    """Returns the GPU that these ladders are shown from, one for all of them: the reader's if it has rows of each, else the
-    default one. None if no GPU has rows."""
+    """Returns the GPU that these ladders are shown from, one for all of them: the reader's if it has rows of each, else
+    the default one. None if no GPU has rows."""
     known = gpus_of(*ladders)
     key = gpus.chosen()
     return next((gpu for gpu in known if key and gpu.key == key), known[0] if known else None)
@@ -82,7 +82,8 @@ def shown(*ladders: str) -> Gpu | None:
 
 @cache
 def gpus_of(*ladders: str) -> tuple[Gpu, ...]:
-    """Returns the GPUs that have rows of each of these ladders, the default one first; those of any of them if none has all."""
+    """Returns the GPUs that have rows of each of these ladders, the default one first; those of any of them if none has
+    all."""
     having = [set(rows_by_gpu(name)) for name in ladders]
     known = set.intersection(*having) or set.union(*having)
     if len(known) < 2:
@@ -93,8 +94,8 @@ def gpus_of(*ladders: str) -> tuple[Gpu, ...]:
 
 
 def covered(ladder: str, gpu: Gpu) -> int:
-    """Returns how many settings of a ladder (kernel, shape, tile sizes, mode) have a row of the GPU. Presets are a part of
-    them: a chapter also needs the small shape on its stage."""
+    """Returns how many settings of a ladder (kernel, shape, tile sizes, mode) have a row of the GPU. Presets are a part
+    of them: a chapter also needs the small shape on its stage."""
     return len(_by_setting(ladder, gpu))
 
 
@@ -116,8 +117,8 @@ def known_gpus() -> Mapping[str, Gpu]:
 def recorded(
     rung: str, shape: Shape, tiles: Mapping[str, int], mode: str = "cold", gpu: Gpu | None = None
 ) -> Json | None:
-    """Returns the recording of this rung at exactly this shape, tile sizes and mode, on the GPU that its ladder is shown
-    from, or on the GPU given; None if there is none."""
+    """Returns the recording of this rung at exactly this shape, tile sizes and mode, on the GPU that its ladder is
+    shown from, or on the GPU given; None if there is none."""
     ladder = rung.partition("/")[0]
     return _by_setting(ladder, gpu or shown(ladder)).get(_setting(rung, shape.params(), tiles, mode))
 

@@ -120,8 +120,8 @@ def _recorded() -> dict[Gpu, dict[tuple[str, str], Json]]:
 
 
 def recorded(rung: str, shape: Shape, gpu: Gpu | None = None) -> Json | None:
-    """Returns the entry of this rung at exactly this shape, on the GPU that its ladder is shown from, or on the GPU given;
-    None if it ran or was not tried there. A ladder without recordings has the entries of the first GPU."""
+    """Returns the entry of this rung at exactly this shape, on the GPU that its ladder is shown from, or on the GPU
+    given; None if it ran or was not tried there. A ladder without recordings has the entries of the first GPU."""
     by_gpu = _recorded()
     gpu = gpu or shown(rung.partition("/")[0]) or next(iter(by_gpu), None)
     return None if gpu is None else by_gpu.get(gpu, {}).get((rung, canonical(shape.params())))

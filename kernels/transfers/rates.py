@@ -92,8 +92,8 @@ def rates() -> Rates:
 
 @cache
 def gpu() -> Gpu | None:
-    """Returns the GPU whose recordings fill what the record lacks: that of the record, else the one that has most. A reader's
-    choice changes nothing: the record is of one GPU."""
+    """Returns the GPU whose recordings fill what the record lacks: that of the record, else the one that has most. A
+    reader's choice changes nothing: the record is of one GPU."""
     device, found = (recorded.newest() or {}).get("device"), records.gpus_of(*LADDERS)
     return next((gpu for gpu in found if gpu.device == device), found[0] if found else None)
 

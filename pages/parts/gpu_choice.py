@@ -1,4 +1,5 @@
-"""The GPU that recordings are shown from: the URL's, else each ladder's default one. A control where there are several."""
+"""The GPU that recordings are shown from: the URL's, else each ladder's default one. A control where there are
+several."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ _OF_PAGE = "_gpu_of_page"  # the choice in the last run of the whole page: a fra
 
 
 def of_reader() -> str:
-    """Returns the key of the GPU in the URL of the session that runs in this thread, else that which its page prefers; ""
-    without one or outside of sessions."""
+    """Returns the key of the GPU in the URL of the session that runs in this thread, else that which its page prefers;
+    "" without one or outside of sessions."""
     return (_of_url() or st.session_state.get(_PREFERRED, "")) if _can_choose() else ""
 
 
@@ -34,8 +35,8 @@ def _of_url() -> str:
 
 
 def prefer(gpu: Gpu | None) -> None:
-    """Shows this page from a GPU unless the URL names another one: its kernels have rows of few GPUs. Call it before the
-    page reads any row."""
+    """Shows this page from a GPU unless the URL names another one: its kernels have rows of few GPUs. Call it before
+    the page reads any row."""
     st.session_state[_PREFERRED] = gpu.key if gpu else ""
     st.session_state[_OF_PAGE] = of_reader()
 
@@ -84,8 +85,8 @@ def control(*ladders: str) -> None:
 
 
 def _choose(default: str) -> None:
-    """Writes the GPU that the reader pressed to the URL. It is not bound to it: the URL of a run of a fragment alone would
-    still have the old one."""
+    """Writes the GPU that the reader pressed to the URL. It is not bound to it: the URL of a run of a fragment alone
+    would still have the old one."""
     chosen = st.session_state[PARAM]
     write(PARAM, "" if chosen == default else chosen)
 

@@ -50,7 +50,8 @@ class Machines:
         self.folder, self.workers = folder, []
 
     def worker(self, device: str = "") -> subprocess.Popen:
-        """Starts a worker. device: "NVIDIA H200 9.0", the GPU that its machine seems to have (tests.children.gpu_worker)."""
+        """Starts a worker. device: "NVIDIA H200 9.0", the GPU that its machine seems to have
+        (tests.children.gpu_worker)."""
         options = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--resources", "GPU=1"]
         options += ["--preload", gpu_worker.__name__] if device else []
         environment = {gpu_worker.DEVICE: device} if device else {}

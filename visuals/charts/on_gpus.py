@@ -1,4 +1,5 @@
-"""The same kernels at the same shape on several GPUs: a table of recorded times, each with the share of its GPU's roof."""
+"""The same kernels at the same shape on several GPUs: a table of recorded times, each with the share of its GPU's
+roof."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ def rows(ladder: Ladder, shape: Shape, tiles_of: TilesOf, mode: str, gpus: Seque
 
 
 def share_of_roof(row: Row) -> float | None:
-    """Returns the rate as a share of what the measured peaks of the row's GPU allow; None if the peak of its units was not
-    measured."""
+    """Returns the rate as a share of what the measured peaks of the row's GPU allow; None if the peak of its units was
+    not measured."""
     roof = roofline.roof_of(row, "recorded")
     if not roof or not roofline.has_intensity(row) or roofline.row_units(row):
         return None

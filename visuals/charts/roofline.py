@@ -148,8 +148,8 @@ def recorded_roofs() -> Mapping[records.Gpu, Roof]:
 
 
 def roofs(rows: Iterable[tuple[Row, str]], ladder: str) -> list[Roof]:
-    """Returns the roofs of these (row, kind), then of the GPU that the ladder is shown from; one for each device. A ladder
-    without recordings has the roof of the first GPU."""
+    """Returns the roofs of these (row, kind), then of the GPU that the ladder is shown from; one for each device. A
+    ladder without recordings has the roof of the first GPU."""
     gpu = records.shown(ladder)
     of_gpu = recorded_roofs().get(gpu) if gpu else next(iter(recorded_roofs().values()), None)
     found = {}

@@ -37,7 +37,7 @@ SUMMED = (
 @dataclass
 class Step:
     """What one step does. `reads`: elements by buffer; `writes`: (elements, values) by buffer; `element`: the first one;
-    `turn`: which float4 of its lanes."""
+    `iteration`: which float4 of its lanes."""
 
     launch: int
     kind: str
@@ -45,7 +45,7 @@ class Step:
     warp: int
     lanes: np.ndarray
     element: int = 0
-    turn: int = 0
+    iteration: int = 0
     reads: dict[str, np.ndarray] = field(default_factory=dict)
     writes: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     read_bytes: int = 0
@@ -176,19 +176,19 @@ def _wide(t: TracedProgram, s: MapsShape, n: int, block: int, warp: int) -> Iter
     of = t.launches[n]
     tiles = dict(of.launch.defines)
     loads, stores = [], []
-    for turn in range(tiles["PER"]):
-        first = 4 * (tiles["BLOCK"] * (block * tiles["PER"] + turn) + LANES * warp)
+    for iteration in range(tiles["PER"]):
+        first = 4 * (tiles["BLOCK"] * (block * tiles["PER"] + iteration) + LANES * warp)
         stop = min(first + 4 * LANES, s.elements)
         if first < stop:
-            load = Step(n, LOAD, block, warp, np.arange(-(-(stop - first) // 4)), first, turn)
-            store = Step(n, STORE, block, warp, load.lanes, first, turn)
-            _add_turn(load, store, t, of, s, stop)
+            load = Step(n, LOAD, block, warp, np.arange(-(-(stop - first) // 4)), first, iteration)
+            store = Step(n, STORE, block, warp, load.lanes, first, iteration)
+            _add_iteration(load, store, t, of, s, stop)
             loads.append(load)
             stores.append(store)
     yield from (*loads, *stores) if loads else (Step(n, IDLE, block, warp, np.zeros(0, int)),)
 
 
-def _add_turn(load: Step, store: Step, t: TracedProgram, of: TracedLaunch, s: MapsShape, stop: int) -> None:
+def _add_iteration(load: Step, store: Step, t: TracedProgram, of: TracedLaunch, s: MapsShape, stop: int) -> None:
     """Adds the accesses of one float4 of each lane: those of the trace that lie between the first element and `stop`. b is
     read when it is added."""
     for name in _buffers(of):

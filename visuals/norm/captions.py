@@ -1,13 +1,13 @@
 """Captions of the norm scenes: a template for each kind of step, and the line of the kernel that it lights.
 
-In a pass {0} is its number, {1} of {2} the turn. The further numbers are those of thread 0.
+In a pass {0} is its number, {1} of {2} the loop iteration. The further numbers are those of thread 0.
 """
 
 from __future__ import annotations
 
 from kernels.i18n import mark, tr
 
-TURN = mark("Pass {0}, turn {1} of {2}.")  # begins the captions of IN_A_PASS
+ITERATION = mark("Pass {0}, loop iteration {1} of {2}.")  # begins the captions of IN_A_PASS
 BARRIER = mark("Then all threads wait at the barrier.")  # ends the captions of BEFORE_A_BARRIER
 
 IN_A_PASS = {
@@ -147,7 +147,7 @@ def template(kind: str) -> str:
     text = tr(TEMPLATES[kind])
     if kind in BEFORE_A_BARRIER:
         return f"{text} {tr(BARRIER)}"
-    return f"{tr(TURN)} {text}" if kind in IN_A_PASS else text
+    return f"{tr(ITERATION)} {text}" if kind in IN_A_PASS else text
 
 
 _TREE = ("partial[thread] += partial[thread + stride]", 0), ("partial[thread] += partial[thread + stride]", 1)

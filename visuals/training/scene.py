@@ -477,7 +477,7 @@ def _diagram(layout: Layout) -> Diagram:
     p = layout.plan
     peak = units.bytes_(int(p.total.max()))
     phases = [p.node(n).phase for n in range(len(p.parts))]
-    turns = [n for n, phase in enumerate(phases) if not n or phase != phases[n - 1]]
+    begins = [n for n, phase in enumerate(phases) if not n or phase != phases[n - 1]]
     return Diagram(
         boxes=tuple(layout.boxes),
         heights=HEIGHTS,
@@ -490,7 +490,7 @@ def _diagram(layout: Layout) -> Diagram:
         title=tr("Memory during each launch:"),
         line=_measured(layout),
         totals=tuple(_total(layout, n, peak) for n in range(len(p.parts))),
-        phases=tuple((tr(PHASES[phases[n]]), n) for n in turns),
+        phases=tuple((tr(PHASES[phases[n]]), n) for n in begins),
     )
 
 

@@ -118,7 +118,7 @@ def _races(shape: ConvShape, races: list[Race], predict: str) -> None:
     with st.container(key="chips_race", horizontal=True):
         st.html(card_title(tr("The race")))
         if st.button(tr("race again"), key="again"):
-            st.session_state["race_turn"] = st.session_state.get("race_turn", 0) + 1
+            st.session_state["race_replay"] = st.session_state.get("race_replay", 0) + 1
         _chip(shape, "", tr("guess") if predict == SHOW else tr("guess again"))
     for race in races:
         _race(race, predict)
@@ -146,7 +146,7 @@ def _race(race: Race, predict: str) -> None:
         if rung:
             title, reason = address.title(rung, first["engine"]), address.reason(rung, race, first["engine"])
             name, status = rung.name, race_chart.verdict(lanes, rung.name, title, reason)
-        replay = st.session_state.get("race_turn", 0)
+        replay = st.session_state.get("race_replay", 0)
         st.html(race_chart.html(lanes, address.without_lane(race), name, status, replay))
 
 

@@ -20,7 +20,8 @@ OTHER = "own-nvidia-other"
 
 
 def other_rows(lacking: str):
-    """Returns the rows of the softmax ladder as a GPU that is half as fast would have them, without those of one rung."""
+    """Returns the rows of the softmax ladder as a GPU that is half as fast would have them, without those of one
+    rung."""
     slower = {"median_ms", "p20_ms", "p80_ms"}
     for row in records.recordings("softmax"):
         if row["rung"] != lacking:

@@ -231,12 +231,13 @@ def test_a_sum_that_was_infinite_before_does_not_overflow_again():
     ("rung", "passes", "middle"),
     [("softmax/unsafe", 2, 5), ("softmax/three-pass", 3, 10), ("softmax/online", 2, 5), ("softmax/warp-shuffle", 2, 5)],
 )
-def test_number_of_turns_levels_and_exchanges(rung, passes, middle):
-    """Each pass has one turn per part of the row. A tree of 8 threads: store, 3 levels, root. A butterfly: 5 exchanges."""
+def test_number_of_iterations_levels_and_exchanges(rung, passes, middle):
+    """Each pass has one iteration per part of the row. A tree of 8 threads: store, 3 levels, root. A butterfly: 5
+    exchanges."""
     n = 40
     scene = softmax_scene(rung, SMALL[rung], softmax_inputs.row(softmax_inputs.SMALL, n))
-    turns = -(-n // plan.threads_of(rung, SMALL[rung]))
-    assert scene.steps == passes * turns + middle
+    iterations = -(-n // plan.threads_of(rung, SMALL[rung]))
+    assert scene.steps == passes * iterations + middle
 
 
 @pytest.mark.parametrize("rung", ["softmax/unsafe", "softmax/three-pass", "softmax/online"])

@@ -155,9 +155,9 @@ def test_picture_is_above_its_controls(recorded, predict, picture):
 
 def test_race_can_be_replayed(recorded):
     at = open_at(predict="fft")
-    assert "kt-turn-0" in texts(at)
+    assert "kt-replay-0" in texts(at)
     at.button(key="again").click().run()
-    assert "kt-turn-1" in texts(at) and not at.exception
+    assert "kt-replay-1" in texts(at) and not at.exception
 
 
 # -- shapes ----------------------------------------------------------------------------------------
