@@ -299,12 +299,12 @@ class Pool(Worker):
             if not run.jobs:
                 raise JobError(CANCELLED)
             run.sent = True
-            rungs = run.jobs[0].request.rungs
+            label = run.jobs[0].request.label
         task = client.submit(
             perform,
             run.name,
             run.packed,
-            rungs,
+            label,
             self._child_module,
             self._deadline_s,
             key=f"{TOPIC}-{run.name}-{run.restarts}",
@@ -354,8 +354,8 @@ class OnDevice:
         return self.request.CACHED
 
     @property
-    def rungs(self) -> tuple[str, ...]:
-        return self.request.rungs
+    def label(self) -> str:
+        return self.request.label
 
     @property
     def shape(self) -> object:
@@ -421,14 +421,14 @@ _workers: dict[str, Worker] = {}  # of this machine, by the module of its child
 _jobs: dict[str, tuple[Worker, Job]] = {}  # that are executed here, by the name of their run
 
 
-def perform(name: str, packed: bytes, rungs: tuple[str, ...], child: str, deadline_s: float) -> tuple[str, Any]:
+def perform(name: str, packed: bytes, label: str, child: str, deadline_s: float) -> tuple[str, Any]:
     """Executes a run in a child process, and tells of its progress. Returns ("rows", rows) or ("error", a sentence)."""
     import distributed  # pyright: ignore[reportMissingImports]  # of pools only
 
     dask = distributed.get_worker()
     with _lock:
         worker = _workers.get(child) or _workers.setdefault(child, Worker(deadline_s, child))
-    job = worker.submit(Packed(tuple(rungs), "", f"{name} {time.time_ns()}", packed, CACHED=False))
+    job = worker.submit(Packed(label, "", f"{name} {time.time_ns()}", packed, CACHED=False))
     _jobs[name], changed = (worker, job), threading.Event()
     job.listen(changed.set)
     changed.set()  # it may have been done before
