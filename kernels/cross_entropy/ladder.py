@@ -372,7 +372,7 @@ BACKWARD_RUNGS = (
     _rung(
         BACKWARD,
         "rows",
-        mark("one block per row, 16 bytes a load"),
+        mark("one block per row, 16 bytes per load"),
         mark("A block loads label, log-sum-exp and g of its row once. Its threads load and store 16 bytes at a time."),
         build_rows,
         _cost(2, 3),

@@ -290,7 +290,7 @@ LAYER_NORM_BACKWARD = Ladder(
     rungs=(
         _rung(
             "layer-norm-backward/atomics",
-            mark("a block a row, atomic additions"),
+            mark("one block per row, atomic additions"),
             IDEA_ATOMICS,
             _atomics("25_ln_backward_atomics", cpu_rows.backward_atomics, centred=True),
             row_rules,
@@ -341,7 +341,7 @@ RMS_NORM_BACKWARD = Ladder(
     rungs=(
         _rung(
             "rms-norm-backward/atomics",
-            mark("a block a row, atomic additions"),
+            mark("one block per row, atomic additions"),
             IDEA_ATOMICS,
             _atomics("29_rms_backward_atomics", cpu_rows.rms_backward_atomics, centred=False),
             row_rules,

@@ -56,7 +56,7 @@ def test_numbers_are_formatted(actual, expected):
         ("mma.sync", "mma.sync", "mma.sync"),
         ("register tile, 1-D", "“register tile, 1-D”", "“register tile, 1-D”"),
         ("unsafe: no maximum", "“unsafe: no maximum”", "“unsafe: no maximum”"),
-        ("a warp a row", "“a warp a row”", "“a warp a row”"),
+        ("a launch per tensor", "“a launch per tensor”", "“a launch per tensor”"),
     ],
 )
 def test_a_title_reads_as_one_name(title, inside, first):

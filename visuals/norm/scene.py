@@ -164,8 +164,8 @@ def _note(shape: MapsShape, planes: int) -> str:
     if planes == 1:
         return ""
     if shape.layout == NHWC:
-        return tr("an image a plane, a pixel a row, a channel a column")
-    return tr("an image a plane, a channel a row")
+        return tr("one plane per image, one row per pixel, one column per channel")
+    return tr("one plane per image, one row per channel")
 
 
 def _titled(name: str) -> str:

@@ -191,7 +191,7 @@ def accumulation() -> Table:
     last = sums.MAX_POWER
     return Table(
         tr(
-            "At {n} terms a sum in FP16 has lost {error}. FP16 parts added in FP32 are off by {parts}.",
+            "At {n} terms, a sum in FP16 has lost {error}. FP16 parts added in FP32 are off by {parts}.",
             n=units.whole(2**last),
             error=_percent(errors["fp16"][last] / 100),
             parts=_percent(errors["parts"][last] / 100, 3),
