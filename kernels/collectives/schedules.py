@@ -98,7 +98,6 @@ def schedule(kind: str, algorithm: str, ranks: int, elements: int) -> Schedule:
 
 
 def of_shape(shape: CollectiveShape) -> Schedule:
-    """Returns the schedule of a shape."""
     return schedule(shape.kind, shape.algorithm, shape.ranks, shape.elements)
 
 

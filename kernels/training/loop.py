@@ -135,7 +135,6 @@ class Training:
             self._session.close()
 
     def next_step(self) -> tuple[Graph, Program]:
-        """Returns the graph and the program of the next step."""
         return self._step()
 
     def next_inputs(self) -> dict[str, np.ndarray]:

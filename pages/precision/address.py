@@ -144,7 +144,6 @@ def computes_in(topic: str, values: Values) -> bool:
 
 
 def scene(topic: str, values: Values) -> Scene:
-    """Returns the scene of a topic."""
     return _scene(topic, tuple(values.items()))
 
 

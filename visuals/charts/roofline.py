@@ -143,7 +143,6 @@ def roof_of(row: Row | None, kind: str) -> Roof | None:
 
 @cache
 def recorded_roofs() -> Mapping[records.Gpu, Roof]:
-    """Returns the roof of each GPU of the recordings."""
     return {gpu: roof for gpu, row in files.read() if (roof := roof_of(row, "recorded"))}
 
 

@@ -261,7 +261,6 @@ class GemmSteps:
         self.r.look(name, cells[cells >= 0])
 
     def _owners_of_warp(self, warp: int) -> np.ndarray:
-        """Returns the owners of a warp."""
         return np.flatnonzero(self.plan.warp_of() == warp)
 
     def _store(self) -> None:

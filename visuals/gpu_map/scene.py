@@ -22,7 +22,6 @@ FOLLOWED = 2  # tiles of block 0 that are followed one by one
 
 
 def map_scene(m: GpuMap) -> Scene:
-    """Returns the scene of a GPU map."""
     drawn = GpuMapSteps(m)
     count = drawn.r.steps
     return Scene(

@@ -36,7 +36,6 @@ class Product:
 
 
 def product_of(ladder: str, s: LinearShape) -> Product:
-    """Returns the product of a ladder at a shape."""
     (_, rows), (_, cols), (_, depth) = extents(ladder, s)
     N, K = s.N, s.K
     (left, right, result, term), indices, transposed = {
