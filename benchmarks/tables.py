@@ -26,7 +26,7 @@ from kernels.memory.shape import BanksShape
 from kernels.model.program import Launch
 from kernels.parallel import timeline as timelines
 from kernels.parallel.plan import DATA, PIPELINES, Plan
-from kernels.records import Card, cards, copies, files, unsupported
+from kernels.records import Gpu, copies, files, gpus, unsupported
 from kernels.transfers import recorded as transfers
 from kernels.transfers.scenarios import SCENARIOS
 from visuals import units
@@ -137,9 +137,9 @@ def algorithms() -> str:
 
 
 def _on(ladder: str) -> str:
-    """Returns the card of a table: that of the first table, `conv`, or another one by its name."""
-    card = records.shown(ladder)
-    return "same device" if card == records.shown("conv") else f"recorded on an {card.device}"
+    """Returns the GPU of a table: that of the first table, `conv`, or another one by its name."""
+    gpu = records.shown(ladder)
+    return "same device" if gpu == records.shown("conv") else f"recorded on an {gpu.device}"
 
 
 DAYS = "{days}"  # in a table: what `_days` returns
@@ -161,15 +161,15 @@ def rungs_title(name: str) -> str:
 
 def gemm() -> str:
     """Returns every rung at 4096 x 4096 x 4096 with its default tiles, compared with the library's of the same type: a table
-    for each card."""
-    return "\n\n".join(_gemm_on(card) for card in records.cards_of("gemm"))
+    for each GPU."""
+    return "\n\n".join(_gemm_on(gpu) for gpu in records.gpus_of("gemm"))
 
 
-def _gemm_on(card: cards.Card) -> str:
-    shown = card == records.shown("gemm")
+def _gemm_on(gpu: gpus.Gpu) -> str:
+    shown = gpu == records.shown("gemm")
     apart = "uncoalesced and INT8, which ran in another" if shown else "INT8, which ran in another"
     lines = [
-        f"M = N = K = {SIDE:,}, {_on('gemm') if shown else f'recorded on an {card.device}'}, cold. *Of the library*: the speed "
+        f"M = N = K = {SIDE:,}, {_on('gemm') if shown else f'recorded on an {gpu.device}'}, cold. *Of the library*: the speed "
         f"as a share of cuBLAS on the same types. The samples of both were interleaved in one run, except for {apart}. INT8 is "
         "compared with cuBLAS FP32.",
         DAYS,
@@ -181,10 +181,10 @@ def _gemm_on(card: cards.Card) -> str:
     for dtype in ("fp32", "fp16", "bf16", "int8"):
         shape = GemmShape(SIDE, SIDE, SIDE, dtype=dtype)
         library = records.recorded(
-            LIBRARY[dtype], GemmShape(SIDE, SIDE, SIDE) if dtype == "int8" else shape, {}, card=card
+            LIBRARY[dtype], GemmShape(SIDE, SIDE, SIDE) if dtype == "int8" else shape, {}, gpu=gpu
         )
         for rung in LADDERS["gemm"].rungs:
-            if row := records.recorded(rung.name, shape, rung.default_tiles, card=card):
+            if row := records.recorded(rung.name, shape, rung.default_tiles, gpu=gpu):
                 lines.append(_gemm_line(rung, row, dtype, library))
                 shown_rows.append(row)
     return "\n".join(lines).replace(DAYS, _days(shown_rows))
@@ -334,8 +334,8 @@ def layers() -> str:
     beside the library's fastest."""
     ladders = [ladder for name, ladder in LADDERS.items() if name not in (*layers_bench.OTHERS, *PRODUCTS)]
     settings = dict.fromkeys((ladder.name, p.shape) for ladder in ladders for p in ladder.presets.values())
-    card = records.shown(*(ladder.name for ladder in ladders))  # one for all of the table
-    large = {(name, s): _layer_rows(name, s, card) for name, s in settings if s.bytes >= LARGE}
+    gpu = records.shown(*(ladder.name for ladder in ladders))  # one for all of the table
+    large = {(name, s): _layer_rows(name, s, gpu) for name, s in settings if s.bytes >= LARGE}
     rows = {setting: found for setting, found in large.items() if found[0]}
     first = next(iter(rows.values()))[0][0]
     copy = (
@@ -364,10 +364,10 @@ def layers() -> str:
     return "\n".join(lines)
 
 
-def _layer_rows(name: str, shape, card: Card | None) -> tuple[list[Mapping], list[Mapping]]:
+def _layer_rows(name: str, shape, gpu: Gpu | None) -> tuple[list[Mapping], list[Mapping]]:
     """Returns the cold rows at default tile sizes of a ladder's rungs: of ours, and of the libraries'."""
     rungs = LADDERS[name].rungs
-    found = [(rung, records.recorded(rung.name, shape, rung.default_tiles, card=card)) for rung in rungs]
+    found = [(rung, records.recorded(rung.name, shape, rung.default_tiles, gpu=gpu)) for rung in rungs]
     ours, library = ([row for rung, row in found if row and bool(rung.library) == is_library] for is_library in (0, 1))
     return ours, library
 

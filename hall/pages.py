@@ -34,7 +34,7 @@ from visuals.site.unit import BUILD
 MAX_SESSIONS = 512  # whose runs are kept; the one that was not used for the longest time goes first
 # What a session keeps from page to page, beside the objects of pages.
 NAMES = re.compile(
-    r"job|ran|ran_elsewhere|run_error|_run_in|owner|thread_\w+|race_turn|winograd_numbers|training_history|parallel_check"
+    r"job|ran|ran_elsewhere|run_error|_run_in|owner|thread_\w+|race_replay|winograd_numbers|training_history|parallel_check"
 )
 STAGE = "stage"
 Params = Mapping[str, str]
@@ -56,7 +56,7 @@ class Submitted(NamedTuple):
     request: Any
     owner: str
     fresh: bool
-    card: str
+    device: str
 
 
 class Pressed(NamedTuple):
@@ -84,11 +84,11 @@ class Submissions:
         self._submitted: list[Submitted] = []
         self._cancelled: list[int] = []
 
-    def submit(self, request: Any, owner: str = "", fresh: bool = False, card: str = "") -> Job:
+    def submit(self, request: Any, owner: str = "", fresh: bool = False, device: str = "") -> Job:
         job = Job(request, owner, Run(request.key(), b"", request.CACHED))
         number = next(self._numbers)
         self._jobs[number] = job
-        self._submitted.append(Submitted(number, request, owner, fresh, card))
+        self._submitted.append(Submitted(number, request, owner, fresh, device))
         return job
 
     def position(self, job: Job) -> int:
@@ -165,7 +165,7 @@ class Pages:
         """Returns the strip of a page's stage on this machine, None without one, and whether it stays so: nothing of it is
         to be counted."""
         state: dict[str, Any] = {}
-        elements, _ = self._drawn(path, params, state, {}, True)
+        elements, _ = self._drawn(path, params, state, {}, to_stage=True)
         return _strip(elements), "wish" not in state
 
     def page(self, session: str, path: str, params: Params) -> bytes:
@@ -223,7 +223,7 @@ class Pages:
     ) -> Pressed:
         """Gives a page the result of a job, or why there is none. Returns what it submits next, if it does."""
         self._submissions.finish(number, rows, error, measured_at)
-        return self._pressed(session, path, params, self._session(session), {}, False)
+        return self._pressed(session, path, params, self._session(session), {}, to_stage=False)
 
     def _pressed(
         self, session: str, path: str, params: Params, state: dict, presses: Mapping[str, Any], to_stage: bool
@@ -258,7 +258,7 @@ class Pages:
         """Refusal if a page does not take all values of its address: what the page says of them."""
         from pages.parts import query
 
-        elements, (_, taken) = self._drawn(path, params, {}, {}, False)
+        elements, (_, taken) = self._drawn(path, params, {}, {}, to_stage=False)
         found = query.wrong_choices()
         if any(taken.get(name) != text for name, text in params.items()):
             found += [_words(note) for one in crawl.walk(elements) for note in _NOTE.findall(one.get("h", ""))]

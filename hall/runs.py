@@ -96,8 +96,8 @@ class Runs:
 
     async def _begin(self, run: HallRun, submitted: Submitted) -> None:
         """Submits a job of a page, and follows it. JobError if it cannot be submitted."""
-        number, request, owner, fresh, card = submitted
-        more = {"card": card} if card else {}
+        number, request, owner, fresh, device = submitted
+        more = {"device": device} if device else {}
         job = await anyio.to_thread.run_sync(lambda: self.queue.submit(request, owner, fresh, **more))
         run.jobs[number] = job
         task = asyncio.create_task(self._follow(run, number, job))

@@ -70,9 +70,7 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         "your recordings, where the app finds it when it starts",
     )
     recording.add_argument(
-        "--missing",
-        action="store_true",
-        help="only list, for each card, what its recording lacks or older kernels made",
+        "--missing", action="store_true", help="only list, for each GPU, what its recording lacks or older kernels made"
     )
     recording.add_argument("--ladders", default="", help="comma-separated, all when left out: gemm,softmax")
     recording.add_argument("--engine")
@@ -157,7 +155,7 @@ def do_list(args) -> None:
             if "cpu" in rung.engines and "cuda" in ladder.engines:
                 print(f"{'':20} cpu    {rung.title_on('cpu')}")
             elif rung.not_on_cpu:
-                print(f"{'':20} cpu    no: {rung.not_on('cpu')}")
+                print(f"{'':20} cpu    no: {rung.why_not_on('cpu')}")
         print("presets")
         for key, preset in ladder.presets.items():
             print(f"  {key:24} {preset.shape}")
@@ -175,7 +173,7 @@ def listing_json() -> dict:
                 "idea": r.idea,
                 "tiles": {n: sorted(c) for n, c in r.tiles.items()},
                 "engines": {e: r.title_on(e) for e in ladder.engines if e in r.engines},
-                "not on": {e: r.not_on(e) for e in ladder.engines if e not in r.engines},
+                "not on": {e: r.why_not_on(e) for e in ladder.engines if e not in r.engines},
                 "needs": r.needs,
             }
             for ladder in LADDERS.values()
@@ -282,19 +280,19 @@ def _own_file(engine: str) -> Path:
 
 
 def _print_missing(sweep: Sweep) -> None:
-    """Prints for each card what the sweep would measure there, and the command that does so."""
+    """Prints for each GPU what the sweep would measure there, and the command that does so."""
     sweep = replace(sweep, engine=files.GPU)
-    for card in records.known_cards().values():
-        found = missing(card, sweep)
+    for gpu in records.known_gpus().values():
+        found = missing(gpu, sweep)
         lacking = sum(found.rungs.values())
-        print(f"{card.device} ({found.file}): {lacking:,} of {found.total:,} are missing")
+        print(f"{gpu.device} ({found.file}): {lacking:,} of {found.total:,} are missing")
         if found.superseded:
             print(f"  {found.superseded:,} rows of the file are of older kernels")
         for rung, n in sorted(found.rungs.items()):
             print(f"  {rung:32} {n:,}")
         if lacking:
             ladders = ",".join(dict.fromkeys(rung.partition("/")[0] for rung in sorted(found.rungs)))
-            print(f"  on that card: python -m kernels record --ladders {ladders} --out {found.file}")
+            print(f"  on that GPU: python -m kernels record --ladders {ladders} --out {found.file}")
 
 
 def _sweep(args) -> Sweep:

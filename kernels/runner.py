@@ -183,7 +183,7 @@ def _check_engine(name: str, rungs: Sequence[str]) -> None:
         if name == "cpu" and rung.not_on_cpu:
             raise RuleError(
                 f"{rung.name} does not run on the cpu engine, which measures nothing under a wrong name: "
-                f"{rung.not_on(name)}"
+                f"{rung.why_not_on(name)}"
             )
         raise RuleError(f"{rung.name} runs on the {' or '.join(supported)} engine only, not on {name}")
 

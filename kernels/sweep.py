@@ -23,7 +23,7 @@ from kernels.model.program import Program, RuleError, Tiles
 from kernels.model.row import Json, Row
 from kernels.model.rung import Ladder, Rung
 from kernels.model.shape import Shape
-from kernels.records import Card, availability, files, levels, rows, unsupported
+from kernels.records import Gpu, availability, files, levels, rows, unsupported
 from kernels.records import row as records_row
 from kernels.records.jsontext import RowError, canonical, load
 from kernels.records.row import digest_of, is_current, kernel_digest
@@ -161,7 +161,7 @@ class Progress:
 
 def by_rules(rung: Rung, shape: Shape, tiles: Tiles, engine: str) -> bool:
     """Returns whether an engine can run a rung at a shape and tile sizes on some machine: by its rules alone."""
-    return not (rung.not_on(engine) or any(rung.rules(shape, tiles)))
+    return not (rung.why_not_on(engine) or any(rung.rules(shape, tiles)))
 
 
 def candidates(
@@ -245,31 +245,31 @@ def _write_levels(out: Path, engine: str, row: Row) -> None:
 # -- what is missing -------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Missing:
-    """The settings of a sweep that a card has no row of, or only one that older kernels made."""
+    """The settings of a sweep that a GPU has no row of, or only one that older kernels made."""
 
-    card: Card
+    gpu: Gpu
     file: Path  # of its recording
     rungs: Mapping[str, int]  # how many settings each rung lacks
     total: int  # of the sweep
     superseded: int  # rows of the file that older kernels made
 
 
-def missing(card: Card, sweep: Sweep) -> Missing:
-    """Returns what a recording of a card lacks. A shape that the card's library does not support is not missing, nor, on the
-    machine that has the card, a rung that it cannot run."""
-    mine = [row for of, row in files.read() if of == card]
+def missing(gpu: Gpu, sweep: Sweep) -> Missing:
+    """Returns what a recording of a GPU lacks. A shape that the GPU's library does not support is not missing, nor, on
+    the machine that has the GPU, a rung that it cannot run."""
+    mine = [row for of, row in files.read() if of == gpu]
     current = {_key(row) for row in mine if is_current(row)}
     here = engines.load(sweep.engine).status()
-    is_here = here.ready and here.text == card.device
+    is_here = here.ready and here.text == gpu.device
     found, total = Counter(), 0
     for group in replace(sweep, runs=by_rules).groups():
         for rung in group.rungs:
-            if unsupported.recorded(rung, group.shape, card) or (is_here and group.refusal(sweep.engine, rung)):
+            if unsupported.recorded(rung, group.shape, gpu) or (is_here and group.refusal(sweep.engine, rung)):
                 continue
             total += 1
-            found[rung] += group.key(rung, card.device) not in current
+            found[rung] += group.key(rung, gpu.device) not in current
     superseded = len(mine) - sum(map(is_current, mine))
-    return Missing(card, files.path_of(card), {r: n for r, n in found.items() if n}, total, superseded)
+    return Missing(gpu, files.path_of(gpu), {r: n for r, n in found.items() if n}, total, superseded)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from kernels import i18n
-from pages.parts import card_choice
+from pages.parts import gpu_choice
 from pages.parts.address import LANGUAGE as PARAM
 
 _KEY = "_language"
@@ -41,7 +41,7 @@ def choose() -> str:
 def kept() -> dict[str, str]:
     """Returns the URL parameters that links to other pages keep: the language, and the card of recordings."""
     wish = st.query_params.get(PARAM)
-    return ({PARAM: wish} if wish in i18n.languages() else {}) | card_choice.kept()
+    return ({PARAM: wish} if wish in i18n.languages() else {}) | gpu_choice.kept()
 
 
 i18n.follow(of_reader)

@@ -12,7 +12,7 @@ import streamlit as st  # noqa: E402
 from kernels.i18n import tr  # noqa: E402
 from pages import _language, _navigation  # noqa: E402
 from pages._pages import pages  # noqa: E402
-from pages.parts import address, card_choice, lesson, theme  # noqa: E402
+from pages.parts import address, gpu_choice, lesson, theme  # noqa: E402
 from pages.parts.query import begin_page  # noqa: E402
 
 _language.choose()
@@ -26,5 +26,5 @@ if not (presented or st.context.is_embedded):
     tools = {tr("Glossary"): PAGES.glossary, tr("History"): PAGES.history}
     _navigation.draw(PAGES.home, PAGES.lessons, tools, page)
 begin_page(page.url_path)
-card_choice.begin_page()
+gpu_choice.begin_page()
 page.run()

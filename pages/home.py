@@ -14,9 +14,9 @@ from kernels.machine.status import Status
 from kernels.model.row import Row
 from kernels.model.rung import Rung
 from pages import _course, _language
-from pages._cards import BY_PAGE, FIRST
 from pages._lessons import LESSONS, Lesson
 from pages._reading import reading
+from pages._teasers import BY_PAGE, FIRST
 from pages.conv import address as conv_address
 from pages.conv.choose import address as choose_address
 from pages.gemm import address as gemm_address
@@ -24,7 +24,7 @@ from pages.parts import lesson
 from pages.parts.query import explored
 from pages.parts.text import details, paragraph
 from visuals import stage, units
-from visuals.conv.im2col.story import IM2COL
+from visuals.conv.im2col.notes import IM2COL
 
 PROMISE = mark("Watch a CUDA kernel, then measure it.")
 IDEA = mark("GPU kernels, explained by running them. The picture shows the CUDA kernel that is checked and timed.")
@@ -68,13 +68,13 @@ WAYS = (
         (),
     ),
 )
-# Kernels on the card of a lesson without a picture, by the lesson; of any other the fastest ones.
+# Kernels on the teaser of a lesson without a picture, by the lesson; of any other the fastest ones.
 RACES = {"implicit": ("conv/im2col-gemm", "conv/implicit-gemm")}
 RACERS = 3
 RACE = CONV_PRESETS["resnet50-res3-3x3-n32"]  # the layer
 # This page only shows the stage. The hidden controls are in the lesson, one click away.
 HIDE = ("kernel", "explain", "readings", "order", "colours", "take", "link", "help", "loop")
-HEIGHT, CARD_HEIGHT = 530, 220
+HEIGHT, TEASER_HEIGHT = 530, 220
 
 
 @st.cache_data(ttl=60, show_spinner=False)
@@ -115,7 +115,8 @@ def measured(language: str) -> str:
 
 @st.cache_data(show_spinner=False)
 def race(path: str, language: str) -> str:
-    """Returns HTML with recorded times of convolutions for the card of a lesson, in the language; "" if there are none.
+    """Returns HTML with recorded times of convolutions for the teaser of a lesson, in the language; "" if there are
+    none.
 
     Those of RACES, else the fastest ones.
     """
@@ -181,7 +182,8 @@ def _hero() -> None:
 
 
 def _play(**options) -> None:
-    """Draws the first stage. In present mode it follows the URL and fills the frame; beside the cards it does neither."""
+    """Draws the first stage. In present mode it follows the URL and fills the frame; beside the teasers it does
+    neither."""
     stage.mount(FIRST.build_scene(), key="home", play=True, hide=HIDE, **options)
 
 
@@ -199,9 +201,9 @@ def _ways() -> None:
 def _lesson(n: int, row: Lesson) -> None:
     """Draws a lesson: a moment of its stage or recorded times, its question, and the line of its progress."""
     with st.container(key=f"lesson_{n}"):
-        if card := BY_PAGE.get(row.page):
+        if teaser := BY_PAGE.get(row.page):
             stage.mount(
-                card.build_scene(), key=f"preview_{n}", step=card.step, height=CARD_HEIGHT, param=None, still=True
+                teaser.build_scene(), key=f"preview_{n}", step=teaser.step, height=TEASER_HEIGHT, param=None, still=True
             )
         else:
             st.html(f'<div class="kt-race">{race(row.path, language())}</div>')

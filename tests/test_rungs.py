@@ -163,7 +163,7 @@ def test_the_processor_has_a_name_for_it_or_a_reason(case):
         assert not re.search(GPU_WORDS, rung.title_on("cpu"))
     else:
         assert not rung.cpu_title and (rung.not_on_cpu or rung.library)
-        assert rung.not_on("cpu") and not rung.not_on("cuda")
+        assert rung.why_not_on("cpu") and not rung.why_not_on("cuda")
     assert set(rung.cpu_tiles) <= set(rung.tiles)
 
 

@@ -59,7 +59,7 @@ def _apply(moves: Round, arrays: list[np.ndarray]) -> None:
     sent = [arrays[move.source][move.begin : move.end].copy() for move in moves]
     for move, values in zip(moves, sent, strict=True):
         target = arrays[move.destination][move.to : move.to + move.size]
-        target[:] = target + values if move.add else values
+        target[:] = target + values if move.adds else values
 
 
 # -- the reference -----------------------------------------------------------------------------------

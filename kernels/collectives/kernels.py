@@ -126,24 +126,24 @@ KERNELS: Mapping[str, PeerKernel] = {
     for kernel in (
         PeerKernel(
             NAIVE, mark("through one GPU"), mark("Rank 0 reads all arrays, adds them and writes the sum to all."),
-            "collectives/00_through_one.cu", 512, 1, True, _for_all, {"UNROLL": 4},
+            "collectives/00_through_one.cu", 512, 1, whole=True, args=_for_all, constants={"UNROLL": 4},
         ),
         PeerKernel(
             ONE_SHOT, mark("one-shot"), mark("Every GPU reads the arrays of all GPUs and adds them itself."),
-            "collectives/01_one_shot.cu", 256, 1, True, _one_shot, {},
+            "collectives/01_one_shot.cu", 256, 1, whole=True, args=_one_shot, constants={},
         ),
         PeerKernel(
             TWO_SHOT, mark("two-shot"), mark("Each GPU adds up one chunk and writes the sum to all GPUs."),
-            "collectives/02_two_shot.cu", 512, 1, False, _for_all, {"UNROLL": 4},
+            "collectives/02_two_shot.cu", 512, 1, whole=False, args=_for_all, constants={"UNROLL": 4},
         ),
         PeerKernel(
             RING, mark("ring"), mark("Each GPU writes only to the next, chunk by chunk."),
-            "collectives/03_ring.cu", 512, 1, False, _ring, {"SLICE": 4096, "UNROLL": 4},
+            "collectives/03_ring.cu", 512, 1, whole=False, args=_ring, constants={"SLICE": 4096, "UNROLL": 4},
             most=264,  # the fastest of those tried on two H200s
         ),
         PeerKernel(
             TREE, mark("tree"), mark("Sums travel up a tree of GPUs, the result travels down."),
-            "collectives/04_tree.cu", 512, 1, True, _for_all, {"SLICE": 4096, "UNROLL": 4},
+            "collectives/04_tree.cu", 512, 1, whole=True, args=_for_all, constants={"SLICE": 4096, "UNROLL": 4},
         ),
     )
 }  # fmt: skip

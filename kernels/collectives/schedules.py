@@ -33,14 +33,14 @@ from kernels.collectives.shape import (
 
 @dataclass(frozen=True)
 class Move:
-    """Elements begin .. end - 1 of `source` go to `destination`, from element `to` on. They are added there if `add` is
-    true, else copied. A move whose source is its destination stays in one GPU's memory."""
+    """Elements begin .. end - 1 of `source` go to `destination`, from element `to` on. They are added there if `adds`
+    is true, else copied. A move whose source is its destination stays in one GPU's memory."""
 
     source: int
     destination: int
     begin: int
     end: int
-    add: bool
+    adds: bool
     to: int
 
     @property
@@ -98,7 +98,6 @@ def schedule(kind: str, algorithm: str, ranks: int, elements: int) -> Schedule:
 
 
 def of_shape(shape: CollectiveShape) -> Schedule:
-    """Returns the schedule of a shape."""
     return schedule(shape.kind, shape.algorithm, shape.ranks, shape.elements)
 
 
@@ -118,8 +117,8 @@ def block(shape: CollectiveShape, rank: int, peer: int) -> tuple[int, int]:
     return begin, begin + sizes[(rank + peer) % shape.ranks]
 
 
-def _move(source: int, destination: int, part: tuple[int, int], add: bool) -> Move:
-    return Move(source, destination, *part, add, part[0])
+def _move(source: int, destination: int, part: tuple[int, int], adds: bool) -> Move:
+    return Move(source, destination, *part, adds, part[0])
 
 
 # -- all-reduce --------------------------------------------------------------------------------------
@@ -127,7 +126,7 @@ def _naive(s: CollectiveShape) -> Iterator[Round]:
     """Every rank sends its array to rank 0, one after the other; rank 0 sends the sum back to each."""
     whole = 0, s.elements
     for rank in range(1, s.ranks):
-        yield (_move(rank, 0, whole, True),)
+        yield (_move(rank, 0, whole, adds=True),)
     yield from _naive_broadcast(s)
 
 
@@ -165,7 +164,7 @@ def _direct_reduce_scatter(s: CollectiveShape) -> Iterator[Round]:
 
 def _direct_all_gather(s: CollectiveShape) -> Iterator[Round]:
     yield tuple(
-        _move(source, rank, chunk(s, source), False)
+        _move(source, rank, chunk(s, source), adds=False)
         for rank in range(s.ranks)
         for source in range(s.ranks)
         if source != rank
@@ -175,13 +174,13 @@ def _direct_all_gather(s: CollectiveShape) -> Iterator[Round]:
 def _ring_reduce_scatter(s: CollectiveShape) -> Iterator[Round]:
     """In each round rank r sends one chunk to rank r + 1, which adds it. The sum of chunk r is complete at rank r."""
     for n in range(s.ranks - 1):
-        yield tuple(_move(r, (r + 1) % s.ranks, chunk(s, r - 1 - n), True) for r in range(s.ranks))
+        yield tuple(_move(r, (r + 1) % s.ranks, chunk(s, r - 1 - n), adds=True) for r in range(s.ranks))
 
 
 def _ring_all_gather(s: CollectiveShape) -> Iterator[Round]:
     """In each round rank r sends the chunk that it received last, first its own, to rank r + 1."""
     for n in range(s.ranks - 1):
-        yield tuple(_move(r, (r + 1) % s.ranks, chunk(s, r - n), False) for r in range(s.ranks))
+        yield tuple(_move(r, (r + 1) % s.ranks, chunk(s, r - n), adds=False) for r in range(s.ranks))
 
 
 def _levels(ranks: int) -> list[int]:
@@ -191,27 +190,27 @@ def _levels(ranks: int) -> list[int]:
 
 def _tree_reduce(s: CollectiveShape) -> Iterator[Round]:
     for step in _levels(s.ranks):
-        yield tuple(_move(r, r - step, (0, s.elements), True) for r in range(step, s.ranks, 2 * step))
+        yield tuple(_move(r, r - step, (0, s.elements), adds=True) for r in range(step, s.ranks, 2 * step))
 
 
 def _tree_broadcast(s: CollectiveShape) -> Iterator[Round]:
     for step in reversed(_levels(s.ranks)):
-        yield tuple(_move(r - step, r, (0, s.elements), False) for r in range(step, s.ranks, 2 * step))
+        yield tuple(_move(r - step, r, (0, s.elements), adds=False) for r in range(step, s.ranks, 2 * step))
 
 
 def _naive_broadcast(s: CollectiveShape) -> Iterator[Round]:
     for rank in range(1, s.ranks):
-        yield (_move(0, rank, (0, s.elements), False),)
+        yield (_move(0, rank, (0, s.elements), adds=False),)
 
 
 def _chain_broadcast(s: CollectiveShape) -> Iterator[Round]:
     """The array travels along the ranks chunk by chunk, so that all links are busy at once."""
     for n in range(2 * s.ranks - 2):
-        yield tuple(_move(r, r + 1, chunk(s, n - r), False) for r in range(s.ranks - 1) if 0 <= n - r < s.ranks)
+        yield tuple(_move(r, r + 1, chunk(s, n - r), adds=False) for r in range(s.ranks - 1) if 0 <= n - r < s.ranks)
 
 
 def _exchange(s: CollectiveShape, rank: int, peer: int) -> Move:
-    return Move(rank, peer, *block(s, rank, peer), False, block(s, peer, rank)[0])
+    return Move(rank, peer, *block(s, rank, peer), adds=False, to=block(s, peer, rank)[0])
 
 
 def _direct_all_to_all(s: CollectiveShape) -> Iterator[Round]:

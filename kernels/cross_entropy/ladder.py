@@ -199,7 +199,7 @@ def build_cluster(s: StepShape, tiles: Tiles) -> Program:
 
 # -- rules and cost ------------------------------------------------------------------------------------
 def row_rules(s: CrossEntropyShape, tiles: Tiles) -> Iterator[str]:
-    """Yields the rule on N: the last index of a thread may be a whole turn of its block beyond the row."""
+    """Yields the rule on N: the last index of a thread may be a whole iteration of its block beyond the row."""
     yield from index_rules({"N": s.N}, 4 * tiles["BLOCK"] * tiles.get("LOADS", 1))
 
 
@@ -297,7 +297,7 @@ def _library(ladder: str, title: str, idea: str, buffers, bind) -> Rung:
 
 
 FORWARD, BACKWARD, STEP = "cross-entropy", "cross-entropy-backward", "cross-entropy-step"
-TURNS = {"BLOCK": BLOCKS, "LOADS": LOADS}
+LOOP = {"BLOCK": BLOCKS, "LOADS": LOADS}
 SMALL = {"BLOCK": 32, "LOADS": 1}  # to watch
 
 
@@ -334,7 +334,7 @@ FORWARD_RUNGS = (
         build_online,
         _cost(1, 4),
         row_rules,
-        TURNS,
+        LOOP,
         SMALL,
         {"BLOCK": 512},
         {"BLOCK": 1024},
@@ -349,7 +349,7 @@ FORWARD_RUNGS = (
         build_split,
         _cost(1, 4),
         split_rules,
-        TURNS | {"SPLITS": (16, 4, 8, 32, 64, 2)},
+        LOOP | {"SPLITS": (16, 4, 8, 32, 64, 2)},
         SMALL | {"SPLITS": 2},
         {"SPLITS": 4},
         {"SPLITS": 32},
@@ -372,12 +372,12 @@ BACKWARD_RUNGS = (
     _rung(
         BACKWARD,
         "rows",
-        mark("one block per row, 16 bytes a load"),
+        mark("one block per row, 16 bytes per load"),
         mark("A block loads label, log-sum-exp and g of its row once. Its threads load and store 16 bytes at a time."),
         build_rows,
         _cost(2, 3),
         row_rules,
-        TURNS,
+        LOOP,
         SMALL,
         {"BLOCK": 512},
         {"LOADS": 2},
@@ -409,7 +409,7 @@ STEP_RUNGS = (
         build_two_kernels,
         _cost(3, 7),
         row_rules,
-        TURNS,
+        LOOP,
         SMALL,
         cpu_title=mark("losses of all rows, then gradients"),
     ),
@@ -421,7 +421,7 @@ STEP_RUNGS = (
         build_fused,
         _cost(3, 7),
         row_rules,
-        TURNS,
+        LOOP,
         SMALL,
         {"BLOCK": 1024},
         cpu_title=mark("loss and gradient, a few rows at a time"),

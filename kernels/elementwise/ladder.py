@@ -488,12 +488,12 @@ def columns_of(s: BiasShape, block: int) -> int:
 
 
 def part_of(s: BiasShape, tiles: Tiles) -> int:
-    """Returns how many indices (n, p, q) a block adds up: whole turns of its threads, and about BLOCKS blocks in all, or
-    PARTS if that is no tile size."""
+    """Returns how many indices (n, p, q) a block adds up: whole iterations of its threads, and about BLOCKS blocks in
+    all, or PARTS if that is no tile size."""
     columns = columns_of(s, tiles["BLOCK"])
-    turn = tiles["BLOCK"] // columns * tiles["PER"]
+    per_iteration = tiles["BLOCK"] // columns * tiles["PER"]
     parts = max(1, min(tiles.get("BLOCKS", PARTS) // ceil(s.C, columns), MAX_GRID_YZ))
-    return turn * ceil(ceil(s.per_channel, parts), turn)
+    return per_iteration * ceil(ceil(s.per_channel, parts), per_iteration)
 
 
 def _sums(source, names, s, tiles, function, columns: int, inner: int, count: int, part: int, label: str = ""):

@@ -244,7 +244,7 @@ FORWARD_RUNGS = (
     ),
     Rung(
         name=f"{FORWARD}/rows",
-        title=mark("one warp per row, 16 bytes a load"),
+        title=mark("one warp per row, 16 bytes per load"),
         idea=mark("A warp reads its token once and copies the row. Its lanes load 16 bytes at a time."),
         build=build_rows,
         cost=forward_cost,

@@ -29,7 +29,7 @@ def available() -> dict[str, Status]:
 def refusal(name: str, rung: Rung, shape: Shape, tiles: Tiles) -> str:
     """Returns why this machine cannot run a rung at a shape and all its tile sizes on an engine; "" if nothing is known
     against it. Only the cuda engine has devices and libraries that differ from machine to machine."""
-    if (why := rung.not_on(name)) or name != "cuda":
+    if (why := rung.why_not_on(name)) or name != "cuda":
         return why
     from kernels.engines import cuda
 

@@ -112,7 +112,7 @@ def _rungs(ladder: str, sources: tuple[str, str], functions: tuple, bind: type, 
     )
     yield Rung(
         f"{ladder}/float4",
-        mark("16 bytes a load, several at a time"),
+        mark("16 bytes per load, several at a time"),
         IDEA_WIDE,
         wide,
         cost,

@@ -1,4 +1,4 @@
-"""What a machine of a pool says of itself: its card, its libraries, and the version of its code."""
+"""What a machine of a pool says of itself: its device, its libraries, and the version of its code."""
 
 from __future__ import annotations
 

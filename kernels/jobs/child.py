@@ -123,9 +123,7 @@ def _error_text(error: Exception, request: Request | None, activity: str) -> str
     if request is None:
         return f"the request cannot be read: {type(error).__name__}: {error}"
     # While it verifies, the runner names the rung. Rungs are timed together: name them all here.
-    where = f"while {activity}" + (
-        "" if activity.startswith(VERIFYING.partition("{")[0]) else f" ({', '.join(request.rungs)})"
-    )
+    where = f"while {activity}" + ("" if activity.startswith(VERIFYING.partition("{")[0]) else f" ({request.label})")
     if faults.is_gpu_error(error):
         return faults.sentence(error, where)
     if isinstance(error, MemoryError):

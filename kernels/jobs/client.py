@@ -131,7 +131,7 @@ class Queue:
     def submit(self, request: Work, owner: str = "", fresh: bool = False) -> Job:
         """As Worker.submit. JobError also says why there is no service."""
         text = str(request.shape)
-        packed = Packed(tuple(request.rungs), text, request.key(), request.packed(), request.CACHED)
+        packed = Packed(request.label, text, request.key(), request.packed(), request.CACHED)
         for last in (False, True):  # a service may end, being idle, while this connects
             try:
                 return self._service.link().submit(self, request, packed, owner, fresh)

@@ -45,9 +45,8 @@ class Episode:
     seconds: float = EPISODE_S
 
     @property
-    def rungs(self) -> tuple[str]:
-        """Returns its name in messages."""
-        return (f"training {self.settings.network}",)
+    def label(self) -> str:
+        return f"training {self.settings.network}"
 
     @property
     def shape(self) -> str:

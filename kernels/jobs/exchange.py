@@ -40,9 +40,8 @@ class Exchange:
     emulated: bool = False
 
     @property
-    def rungs(self) -> tuple[str]:
-        """Returns its name in messages."""
-        return (f"{self.kind} over {self.ranks} GPUs",)
+    def label(self) -> str:
+        return f"{self.kind} over {self.ranks} GPUs"
 
     @property
     def shape(self) -> str:
@@ -50,7 +49,7 @@ class Exchange:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Returns what it runs."""
+        """Returns our kernels and NCCL for an all-reduce, NCCL alone for another kind, our kernels alone if emulated."""
         if self.emulated:
             return tuple(KERNELS)
         return (*KERNELS, NCCL) if self.kind == ALL_REDUCE else (NCCL,)

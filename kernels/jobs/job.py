@@ -44,12 +44,12 @@ def seconds(environ: Mapping[str, str] = os.environ) -> float:
 
 
 class Work(Protocol):
-    """What a queue takes: a Request, or a run of another kind. `rungs` and `shape` name it in messages."""
+    """What a queue takes: a Request, or a run of another kind. `label` and `shape` name it in messages."""
 
     @property
     def CACHED(self) -> bool: ...
     @property
-    def rungs(self) -> tuple[str, ...]: ...
+    def label(self) -> str: ...
     @property
     def shape(self) -> object: ...
     def key(self) -> Hashable: ...
@@ -69,6 +69,10 @@ class Request:
     tiles: dict[str, int] = field(default_factory=dict)
     mode: str = "cold"
     seconds: float = field(default_factory=seconds)
+
+    @property
+    def label(self) -> str:
+        return ", ".join(self.rungs)
 
     def key(self) -> Hashable:
         """Returns a key that is equal for equal requests; inputs are compared by content."""
@@ -109,7 +113,7 @@ class Run:
         self.sent = False  # whether a process works on it
         self.note = ""  # what Worker's on_rows returned
         self.name = secrets.token_hex(8)
-        self.card = ""  # of a pool: the one that its owner wants, "" for any
+        self.device = ""  # of a pool: the one that its owner wants, "" for any
         self.needs_gpu = False  # of a pool
         self.restarts = 0  # of a pool: how many machines ended while they executed it
 

@@ -31,9 +31,8 @@ class ParallelStep:
     plan: Plan
 
     @property
-    def rungs(self) -> tuple[str]:
-        """Returns its name in messages."""
-        return (f"{self.plan.network}, {self.plan.way} over {self.plan.gpus} GPUs",)
+    def label(self) -> str:
+        return f"{self.plan.network}, {self.plan.way} over {self.plan.gpus} GPUs"
 
     @property
     def shape(self) -> str:

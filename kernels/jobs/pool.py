@@ -5,13 +5,13 @@
     dask worker tcp://HOST:8786 --nthreads 1 --nworkers 1 --resources GPU=1
 
 in a folder with this app's code. It executes one run at a time, in a child process with a deadline, as the local worker
-does. A run goes to the first machine that is free. Rungs that are compared are one run, and so on one card; the runs of one
-series stay on the kind of card that its first run had. A machine that ends during a run is replaced: the run begins again
-elsewhere, and its text says so. Each worker announces its card and its libraries (announcement.py): pages offer the engines
-that it has, and a run of the cuda engine goes to a machine with a GPU.
+does. A run goes to the first machine that is free. Rungs that are compared are one run, and so on one device; the runs
+of one series stay on the kind of device that its first run had. A machine that ends during a run is replaced: the run
+begins again elsewhere, and its text says so. Each worker announces its device and its libraries (announcement.py):
+pages offer the engines that it has, and a run of the cuda engine goes to a machine with a GPU.
 
-The network of a pool must be trusted: whoever reaches the scheduler can run code on its workers. Dask's own settings add
-TLS.
+The network of a pool must be trusted: whoever reaches the scheduler can run code on its workers. Dask's own settings
+add TLS.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ WATCH_S = 5.0  # between two looks for pages
 AWAY_S = 30.0  # after a look that failed: a connection waits for ANSWER_S
 FIRST_LOOK_S = 5.0  # that a page waits for the first look
 MAX_RESTARTS = 2
-MAX_SERIES = 1024  # whose cards are remembered
+MAX_SERIES = 1024  # whose devices are remembered
 TOPIC = "kernel-theatre"
 MISSING = "KERNEL_THEATRE_JOBS names a pool, which needs dask.distributed: pip install distributed"
-THIS_MACHINE = "this machine"  # a card that a reader may choose
+THIS_MACHINE = "this machine"  # a device that a reader may choose
 EMPTY = "the pool has no worker"
 NO_GPU = "no machine of the pool has a GPU now"
 AGAIN = "begun again, because its machine ended: "
@@ -68,18 +68,18 @@ class Slot:
     fault: str = ""
 
     @property
-    def card(self) -> str:
-        return self.machine.card if self.machine else ""
+    def device(self) -> str:
+        return self.machine.device if self.machine else ""
 
     def fits(self, run: Run) -> bool:
-        """Returns whether it has the card that a run wants, and a GPU if it needs one."""
-        if self.machine is None or run.card not in ("", self.card):
+        """Returns whether it has the device that a run wants, and a GPU if it needs one."""
+        if self.machine is None or run.device not in ("", self.device):
             return False
         return bool(self.machine.gpu or not run.needs_gpu)
 
 
 class Pool(Worker):
-    """The queue of this app. Its interface is Worker's; submit also takes the wanted card.
+    """The queue of this app. Its interface is Worker's; submit also takes the wanted device.
 
     child: the module of the process that executes runs on each machine. here: returns the queue of this machine, for
     readers who choose it.
@@ -102,21 +102,21 @@ class Pool(Worker):
         self._looked = threading.Event()
         self._watching = False
         self._busy: dict[str, Run] = {}  # by the worker's address
-        self._cards: OrderedDict[str, str] = OrderedDict()  # by the owner of a series
+        self._devices: OrderedDict[str, str] = OrderedDict()  # by the owner of a series
         super().__init__(deadline_s, on_rows=on_rows)
 
-    def submit(self, request: Work, owner: str = "", fresh: bool = False, card: str = "") -> Job:
-        """As Worker.submit. card: the kind of card, "" for any. JobError also if the scheduler does not answer."""
-        if card == THIS_MACHINE and self._here:
+    def submit(self, request: Work, owner: str = "", fresh: bool = False, device: str = "") -> Job:
+        """As Worker.submit. device: the kind of device, "" for any. JobError also if the scheduler does not answer."""
+        if device == THIS_MACHINE and self._here:
             job = self._here().submit(request, owner, fresh)
             job.queue = self._here()
             return job
         self._connect()
-        with self._changed:  # until it has its card, no machine may take it
-            job = super().submit(OnCard(request, card) if card else request, owner, fresh)
+        with self._changed:  # until it has its device, no machine may take it
+            job = super().submit(OnDevice(request, device) if device else request, owner, fresh)
             job.request = request
             if not job.done:
-                job._run.card = job._run.card or card or self._cards.get(owner, "")
+                job._run.device = job._run.device or device or self._devices.get(owner, "")
                 job._run.needs_gpu = getattr(request, "engine", None) == "cuda"
         return job
 
@@ -130,14 +130,14 @@ class Pool(Worker):
             super().cancel(job, running)
 
     def machines(self) -> dict[str, Machine]:
-        """Returns the machines of the pool that can be used, one of each kind of card, as they were at the last look. Only the
-        first call waits, for FIRST_LOOK_S at most."""
+        """Returns the machines of the pool that can be used, one of each kind of device, as they were at the last look.
+        Only the first call waits, for FIRST_LOOK_S at most."""
         with self._changed:
             if not (self._watching or self._closed):
                 self._watching = True
                 threading.Thread(target=self._watch, name="pool", daemon=True).start()
         self._looked.wait(FIRST_LOOK_S)
-        found = {slot.card: slot.machine for slot in tuple(self._slots.values()) if slot.machine}
+        found = {slot.device: slot.machine for slot in tuple(self._slots.values()) if slot.machine}
         return dict(sorted(found.items()))
 
     def close(self) -> None:
@@ -243,12 +243,12 @@ class Pool(Worker):
 
     def _fail_without_machine(self, usable: list[Slot]) -> None:
         """Ends the runs that no machine fits, busy or not."""
-        cards = ", ".join(sorted({slot.card for slot in usable}))
+        devices = ", ".join(sorted({slot.device for slot in usable}))
         with self._changed:
             for run in [run for run in self._waiting if not any(slot.fits(run) for slot in usable)]:
-                lost = run.card and all(slot.card != run.card for slot in usable)
-                wanted = f"the pool has no {run.card} now" if lost else NO_GPU
-                self._fail([run], f"{wanted}; it has {cards}")
+                lost = run.device and all(slot.device != run.device for slot in usable)
+                wanted = f"the pool has no {run.device} now" if lost else NO_GPU
+                self._fail([run], f"{wanted}; it has {devices}")
 
     def _fail(self, runs: list[Run], reason: str) -> None:
         for run in runs:
@@ -274,10 +274,10 @@ class Pool(Worker):
             self._busy.pop(slot.address, None)
             for job in run.jobs:
                 if "/" in job.owner:
-                    self._cards[job.owner] = slot.card
-                    self._cards.move_to_end(job.owner)
-            while len(self._cards) > MAX_SERIES:
-                self._cards.popitem(last=False)
+                    self._devices[job.owner] = slot.device
+                    self._devices.move_to_end(job.owner)
+            while len(self._devices) > MAX_SERIES:
+                self._devices.popitem(last=False)
         self._finish(run, rows, error)
 
     def _begin_again(self, slot: Slot, run: Run) -> bool:
@@ -299,12 +299,12 @@ class Pool(Worker):
             if not run.jobs:
                 raise JobError(CANCELLED)
             run.sent = True
-            rungs = run.jobs[0].request.rungs
+            label = run.jobs[0].request.label
         task = client.submit(
             perform,
             run.name,
             run.packed,
-            rungs,
+            label,
             self._child_module,
             self._deadline_s,
             key=f"{TOPIC}-{run.name}-{run.restarts}",
@@ -343,26 +343,26 @@ class Pool(Worker):
 
 
 @dataclass(frozen=True)
-class OnCard:
-    """A request for one kind of card: its result on another kind is not its result."""
+class OnDevice:
+    """A request for one kind of device: its result on another kind is not its result."""
 
     request: Work
-    card: str
+    device: str
 
     @property
     def CACHED(self) -> bool:
         return self.request.CACHED
 
     @property
-    def rungs(self) -> tuple[str, ...]:
-        return self.request.rungs
+    def label(self) -> str:
+        return self.request.label
 
     @property
     def shape(self) -> object:
         return self.request.shape
 
     def key(self) -> Hashable:
-        return self.card, self.request.key()
+        return self.device, self.request.key()
 
     def packed(self) -> bytes:
         return self.request.packed()
@@ -421,14 +421,14 @@ _workers: dict[str, Worker] = {}  # of this machine, by the module of its child
 _jobs: dict[str, tuple[Worker, Job]] = {}  # that are executed here, by the name of their run
 
 
-def perform(name: str, packed: bytes, rungs: tuple[str, ...], child: str, deadline_s: float) -> tuple[str, Any]:
+def perform(name: str, packed: bytes, label: str, child: str, deadline_s: float) -> tuple[str, Any]:
     """Executes a run in a child process, and tells of its progress. Returns ("rows", rows) or ("error", a sentence)."""
     import distributed  # pyright: ignore[reportMissingImports]  # of pools only
 
     dask = distributed.get_worker()
     with _lock:
         worker = _workers.get(child) or _workers.setdefault(child, Worker(deadline_s, child))
-    job = worker.submit(Packed(tuple(rungs), "", f"{name} {time.time_ns()}", packed, CACHED=False))
+    job = worker.submit(Packed(label, "", f"{name} {time.time_ns()}", packed, CACHED=False))
     _jobs[name], changed = (worker, job), threading.Event()
     job.listen(changed.set)
     changed.set()  # it may have been done before

@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 class Packed:
     """A request as it goes to the service, which never unpacks it."""
 
-    rungs: tuple[str, ...]
+    label: str
     text: str  # its shape
     content_key: Hashable
     content: bytes

@@ -29,9 +29,8 @@ class TransferRun:
     settings: Settings
 
     @property
-    def rungs(self) -> tuple[str]:
-        """Returns its name in messages."""
-        return (f"transfer {self.settings.scenario}",)
+    def label(self) -> str:
+        return f"transfer {self.settings.scenario}"
 
     @property
     def shape(self) -> str:
@@ -53,8 +52,8 @@ class SizesRun:
     work: str
 
     @property
-    def rungs(self) -> tuple[str]:
-        return (f"sizes of {self.work}",)
+    def label(self) -> str:
+        return f"sizes of {self.work}"
 
     @property
     def shape(self) -> str:

@@ -271,9 +271,9 @@ class Worker:
             raise JobError(text)
         self._drop(child)
         reason = rest[0] if kind == GONE else f"it said {kind!r}"
-        rungs = ", ".join(run.jobs[0].request.rungs) if run.jobs else "this"
+        label = run.jobs[0].request.label if run.jobs else "this"
         raise JobError(
-            f"the process that ran {rungs} died ({reason}) while {run.text}; nothing else was touched, "
+            f"the process that ran {label} died ({reason}) while {run.text}; nothing else was touched, "
             "and the next run has a fresh one"
         )
 

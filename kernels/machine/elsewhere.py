@@ -16,11 +16,11 @@ from kernels.model.row import Json, Row
 
 @dataclass(frozen=True)
 class Machine:
-    """What a machine announces. `card`: its GPU's name, else its processor's; `gpu`: None if it has none that can be used,
-    then `why` says why; `libraries`, `rungs`: why a library cannot be called there, by its name and by the rung that calls it.
-    """
+    """What a machine announces. `device`: its GPU's name, else its processor's; `gpu`: None if it has none that can be
+    used, then `why` says why; `libraries`, `rungs`: why a library cannot be called there, by its name and by the rung
+    that calls it."""
 
-    card: str
+    device: str
     gpu: GpuInfo | None = None
     why: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
@@ -29,8 +29,8 @@ class Machine:
     def status(self) -> Status:
         """Returns whether its cuda engine can be used. There is no advice: readers cannot change that machine."""
         if self.gpu:
-            return Status(True, self.gpu.name)
-        return Status(False, tr("{card}, of the pool: {why}", card=self.card, why=self.why))
+            return Status(ready=True, text=self.gpu.name)
+        return Status(ready=False, text=tr("{device}, of the pool: {why}", device=self.device, why=self.why))
 
     def to_message(self) -> Json:
         """Returns plain values: the reader of the message may have another version of this class."""

@@ -94,8 +94,8 @@ def shown(text: str) -> str:
 
 @cache
 def recorded() -> Levels | None:
-    """Returns the levels of the GPU that the first recordings were made on; None if none are shipped. Those of other cards:
-    kernels.records.levels."""
+    """Returns the levels of the GPU that the first recordings were made on; None if none are shipped. Those of other
+    GPUs: kernels.records.levels."""
     return read(RECORDED)
 
 

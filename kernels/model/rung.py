@@ -126,7 +126,7 @@ class Rung(Generic[S]):
             found.setdefault(tuple(tiles[name] for name in self.tiles_on(engine)), dict(tiles))
         return list(found.values())
 
-    def not_on(self, engine: str) -> str:
+    def why_not_on(self, engine: str) -> str:
         """Returns why an engine does not run it, as a clause; "" if it does."""
         if engine in self.engines:
             return ""

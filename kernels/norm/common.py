@@ -74,7 +74,7 @@ def layout_rules(s: MapsShape, layout: str) -> Iterator[str]:
 
 
 def channel_rules(s: MapsShape, tiles: Tiles) -> Iterator[str]:
-    """Yields the rules of a kernel with a block a channel."""
+    """Yields the rules of a kernel with one block per channel."""
     yield from index_rules({"N*H*W": s.count}, tiles["BLOCK"], "BLOCK")
 
 

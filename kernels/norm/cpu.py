@@ -105,7 +105,7 @@ def _normalize(x, gamma, beta, y, mean, invstd, axis) -> None:
         out += channels(beta, axis)
 
 
-# -- training by several blocks a channel ----------------------------------------------------------------
+# -- training by several blocks per channel ----------------------------------------------------------------
 def parts_of(x: np.ndarray, axis: int, per_part: int, parts: int) -> Iterator[tuple[int, np.ndarray]]:
     """Yields (part, its numbers [C, n]) of maps whose channels are cut into parts of so many numbers."""
     flat = np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)

@@ -97,7 +97,7 @@ def backward_atomics(dy, x, gamma, mean, invstd, dx, dgamma, dbeta, N) -> None:
 def backward_rows(dy, x, gamma, mean, invstd, dx, N) -> None:
     """Compute dx of a few rows at a time."""
     for g, row, out, of_mean, of_invstd in few_rows(dy, x, dx, mean[:, None], invstd[:, None]):
-        _dx(g * gamma, (row - of_mean) * of_invstd, of_invstd, out, True)
+        _dx(g * gamma, (row - of_mean) * of_invstd, of_invstd, out, centred=True)
 
 
 def _dx(g, xhat, factor, out, centred: bool) -> None:
@@ -145,4 +145,4 @@ def rms_backward_registers(dy, x, gamma, invrms, dx, partial_gamma, M, N) -> Non
 
 def _rms_dx(dy, x, gamma, invrms, dx) -> None:
     for g, row, out, of_invrms in few_rows(dy, x, dx, invrms[:, None]):
-        _dx(g * gamma, row * of_invrms, of_invrms, out, False)
+        _dx(g * gamma, row * of_invrms, of_invrms, out, centred=False)

@@ -1,4 +1,4 @@
-"""Batch norm: in training, in inference, and its gradients. From a block a channel to several, and PyTorch's."""
+"""Batch norm: in training, in inference, and its gradients. From one block per channel to several, and PyTorch's."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ BATCH_NORM = Ladder(
         ),
         _training(
             "split",
-            mark("several blocks a channel"),
+            mark("several blocks per channel"),
             mark(
                 "A first launch computes mean and M2 of the parts of each channel. A second launch merges them and "
                 "writes y. Both read x once. Two reads and one write are the minimum for a channel that no cache holds."
@@ -202,7 +202,7 @@ BATCH_NORM = Ladder(
         ),
         _training(
             "split-nhwc",
-            mark("several blocks a channel, NHWC"),
+            mark("several blocks per channel, NHWC"),
             mark(
                 "Channels are neighbours in memory. A thread owns four of them and goes down the pixels. A launch "
                 "between the two merges the parts."
@@ -288,7 +288,7 @@ BATCH_NORM_INFERENCE = Ladder(
     rungs=(
         Rung(
             "batch-norm-inference/formula",
-            mark("the formula, a thread a number"),
+            mark("the formula, one thread per number"),
             mark("Each thread loads one number of x and the four numbers of its channel."),
             build_formula,
             cost_of(1, 1, 4),
@@ -424,7 +424,7 @@ BATCH_NORM_BACKWARD = Ladder(
     rungs=(
         _backward(
             "two-pass",
-            mark("two passes, a block a channel"),
+            mark("two passes, one block per channel"),
             mark("The first pass over dy and x computes dbeta and dgamma. The second pass computes dx from them."),
             build_backward,
             channel_rules,
@@ -434,7 +434,7 @@ BATCH_NORM_BACKWARD = Ladder(
         ),
         _backward(
             "split",
-            mark("several blocks a channel"),
+            mark("several blocks per channel"),
             mark(
                 "A first launch computes the two sums of each part. A second launch adds up the parts and writes dx. "
                 "Four reads and one write are the minimum for a channel that no cache holds."
@@ -448,7 +448,7 @@ BATCH_NORM_BACKWARD = Ladder(
         ),
         _backward(
             "split-nhwc",
-            mark("several blocks a channel, NHWC"),
+            mark("several blocks per channel, NHWC"),
             mark("Channels are neighbours in memory. A thread owns four of them and goes down the pixels."),
             build_backward_split_nhwc,
             in_nhwc,

@@ -97,7 +97,7 @@ def _warp_a_row(source: str, cpu_function: Callable, centred: bool):
     return build
 
 
-def _library(routine: str, bind: type, buffers: Callable, centred: bool, *more: np.generic):
+def _library(routine: str, bind: type, buffers: Callable, *more: np.generic, centred: bool):
     def build(s: RowsShape, tiles: Tiles) -> Program:
         own = buffers(s, centred)
         return Program(own, (LibraryCall(routine, (*_names(own), *more), None, bind),))
@@ -126,7 +126,7 @@ LAYER_NORM = Ladder(
             "layer-norm/three-reads",
             mark("three reads"),
             mark("Mean, variance, result: x is read three times. Trees in shared memory add the sums of the threads."),
-            _block_a_row("18_ln_three_reads", cpu_rows.three_reads, True),
+            _block_a_row("18_ln_three_reads", cpu_rows.three_reads, centred=True),
             row_rules,
             {"BLOCK": BLOCKS},
             (3, 1, 8),
@@ -137,7 +137,7 @@ LAYER_NORM = Ladder(
             "layer-norm/welford",
             mark("Welford’s rule: two reads"),
             mark("One pass computes mean and variance together. Chan’s rule merges the threads."),
-            _block_a_row("19_ln_welford", cpu_rows.welford, True),
+            _block_a_row("19_ln_welford", cpu_rows.welford, centred=True),
             all_rules(row_rules, counted_row_rules),
             {"BLOCK": BLOCKS},
             (2, 1, 12),
@@ -148,7 +148,7 @@ LAYER_NORM = Ladder(
             "layer-norm/warp",
             mark("one warp per row"),
             IDEA_WARP,
-            _warp_a_row("20_ln_warp", cpu_rows.warp, True),
+            _warp_a_row("20_ln_warp", cpu_rows.warp, centred=True),
             warp_rules,
             WARPS,
             (1, 1, 8),
@@ -159,7 +159,7 @@ LAYER_NORM = Ladder(
             "layer-norm/registers",
             mark("a row in registers"),
             IDEA_REGISTERS,
-            _block_a_row("21_ln_registers", cpu_rows.registers, True, FEW_ROWS),
+            _block_a_row("21_ln_registers", cpu_rows.registers, centred=True, cpu_name=FEW_ROWS),
             register_rules,
             IN_REGISTERS,
             (1, 1, 8),
@@ -172,7 +172,7 @@ LAYER_NORM = Ladder(
             "layer-norm/library",
             mark("PyTorch layer norm"),
             mark("PyTorch’s own kernel (native_layer_norm), in FP32."),
-            _library("torch_layer_norm", library.LayerNorm, forward_buffers, True, EPSILON),
+            _library("torch_layer_norm", library.LayerNorm, forward_buffers, EPSILON, centred=True),
         ),
     ),
 )
@@ -190,7 +190,7 @@ RMS_NORM = Ladder(
             "rms-norm/two-reads",
             mark("two reads"),
             mark("The mean square, then the result: x is read twice. A tree in shared memory adds the sums."),
-            _block_a_row("22_rms_two_reads", cpu_rows.rms_two_reads, False),
+            _block_a_row("22_rms_two_reads", cpu_rows.rms_two_reads, centred=False),
             row_rules,
             {"BLOCK": BLOCKS},
             (2, 1, 4),
@@ -201,7 +201,7 @@ RMS_NORM = Ladder(
             "rms-norm/warp",
             mark("one warp per row"),
             IDEA_WARP,
-            _warp_a_row("23_rms_warp", cpu_rows.rms_warp, False),
+            _warp_a_row("23_rms_warp", cpu_rows.rms_warp, centred=False),
             warp_rules,
             WARPS,
             (1, 1, 4),
@@ -212,7 +212,7 @@ RMS_NORM = Ladder(
             "rms-norm/registers",
             mark("a row in registers"),
             IDEA_REGISTERS,
-            _block_a_row("24_rms_registers", cpu_rows.rms_registers, False, FEW_ROWS),
+            _block_a_row("24_rms_registers", cpu_rows.rms_registers, centred=False, cpu_name=FEW_ROWS),
             register_rules,
             IN_REGISTERS,
             (1, 1, 4),
@@ -225,7 +225,7 @@ RMS_NORM = Ladder(
             "rms-norm/library",
             mark("PyTorch RMS norm"),
             mark("PyTorch’s fused kernel (_fused_rms_norm), in FP32."),
-            _library("torch_rms_norm", library.RmsNorm, forward_buffers, False, EPSILON),
+            _library("torch_rms_norm", library.RmsNorm, forward_buffers, EPSILON, centred=False),
         ),
     ),
 )
@@ -253,7 +253,7 @@ def build_columns(s: RowsShape, tiles: Tiles) -> Program:
         launch("norm/26_ln_backward_rows.cu", (s.M,), tiles["BLOCK"], rows, cpu_rows.backward_rows, tiles),
         launch("norm/27_ln_backward_columns.cu", (ceil(s.N, 32),), (32, 8), columns, cpu_rows.backward_columns),
     )
-    return Program(backward_buffers(s, True), steps)
+    return Program(backward_buffers(s, centred=True), steps)
 
 
 def _in_registers(source: str, cpu_function: Callable, centred: bool):
@@ -290,9 +290,9 @@ LAYER_NORM_BACKWARD = Ladder(
     rungs=(
         _rung(
             "layer-norm-backward/atomics",
-            mark("a block a row, atomic additions"),
+            mark("one block per row, atomic additions"),
             IDEA_ATOMICS,
-            _atomics("25_ln_backward_atomics", cpu_rows.backward_atomics, True),
+            _atomics("25_ln_backward_atomics", cpu_rows.backward_atomics, centred=True),
             row_rules,
             {"BLOCK": BLOCKS},
             (4, 1, 17),
@@ -314,7 +314,7 @@ LAYER_NORM_BACKWARD = Ladder(
             "layer-norm-backward/registers",
             mark("rows in registers, sums by blocks"),
             IDEA_GRID,
-            _in_registers("28_ln_backward_registers", cpu_rows.backward_registers, True),
+            _in_registers("28_ln_backward_registers", cpu_rows.backward_registers, centred=True),
             grid_rules,
             BY_GRID,
             (2, 1, 13),
@@ -325,7 +325,7 @@ LAYER_NORM_BACKWARD = Ladder(
             "layer-norm-backward/library",
             mark("PyTorch layer norm, backward"),
             mark("PyTorch’s own kernels (native_layer_norm_backward), in FP32."),
-            _library("torch_layer_norm_backward", library.LayerNormBackward, backward_buffers, True),
+            _library("torch_layer_norm_backward", library.LayerNormBackward, backward_buffers, centred=True),
         ),
     ),
 )
@@ -341,9 +341,9 @@ RMS_NORM_BACKWARD = Ladder(
     rungs=(
         _rung(
             "rms-norm-backward/atomics",
-            mark("a block a row, atomic additions"),
+            mark("one block per row, atomic additions"),
             IDEA_ATOMICS,
-            _atomics("29_rms_backward_atomics", cpu_rows.rms_backward_atomics, False),
+            _atomics("29_rms_backward_atomics", cpu_rows.rms_backward_atomics, centred=False),
             row_rules,
             {"BLOCK": BLOCKS},
             (4, 1, 12),
@@ -354,7 +354,7 @@ RMS_NORM_BACKWARD = Ladder(
             "rms-norm-backward/registers",
             mark("rows in registers, sums by blocks"),
             IDEA_GRID,
-            _in_registers("30_rms_backward_registers", cpu_rows.rms_backward_registers, False),
+            _in_registers("30_rms_backward_registers", cpu_rows.rms_backward_registers, centred=False),
             grid_rules,
             BY_GRID,
             (2, 1, 9),
@@ -365,7 +365,7 @@ RMS_NORM_BACKWARD = Ladder(
             "rms-norm-backward/library",
             mark("PyTorch RMS norm, backward"),
             mark("PyTorch’s fused kernels (_fused_rms_norm_backward), in FP32."),
-            _library("torch_rms_norm_backward", library.RmsNormBackward, backward_buffers, False),
+            _library("torch_rms_norm_backward", library.RmsNormBackward, backward_buffers, centred=False),
         ),
     ),
 )

@@ -83,7 +83,6 @@ def spread(passes: Sequence[Sequence[float]]) -> Json:
 
 
 def gpu_row(size: int, passes: Sequence[Mapping[str, tuple[Run, ...]]]) -> Json:
-    """Returns the row of a size on the GPU."""
     row: Row = {"size": size}
     for copies in COPIES:
         runs = [run for found in passes for run in found[copies]]

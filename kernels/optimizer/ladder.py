@@ -51,8 +51,8 @@ def no_rules(s: OptimizerShape, tiles: Tiles) -> tuple[str, ...]:
 
 def wide_rules(s: OptimizerShape, tiles: Tiles) -> Iterator[str]:
     if 4 * tiles["BLOCK"] * tiles["PER"] > CHUNK:
-        turn = 4 * tiles["BLOCK"] * tiles["PER"]
-        yield tr("4*BLOCK*PER elements of a round <= {chunk} of a chunk, got {turn}", chunk=CHUNK, turn=turn)
+        got = 4 * tiles["BLOCK"] * tiles["PER"]
+        yield tr("4*BLOCK*PER elements of a round <= {chunk} of a chunk, got {got}", chunk=CHUNK, got=got)
 
 
 # -- what differs between the optimisers --------------------------------------------------------------

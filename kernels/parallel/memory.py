@@ -49,7 +49,7 @@ def holding(graph: Graph, nodes: Sequence[Node], sizes: Mapping[str, int]) -> Ho
     kinds = {t.name: t.kind for t in part.tensors.values()}
     live = training.live_bytes(graphs.program(part, ladder_of))
     parts = {name: size for name, size in sizes.items() if name in kinds}
-    less = {name: part.tensors[name].buffer(False).nbytes - size for name, size in parts.items()}
+    less = {name: part.tensors[name].nbytes - size for name, size in parts.items()}
     result, most = [], 0
     for moment, alive in zip(found, live, strict=True):
         nbytes = dict(moment.nbytes)

@@ -67,7 +67,6 @@ def ranges_of(graph: Graph, names: Iterable[str]) -> list[Range]:
 
 
 def weights_of(graph: Graph, layers: Iterable[str]) -> list[str]:
-    """Returns the weights of these layers."""
     wanted = set(layers)
     return [v.name for v in graph.views if v.of == WEIGHTS and v.name.rpartition(".")[0] in wanted]
 

@@ -118,7 +118,7 @@ def exchanges(plan: Plan, graph: Graph) -> Iterator[Exchange]:
         elif node.phase == BACKWARD and node.name in columns:
             tensor = node.tensors["dx"]
         if tensor:
-            yield Exchange(node.name, tensor, node.phase, graph.tensors[tensor].buffer(False).nbytes)
+            yield Exchange(node.name, tensor, node.phase, graph.tensors[tensor].nbytes)
 
 
 def train(plan: Plan, images: np.ndarray, labels: np.ndarray, seed: int = 0, **factors: float) -> Outcome:

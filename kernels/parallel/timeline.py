@@ -322,7 +322,7 @@ def _phases(stages: Stages, stage: int, names: Sequence[str]) -> list[str]:
 
 
 def _message_bytes(stages: Stages, name: str) -> int:
-    return stages.graph.tensors[name].buffer(False).nbytes
+    return stages.graph.tensors[name].nbytes
 
 
 # -- what follows ----------------------------------------------------------------------------------------

@@ -116,20 +116,20 @@ def one_a_patch(source: str, buffers: tuple[str, ...], cpu: Callable[..., None],
 
 
 # -- buffers -----------------------------------------------------------------------------------------
-def forward_buffers(s: PoolShape, keeps: bool) -> tuple[Buffer, ...]:
-    """Returns x, y, and the indices of the maxima if the pool `keeps` them."""
-    index = (Buffer("index", OUTPUT, s.y_shape, "int32"),) if keeps else ()
+def forward_buffers(s: PoolShape, keeps_index: bool) -> tuple[Buffer, ...]:
+    """Returns x, y, and the indices of the maxima if `keeps_index`."""
+    index = (Buffer("index", OUTPUT, s.y_shape, "int32"),) if keeps_index else ()
     return Buffer("x", INPUT, s.x_shape), Buffer("y", OUTPUT, s.y_shape), *index
 
 
-def backward_buffers(s: PoolShape, keeps: bool) -> tuple[Buffer, ...]:
-    index = (Buffer("index", INPUT, s.y_shape, "int32", below=s.H * s.W),) if keeps else ()
+def backward_buffers(s: PoolShape, keeps_index: bool) -> tuple[Buffer, ...]:
+    index = (Buffer("index", INPUT, s.y_shape, "int32", below=s.H * s.W),) if keeps_index else ()
     return Buffer("dy", INPUT, s.y_shape), *index, Buffer("dx", OUTPUT, s.x_shape)
 
 
-def builder(buffers: Callable, keeps: bool, *steps: Callable[[PoolShape, Tiles], Launch]):
+def builder(buffers: Callable, *steps: Callable[[PoolShape, Tiles], Launch], keeps_index: bool):
     """Returns the build function of a rung with these launches."""
-    return lambda s, tiles: Program(buffers(s, keeps), tuple(step(s, tiles) for step in steps))
+    return lambda s, tiles: Program(buffers(s, keeps_index), tuple(step(s, tiles) for step in steps))
 
 
 # -- cost --------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ MAX_POOL = Ladder(
             idea=mark(
                 "Each thread compares the pixels of its window. It stores the largest and its place in the plane."
             ),
-            build=builder(forward_buffers, True, one_each("01_max_window", MAX, cpu.max_window, "outputs")),
+            build=builder(forward_buffers, one_each("01_max_window", MAX, cpu.max_window, "outputs"), keeps_index=True),
             cost=cost_of(comparisons),
             rules=output_rules,
             tolerance=0.0,  # a maximum is a copy
@@ -126,9 +126,11 @@ MAX_POOL = Ladder(
                 "A thread loads the pixels under several windows into registers. Each pixel is loaded about once, "
                 "four in one load."
             ),
-            build=builder(forward_buffers, True, one_a_patch("02_max_patch", MAX, cpu.max_patch, False)),
+            build=builder(
+                forward_buffers, one_a_patch("02_max_patch", MAX, cpu.max_patch, of_pixels=False), keeps_index=True
+            ),
             cost=cost_of(comparisons),
-            rules=patch_rules(False),
+            rules=patch_rules(of_pixels=False),
             tolerance=0.0,
             tiles=PATCH_TILES,
             sets=PATCH_SETS[1:],
@@ -138,7 +140,7 @@ MAX_POOL = Ladder(
             "max-pool",
             mark("PyTorch max pooling"),
             mark("torch.nn.functional.max_pool2d with its indices, which are 64-bit."),
-            lambda s: forward_buffers(s, True),
+            lambda s: forward_buffers(s, keeps_index=True),
             MAX,
             library.MaxPool,
             library_cost(comparisons),
@@ -165,7 +167,10 @@ MAX_POOL_BACKWARD = Ladder(
                 "Outputs that took the same pixel collide."
             ),
             build=builder(
-                backward_buffers, True, _zero, one_each("03_max_scatter", MAX_BACKWARD, cpu.max_scatter, "outputs")
+                backward_buffers,
+                _zero,
+                one_each("03_max_scatter", MAX_BACKWARD, cpu.max_scatter, "outputs"),
+                keeps_index=True,
             ),
             cost=cost_of(additions, dx_again=2),
             rules=scatter_rules,
@@ -177,7 +182,9 @@ MAX_POOL_BACKWARD = Ladder(
             name="max-pool-backward/gather",
             title=mark("gather, one thread per pixel"),
             idea=mark("Each pixel adds the gradients of the windows that took it. Nothing collides."),
-            build=builder(backward_buffers, True, one_each("04_max_gather", MAX_BACKWARD, cpu.max_gather, "pixels")),
+            build=builder(
+                backward_buffers, one_each("04_max_gather", MAX_BACKWARD, cpu.max_gather, "pixels"), keeps_index=True
+            ),
             cost=cost_of(additions),
             rules=pixel_rules,
             tolerance=TOLERANCE,
@@ -192,10 +199,12 @@ MAX_POOL_BACKWARD = Ladder(
                 "patch once."
             ),
             build=builder(
-                backward_buffers, True, one_a_patch("05_max_gather_patch", MAX_BACKWARD, cpu.max_gather, True)
+                backward_buffers,
+                one_a_patch("05_max_gather_patch", MAX_BACKWARD, cpu.max_gather, of_pixels=True),
+                keeps_index=True,
             ),
             cost=cost_of(additions),
-            rules=patch_rules(True),
+            rules=patch_rules(of_pixels=True),
             tolerance=TOLERANCE,
             tiles=PATCH_TILES,
             sets=PATCH_SETS[1:],
@@ -205,7 +214,7 @@ MAX_POOL_BACKWARD = Ladder(
             "max-pool-backward",
             mark("PyTorch max pooling backward"),
             mark("PyTorch’s gradient of max_pool2d, from 64-bit indices."),
-            lambda s: backward_buffers(s, True),
+            lambda s: backward_buffers(s, keeps_index=True),
             MAX_BACKWARD,
             library.MaxPoolBackward,
             library_cost(additions),
@@ -228,7 +237,9 @@ AVG_POOL = Ladder(
             name="avg-pool/window",
             title=mark("one thread per window"),
             idea=mark("Each thread adds the pixels of its window and divides by their number."),
-            build=builder(forward_buffers, False, one_each("06_avg_window", AVG, cpu.avg_window, "outputs")),
+            build=builder(
+                forward_buffers, one_each("06_avg_window", AVG, cpu.avg_window, "outputs"), keeps_index=False
+            ),
             cost=cost_of(shares),
             rules=output_rules,
             tolerance=TOLERANCE,
@@ -242,9 +253,11 @@ AVG_POOL = Ladder(
                 "A thread loads the pixels under several windows into registers. Each pixel is loaded about once, "
                 "four in one load."
             ),
-            build=builder(forward_buffers, False, one_a_patch("07_avg_patch", AVG, cpu.avg_patch, False)),
+            build=builder(
+                forward_buffers, one_a_patch("07_avg_patch", AVG, cpu.avg_patch, of_pixels=False), keeps_index=False
+            ),
             cost=cost_of(shares),
-            rules=patch_rules(False),
+            rules=patch_rules(of_pixels=False),
             tolerance=TOLERANCE,
             tiles=PATCH_TILES,
             sets=PATCH_SETS[1:],
@@ -254,7 +267,7 @@ AVG_POOL = Ladder(
             "avg-pool",
             mark("PyTorch average pooling"),
             mark("torch.nn.functional.avg_pool2d, in FP32."),
-            lambda s: forward_buffers(s, False),
+            lambda s: forward_buffers(s, keeps_index=False),
             AVG,
             library.AvgPool,
             library_cost(shares),
@@ -280,7 +293,10 @@ AVG_POOL_BACKWARD = Ladder(
                 "collide."
             ),
             build=builder(
-                backward_buffers, False, _zero, one_each("08_avg_scatter", AVG_BACKWARD, cpu.avg_scatter, "outputs")
+                backward_buffers,
+                _zero,
+                one_each("08_avg_scatter", AVG_BACKWARD, cpu.avg_scatter, "outputs"),
+                keeps_index=False,
             ),
             cost=cost_of(shares, dx_again=2),
             rules=scatter_rules,
@@ -292,7 +308,9 @@ AVG_POOL_BACKWARD = Ladder(
             name="avg-pool-backward/gather",
             title=mark("gather, one thread per pixel"),
             idea=mark("Each pixel adds the shares of the windows that contain it. Nothing collides."),
-            build=builder(backward_buffers, False, one_each("09_avg_gather", AVG_BACKWARD, cpu.avg_gather, "pixels")),
+            build=builder(
+                backward_buffers, one_each("09_avg_gather", AVG_BACKWARD, cpu.avg_gather, "pixels"), keeps_index=False
+            ),
             cost=cost_of(shares),
             rules=pixel_rules,
             tolerance=TOLERANCE,
@@ -307,10 +325,12 @@ AVG_POOL_BACKWARD = Ladder(
                 "patch once."
             ),
             build=builder(
-                backward_buffers, False, one_a_patch("10_avg_gather_patch", AVG_BACKWARD, cpu.avg_gather, True)
+                backward_buffers,
+                one_a_patch("10_avg_gather_patch", AVG_BACKWARD, cpu.avg_gather, of_pixels=True),
+                keeps_index=False,
             ),
             cost=cost_of(shares),
-            rules=patch_rules(True),
+            rules=patch_rules(of_pixels=True),
             tolerance=TOLERANCE,
             tiles=PATCH_TILES,
             sets=PATCH_SETS[1:],
@@ -320,7 +340,7 @@ AVG_POOL_BACKWARD = Ladder(
             "avg-pool-backward",
             mark("PyTorch average pooling backward"),
             mark("PyTorch’s gradient of avg_pool2d, in FP32."),
-            lambda s: backward_buffers(s, False),
+            lambda s: backward_buffers(s, keeps_index=False),
             AVG_BACKWARD,
             library.AvgPoolBackward,
             library_cost(shares),

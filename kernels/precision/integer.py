@@ -94,7 +94,7 @@ def calibrated(flat: np.ndarray, calibration: str, images: np.ndarray) -> dict[s
     """Returns the quantizer of each layer's activations from example images, with a zero point."""
     inputs = Inputs()
     forward(flat, images, inputs)
-    return {layer: CALIBRATIONS[calibration](a, False) for layer, a in inputs.by_layer.items()}
+    return {layer: CALIBRATIONS[calibration](a, symmetric=False) for layer, a in inputs.by_layer.items()}
 
 
 def ranges(flat: np.ndarray) -> dict[str, dict[str, list[float]]]:

@@ -6,8 +6,9 @@ Source: Jacob et al., arXiv 1712.05877; Wu et al., arXiv 2004.09602 (calibration
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -81,11 +82,11 @@ def by_error(x: np.ndarray, symmetric: bool) -> Quantizer:
     return min(candidates, key=lambda c: error(x, c))
 
 
-CALIBRATIONS: Mapping[str, Callable[[np.ndarray, bool], Quantizer]] = {
-    "extremes": by_extremes,
-    "percentile": by_percentile,
-    "error": by_error,
-}
+class Calibration(Protocol):
+    def __call__(self, x: np.ndarray, symmetric: bool) -> Quantizer: ...
+
+
+CALIBRATIONS: Mapping[str, Calibration] = {"extremes": by_extremes, "percentile": by_percentile, "error": by_error}
 
 
 def error(x: np.ndarray, quantizer: Quantizer) -> float:

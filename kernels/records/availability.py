@@ -20,7 +20,7 @@ from kernels.records import unsupported
 def reasons(rung: Rung, shape: Shape, tiles: Tiles, engine: str = "") -> Iterator[str]:
     """Yields each reason why a rung cannot run a shape at these tile sizes on this machine, with an engine if one is
     given. The engine's reason comes first."""
-    if engine and (why := rung.not_on(engine)):
+    if engine and (why := rung.why_not_on(engine)):
         yield why
     yield from rung.rules(shape, tiles)
     if reason := missing_library(rung, shape):

@@ -11,8 +11,8 @@ from threading import Lock
 from kernels.i18n import tr
 from kernels.model.row import Json
 from kernels.records import rows
-from kernels.records.cards import Card, slug
 from kernels.records.folder import SHIPPED, own_recordings
+from kernels.records.gpus import Gpu, slug
 from kernels.records.jsontext import RowError, load
 
 ENDING = ".jsonl"
@@ -22,8 +22,8 @@ GPU = "cuda"  # the engine of recordings that pages show
 _reading = Lock()
 
 
-def read() -> tuple[tuple[Card, Json], ...]:
-    """Returns the card and the row of every recording, shipped ones first, in the order of the files.
+def read() -> tuple[tuple[Gpu, Json], ...]:
+    """Returns the GPU and the row of every recording, shipped ones first, in the order of the files.
 
     One thread reads them: a process whose first readers came together held them once for each.
     """
@@ -32,8 +32,8 @@ def read() -> tuple[tuple[Card, Json], ...]:
 
 
 @cache
-def _read() -> tuple[tuple[Card, Json], ...]:
-    return (*_shipped(), *((Card(row["device"], own=True), row) for row in _own()[0]))
+def _read() -> tuple[tuple[Gpu, Json], ...]:
+    return (*_shipped(), *((Gpu(row["device"], own=True), row) for row in _own()[0]))
 
 
 @cache
@@ -49,13 +49,13 @@ def paths(ending: str) -> Iterator[tuple[Path, bool]]:
             yield path, own
 
 
-def path_of(card: Card) -> Path:
-    """Returns the file that a recording of a card is in, by its first row, or would be in."""
+def path_of(gpu: Gpu) -> Path:
+    """Returns the file that a recording of a GPU is in, by its first row, or would be in."""
     for path, own in paths(ENDING):
         with path.open(encoding="utf-8", errors="replace") as file:
-            if own == card.own and f'"device":{json.dumps(card.device)}' in file.readline().replace('": ', '":'):
+            if own == gpu.own and f'"device":{json.dumps(gpu.device)}' in file.readline().replace('": ', '":'):
                 return path
-    return default_path(card.device) if card.own else SHIPPED / f"{card.key}{ENDING}"
+    return default_path(gpu.device) if gpu.own else SHIPPED / f"{gpu.key}{ENDING}"
 
 
 def default_path(device: str) -> Path:
@@ -63,14 +63,14 @@ def default_path(device: str) -> Path:
     return own_recordings() / f"{slug(device)}{ENDING}"
 
 
-def _shipped() -> Iterator[tuple[Card, Json]]:
+def _shipped() -> Iterator[tuple[Gpu, Json]]:
     """Yields the rows of the shipped files. Equal names, texts and numbers of a file are one object: half the memory."""
     for path, own in paths(ENDING):
         if not own:
             lines = filter(str.strip, path.read_text(encoding="utf-8").split("\n"))
             shared = _Shared()
             for row in json.loads(f"[{','.join(lines)}]", parse_float=shared.number, object_pairs_hook=shared.object):
-                yield Card(row["device"]), row
+                yield Gpu(row["device"]), row
 
 
 class _Shared:

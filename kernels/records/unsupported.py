@@ -16,7 +16,7 @@ from kernels.i18n import mark, tr
 from kernels.model.row import Json, Row
 from kernels.model.shape import Shape
 from kernels.records import files, shown
-from kernels.records.cards import Card
+from kernels.records.gpus import Gpu
 from kernels.records.jsontext import RowError, canonical, load
 
 ENDING = ".unsupported.json"
@@ -104,9 +104,9 @@ def read(file: Path) -> list[Json]:
 
 
 @cache
-def _recorded() -> dict[Card, dict[tuple[str, str], Json]]:
-    """Returns the entries of all files by card, then by rung and shape."""
-    found: dict[Card, dict[tuple[str, str], Json]] = defaultdict(dict)
+def _recorded() -> dict[Gpu, dict[tuple[str, str], Json]]:
+    """Returns the entries of all files by GPU, then by rung and shape."""
+    found: dict[Gpu, dict[tuple[str, str], Json]] = defaultdict(dict)
     for file, own in files.paths(ENDING):
         try:
             entries = read(file)
@@ -115,16 +115,16 @@ def _recorded() -> dict[Card, dict[tuple[str, str], Json]]:
                 raise
             continue
         for entry in entries:
-            found[Card(entry["device"], own)][entry["rung"], canonical(entry["shape"])] = entry
+            found[Gpu(entry["device"], own)][entry["rung"], canonical(entry["shape"])] = entry
     return found
 
 
-def recorded(rung: str, shape: Shape, card: Card | None = None) -> Json | None:
-    """Returns the entry of this rung at exactly this shape, on the card that its ladder is shown from, or on the card given;
-    None if it ran or was not tried there. A ladder without recordings has the entries of the first card."""
-    by_card = _recorded()
-    card = card or shown(rung.partition("/")[0]) or next(iter(by_card), None)
-    return None if card is None else by_card.get(card, {}).get((rung, canonical(shape.params())))
+def recorded(rung: str, shape: Shape, gpu: Gpu | None = None) -> Json | None:
+    """Returns the entry of this rung at exactly this shape, on the GPU that its ladder is shown from, or on the GPU
+    given; None if it ran or was not tried there. A ladder without recordings has the entries of the first GPU."""
+    by_gpu = _recorded()
+    gpu = gpu or shown(rung.partition("/")[0]) or next(iter(by_gpu), None)
+    return None if gpu is None else by_gpu.get(gpu, {}).get((rung, canonical(shape.params())))
 
 
 def forget() -> None:

@@ -161,8 +161,8 @@ def cluster_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
 
 
 def split_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
-    """Yields the rules on N and on the grid: the last index of a thread may be two turns of its block and a group of four
-    columns in each part beyond the row."""
+    """Yields the rules on N and on the grid: the last index of a thread may be two iterations of its block and a group
+    of four columns in each part beyond the row."""
     splits = splits_of(s, tiles)
     yield from index_rules({"N": s.N}, 4 * (2 * tiles["BLOCK"] * tiles["LOADS"] + splits))
     yield from index_rules({tr("{formula} (grid.x)", formula="M*splits"): s.M * splits}, 0)

@@ -39,6 +39,10 @@ class Tensor:
         """Returns its buffer; an `updated` one is overwritten by the step."""
         return Buffer(self.name, ROLES[self.kind], self.shape, self.dtype, below=self.below, in_place=updated)
 
+    @property
+    def nbytes(self) -> int:
+        return self.buffer(updated=False).nbytes
+
 
 @dataclass(frozen=True)
 class Node:
@@ -64,7 +68,7 @@ class Graph:
         return tuple(t for t in self.tensors.values() if t.kind == kind)
 
     def nbytes(self, kind: str) -> int:
-        return sum(t.buffer(False).nbytes for t in self.of_kind(kind))
+        return sum(t.nbytes for t in self.of_kind(kind))
 
 
 Find = Callable[[str], Ladder]  # the ladder of a rung's name

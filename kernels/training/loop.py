@@ -75,8 +75,14 @@ class Diverged(RuleError):
 
 def step_of(settings: Settings, steps: int, engine: str) -> tuple[Graph, Program]:
     """Returns the graph and the program of the step after so many. RuleError names a setting that breaks a rule."""
-    name = settings.network, settings.batch, engine == "cpu", settings.optimizer
-    first = step.cached(*name, tuple(sorted(settings.factors.items())), settings.memory)
+    first = step.cached(
+        settings.network,
+        settings.batch,
+        cpu=engine == "cpu",
+        optimizer=settings.optimizer,
+        factors=tuple(sorted(settings.factors.items())),
+        memory=settings.memory,
+    )
     return step.at(*first, steps + 1) if settings.optimizer == "adam" else first
 
 
@@ -129,7 +135,6 @@ class Training:
             self._session.close()
 
     def next_step(self) -> tuple[Graph, Program]:
-        """Returns the graph and the program of the next step."""
         return self._step()
 
     def next_inputs(self) -> dict[str, np.ndarray]:

@@ -38,7 +38,7 @@ def timeline(graph: Graph) -> tuple[Moment, ...]:
     fixed: dict[str, int] = dict.fromkeys(ROLES, 0)
     for tensor in graph.tensors.values():
         if tensor.kind in (WEIGHT, STATE, DATA, RESULT):
-            fixed[DATA if tensor.kind == RESULT else tensor.kind] += tensor.buffer(False).nbytes
+            fixed[DATA if tensor.kind == RESULT else tensor.kind] += tensor.nbytes
     kinds = {t.name: t.kind for t in graph.tensors.values()}
     moments = []
     for node, step, live in zip(_nodes(graph), program.steps, live_bytes(program), strict=True):

@@ -135,7 +135,7 @@ class CudaBackend:
         except self.cupy.cuda.runtime.CUDARuntimeError as e:
             raise RefusedError(f"{nbytes:,} bytes cannot be pinned: {e}") from None
         array = np.frombuffer(memory, np.float32, int(np.prod(shape))).reshape(shape)
-        return HostArray(array, True, memory)
+        return HostArray(array, pinned=True, owner=memory)
 
     def close(self) -> None:
         """Gives the pool's memory back."""

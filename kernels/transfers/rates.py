@@ -20,7 +20,7 @@ from kernels.ladders import find, ladder_of
 from kernels.model.row import Row
 from kernels.model.rung import Rung
 from kernels.model.shape import Shape
-from kernels.records import Card, files
+from kernels.records import Gpu, files
 from kernels.transfers import recorded
 from kernels.transfers.gpu import GEMM
 from kernels.transfers.operations import COMPUTE, CUDA_MALLOC
@@ -87,20 +87,20 @@ def rate_of(points: Sequence[tuple[float, float]]) -> Rate:
 def rates() -> Rates:
     """Returns the rates of the recorded GPU: of transfers.json if it exists, else of the recordings of kernels."""
     record = recorded.newest()
-    return from_record(record) if record else from_rows(rows_of_card())
+    return from_record(record) if record else from_rows(rows_of_gpu())
 
 
 @cache
-def card() -> Card | None:
-    """Returns the card whose recordings fill what the record lacks: that of the record, else the one that has most. A reader's
-    choice changes nothing: the record is of one GPU."""
-    device, found = (recorded.newest() or {}).get("device"), records.cards_of(*LADDERS)
-    return next((card for card in found if card.device == device), found[0] if found else None)
+def gpu() -> Gpu | None:
+    """Returns the GPU whose recordings fill what the record lacks: that of the record, else the one that has most. A
+    reader's choice changes nothing: the record is of one GPU."""
+    device, found = (recorded.newest() or {}).get("device"), records.gpus_of(*LADDERS)
+    return next((gpu for gpu in found if gpu.device == device), found[0] if found else None)
 
 
-def rows_of_card() -> list[Row]:
-    """Returns the recordings of the card."""
-    return [row for of, row in files.read() if of == card()]
+def rows_of_gpu() -> list[Row]:
+    """Returns the recordings of the GPU."""
+    return [row for of, row in files.read() if of == gpu()]
 
 
 def from_rows(rows: Sequence[Row]) -> Rates:
@@ -117,7 +117,7 @@ def from_rows(rows: Sequence[Row]) -> Rates:
 
 def from_record(record: Row) -> Rates:
     """Returns the rates that benchmarks.transfers recorded, with those of kernels.records where one failed."""
-    base = from_rows(rows_of_card())
+    base = from_rows(rows_of_gpu())
     copies, counts = dict(base.copies), []
     for way in WAYS:
         points = [(p["bytes"], p["ms"]) for p in record["copies"].get(way, ())]
@@ -168,7 +168,7 @@ def product_ms(s: GemmShape) -> float:
     cost a whole round more.
     """
     found, other = find(GEMM), ladder_of(GEMM).shape(**PRODUCT)
-    row = records.recorded(GEMM, other, found.default_tiles, card=card())
+    row = records.recorded(GEMM, other, found.default_tiles, gpu=gpu())
     if row is None:
         raise ValueError(f"no recording of {GEMM} at {other}")
     ms = row["median_ms"] - row.get("event_floor_ms", 0.0)
@@ -186,7 +186,7 @@ def sum_ms(rung: str, s: Shape) -> float:
     tiles = dict(find(rung).default_tiles)
     points = sorted(
         (ladder_of(rung).shape(**row["shape"]).bytes, row["median_ms"])
-        for row in records.recordings(rung.partition("/")[0], card())
+        for row in records.recordings(rung.partition("/")[0], gpu())
         if (row["rung"], row["mode"], row["tiles"]) == (rung, "hot", tiles)
     )
     if not points:

@@ -207,7 +207,7 @@ def arrays(gpu: Gpu, s: Settings, empty: Callable[[tuple[int, ...], bool], HostA
 
 def _short(gpu: Gpu, s: Settings, empty: Callable, rng: np.random.Generator) -> Arrays:
     a, b = (rng.integers(1, 8, SHORT).astype(np.float32) for _ in range(2))
-    out, zero = empty(SHORT, True), np.zeros(SHORT, np.float32)
+    out, zero = empty(SHORT, pinned=True), np.zeros(SHORT, np.float32)
     on_gpu = [gpu.resident(a)] + ([gpu.resident(b)] if s.row.kind == ALLOCATIONS else [])
     on_gpu += [gpu.resident(zero), gpu.resident(zero)]
     total = s.n * (a + b) if s.row.kind == ALLOCATIONS else s.n * a

@@ -181,7 +181,7 @@ def scene(
     return attention_scene(s, rung, dict(tiles), qkv(s, values)), note
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
     query, _ = ADDRESS.read(params)
     return required(scene(query.shape, query.rung.name, tuple(query.tiles.items()), valid_values(params.get(VALUES))))

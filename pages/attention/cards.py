@@ -14,7 +14,7 @@ from kernels.ladders import LADDERS
 from kernels.machine import memory_levels
 from kernels.model.rung import Ladder
 from kernels.records import levels
-from kernels.records.cards import cached, chosen
+from kernels.records.gpus import cached, chosen
 from pages.attention.address import LADDER
 from pages.parts import cards, why
 from pages.parts.rung_address import Selection

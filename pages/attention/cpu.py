@@ -15,7 +15,7 @@ from kernels.jobs.job import Request
 from kernels.machine import memory_levels, processor
 from kernels.machine.timing import MODES
 from kernels.model.row import Row
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.jsontext import id_of
 from pages.parts import cards, cpu_card
 from pages.parts.controls import Link

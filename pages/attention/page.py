@@ -9,7 +9,7 @@ from pages.parts.query import chosen
 from pages.parts.sizes import shown
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
-from visuals.attention import story
+from visuals.attention import notes
 
 PAGE = "attention/page.py"
 PROCESSOR = "processor"  # the page part with the loops on this processor
@@ -42,7 +42,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.story(query), link, sizes=controls.sizes(query))
+    run.run_section(settings, notes.notes_of(query), link, sizes=controls.sizes(query))
 cards.section(parts, query, shown(settings))
 if PROCESSOR in parts:
     cpu.section(query.shape, link)

@@ -63,6 +63,6 @@ def scene(values: Values) -> Scene:
     return collective_scene(shape(values))
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
     return scene(FIELDS.read(params)[0])

@@ -45,7 +45,7 @@ def section(values: address.Values) -> None:
 def model(found: CollectiveEvidence) -> None:
     """Draws the predicted times over the length, with the recorded ones as points."""
     s = found.shape
-    together(card_title(tr("Time over length"), tr("{n} GPUs", n=s.ranks)), conclusion(_turns(s)), _badges(s))
+    together(card_title(tr("Time over length"), tr("{n} GPUs", n=s.ranks)), conclusion(_crossover(s)), _badges(s))
     key = s.kind, s.algorithm, s.ranks, len(recorded.rows(s.kind, s.algorithm, s.ranks))
     chart(lambda: charts.model(s.kind, s.ranks, s.algorithm, tokens()), charts.HEIGHT, "chart_collectives", key)
     known = charts.accuracy(s.kind, s.ranks)
@@ -56,14 +56,14 @@ def model(found: CollectiveEvidence) -> None:
     together(paragraph(charts.accuracy_text(known), "why"), details(paragraph(text), _fits(s, known)))
 
 
-def _turns(s: CollectiveShape) -> str:
+def _crossover(s: CollectiveShape) -> str:
     """Returns from which length on the ring is predicted to be faster than one-shot reads."""
     if s.kind != ALL_REDUCE:
         return tr("For a short array the number of rounds counts, for a long one the bytes.")
-    turn = crossover("one-shot", "ring", s.ranks, s.kind)
-    if not turn:
+    length = crossover("one-shot", "ring", s.ranks, s.kind)
+    if not length:
         return tr("One-shot is predicted to be the fastest up to {length}.", length=list(SIZES)[-1])
-    return tr("One-shot is predicted to be faster than the ring below {length}, the ring from there on.", length=turn)
+    return tr("One-shot is predicted to be faster than the ring below {length}, the ring from there on.", length=length)
 
 
 def _badges(s: CollectiveShape) -> str:

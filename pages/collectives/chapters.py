@@ -93,7 +93,7 @@ def every_link_always(evidences: Evidences) -> bool:
     """Returns whether every GPU sends and receives in every round, and half of the rounds add."""
     plan = schedules.of_shape(evidences["stage"].shape)
     ranks = plan.shape.ranks
-    adding = [moves[0].add for moves in plan.rounds]
+    adding = [moves[0].adds for moves in plan.rounds]
     return all(len(moves) == ranks for moves in plan.rounds) and adding == [True] * (ranks - 1) + [False] * (ranks - 1)
 
 

@@ -63,7 +63,7 @@ def _label(values: Values) -> str:
 def _run(values: Values, run: OneRun) -> Run:
     """Returns the state of the button."""
     if run.running:
-        return Run(True, True, run.share, run.text())
+        return Run(can=True, running=True, share=run.share, text=run.text())
     wanted, why = pressed_request(values), live.refusal(int(values["ranks"]))
     text = (wanted and live.emulated(wanted)) or (why and tr("Not measured here: {why}.", why=why))
     return Run(can=wanted is not None, text=text or "", error=live.error(wanted) if wanted else "")

@@ -52,7 +52,6 @@ INPUT_FIELDS = ("picture", "filter", "seed", "taps")  # the parameters that are 
 
 
 def ladder(lesson: str) -> Ladder:
-    """Returns the ladder of a lesson."""
     return LADDERS["conv"].only(*RUNGS[lesson])
 
 

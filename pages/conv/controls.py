@@ -27,7 +27,7 @@ from pages.parts.text import note
 from pages.parts.theme import tokens
 from visuals import units
 from visuals.conv import pictures
-from visuals.conv.direct.story import loads_per_pixel
+from visuals.conv.direct.notes import loads_per_pixel
 from visuals.conv.inputs import Inputs, outputs
 from visuals.conv.part import copies_per_pixel
 from visuals.conv.pictures import CUSTOM, UPLOAD, PictureError

@@ -3,7 +3,7 @@
 from kernels.i18n import tr
 from pages.conv import controls, direct_chapters, lesson, scenes
 from pages.parts.every_step import every_step
-from visuals.conv.direct import story
+from visuals.conv.direct import notes
 from visuals.conv.direct.scene import MANY_TERMS
 
 FORMULA = (
@@ -22,7 +22,7 @@ lesson.draw_with_orders(
     ),
     scenes.DIRECT_ORDERS,
     lambda inputs, order, tiles: scenes.direct(inputs, order, every_step(), tiles),
-    story.STORY,
+    notes.NOTES,
     controls.direct_work,
     "conv/direct",
     direct_chapters.STORY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernels.i18n import decimal, mark, tr
 from pages.parts.chapters import LIMITS, Chapter, Question, Story, faster, nothing_limits
 from visuals import units
-from visuals.conv.direct.story import loads_per_pixel
+from visuals.conv.direct.notes import loads_per_pixel
 from visuals.strip.facts import Evidences, Facts, limited_by
 
 NUMBERS = {"picture": "numbers"}

@@ -2,7 +2,7 @@
 
 from kernels.i18n import tr
 from pages.conv import controls, im2col_chapters, lesson, scenes
-from visuals.conv.im2col.story import IM2COL
+from visuals.conv.im2col.notes import IM2COL
 
 lesson.draw_with_orders(
     "im2col",

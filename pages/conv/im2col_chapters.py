@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernels.i18n import mark
 from pages.parts.chapters import Chapter, Story, faster
 from visuals import units
-from visuals.charts.story import recorded_at
+from visuals.charts.ladder_notes import recorded_at
 from visuals.conv.part import copies_per_pixel
 from visuals.strip.facts import Evidences, Facts
 

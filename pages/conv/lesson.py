@@ -14,7 +14,7 @@ from pages.parts.chapters import NO_STORY, Story
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
-from visuals.charts import story as charts_story
+from visuals.charts.ladder_notes import LadderNotes
 from visuals.conv.inputs import Inputs
 
 
@@ -24,7 +24,7 @@ def draw_with_orders(
     about: str,
     orders: Mapping[str, str],
     scene: Callable[[Inputs, str, scenes.Tiles], scenes.Ordered],
-    gain: charts_story.Story,
+    notes: LadderNotes,
     derived: Callable[[ConvShape], str],
     rung: str,
     chapters: Story = NO_STORY,
@@ -61,7 +61,7 @@ def draw_with_orders(
     if whole:
         idea(about)
     if {"run", "why"} & parts:
-        run.run_section(settings, gain, link, sizes=controls.sizes(settings, ladder.rung(rung)))
+        run.run_section(settings, notes, link, sizes=controls.sizes(settings, ladder.rung(rung)))
     end(parts, ladder, inputs, sources.chosen_tiles, rung)
 
 

@@ -19,7 +19,7 @@ from kernels.model.rung import Rung
 from kernels.model.shape import Bound, ShapeError
 from pages.parts import rung_address
 from pages.parts.address import Field, Number, Value, Values, fewest_resets
-from visuals.fusion import story
+from visuals.fusion import notes
 from visuals.fusion.gpu_map import fusion_map
 from visuals.fusion.scene import fusion_scene
 from visuals.gpu_map.scene import map_scene
@@ -243,13 +243,13 @@ def scene(query: rung_address.Selection, order: str = "explaining") -> tuple[Sce
     return _scene(query.shape, query.rung.name, tuple(query.tiles.items()), order)
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
     return required(scene(ADDRESS.read(params)[0]))
 
 
 def first_source(query: rung_address.Selection) -> str:
     """Returns the source file to show first: the first kernel generated for the chain, else the rung's first."""
-    parts = story.parts(query.rung.name, query.shape)
+    parts = notes.parts(query.rung.name, query.shape)
     sources = [part.launch.source for part in parts]
     return next((s for s in sources if s.startswith(codegen.PREFIXES)), sources[0] if sources else "")

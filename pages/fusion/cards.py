@@ -20,7 +20,8 @@ from pages.parts.theme import tokens
 from visuals import units
 from visuals.charts import roofline, sweeps
 from visuals.charts.bars import bar_line
-from visuals.fusion import charts, story
+from visuals.fusion import charts
+from visuals.fusion import notes as fusion_notes
 
 HEADERS = (mark("computes"), mark("read"), mark("written"), mark("FLOP"), mark("FLOP/byte"))
 
@@ -92,7 +93,7 @@ def _table(s: ChainShape) -> str:
     launch, table = tr("launch"), tr("Launches")
     text = f"<tr><td>{launch}</td>{header_cells}</tr>"
     for rung in RUNGS:
-        parts = story.parts(rung.name, s)
+        parts = fusion_notes.parts(rung.name, s)
         if not parts:
             continue
         text += f'<tr><th colspan="{len(HEADERS) + 1}" scope="rowgroup">{escape(tr(rung.title))}</th></tr>'
@@ -118,12 +119,12 @@ def _table(s: ChainShape) -> str:
 def _savings(settings: RunSettings, result: CardRows) -> None:
     s, head = settings.shape, card_title(tr("What fusion saves"))
     with st.container(key="card_fusion_saved", border=True):
-        columns = story.launch_table(s)
+        columns = fusion_notes.launch_table(s)
         if not columns:
             together(head, paragraph(tr("None of our kernels can run this chain.")))
             return
         roof = _roof(result)
-        first, *reasons = story.pays(s, roof) or [""]
+        first, *reasons = fusion_notes.pays(s, roof) or [""]
         picture = _limit_bars(s, roof) if roof else ""
         names = list(columns)
         lines = {line: [columns[rung][line] for rung in names] for line in columns[names[0]]}
@@ -138,7 +139,7 @@ def _savings(settings: RunSettings, result: CardRows) -> None:
 
 def _limit_bars(s: ChainShape, roof: roofline.Roof) -> str:
     """Returns HTML bars: the least times of what can limit the chain with one launch per block."""
-    times = story.limit_times(story.limits(s, roof))
+    times = fusion_notes.limit_times(fusion_notes.limits(s, roof))
     longest = max(ms for _, ms, _ in times)
     if not longest:
         return ""
@@ -156,7 +157,7 @@ def _floor(s: ChainShape, result: CardRows, names: list[str], roof: roofline.Roo
     """Returns lines: each rung's time, the time to copy the least bytes as measured, and their ratio."""
     if result.stale or not any((row.get("ceilings") or {}).get("copy_bytes_per_s") for row in result.rows.values()):
         return {}
-    floor = story.floor_ms(s, roof)
+    floor = fusion_notes.floor_ms(s, roof)
     rows = [result.rows.get(name) for name in names]
     return {
         tr("time"): [units.time_(row["median_ms"]) if row else "–" for row in rows],

@@ -50,7 +50,7 @@ NAMES = {
 }
 OPTION_PX = 130
 # Session key of (number of chain changes, current shape). Option fields of earlier chains are ignored.
-CHAIN_VERSION = "_fusion_turns"
+CHAIN_VERSION = "_fusion_versions"
 
 
 def sizes(query: Selection) -> Sizes:

@@ -8,7 +8,7 @@ from pages.parts import lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
-from visuals.fusion import story
+from visuals.fusion import notes
 
 PAGE = "fusion/page.py"
 
@@ -34,7 +34,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.FUSION, link, more=cards.section, sizes=controls.sizes(query))
+    run.run_section(settings, notes.FUSION, link, more=cards.section, sizes=controls.sizes(query))
 if "kernel" in parts:
     sources.draw_tabs(LADDER, query.shape, query.tiles_of, first=query.rung.name, file=address.first_source(query))
 lesson.load_deferred(parts)

@@ -18,7 +18,7 @@ from pages.parts.controls import Link, choose, limits, numbers, presets
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from visuals import units
-from visuals.gemm import story
+from visuals.gemm import notes
 from visuals.gemm.scene import folds
 
 CHIPS = {
@@ -119,7 +119,7 @@ def factors(shape: GemmShape) -> str:
 def rate_cards(settings: run_settings.RunSettings) -> None:
     """Draws the ladder in FLOP/s at this shape, and square products of this type over sizes."""
     with st.container(key="rates", horizontal=True):
-        rates.card(settings, story.library_row)
+        rates.card(settings, notes.library_row)
         rates.sizes(LADDER, settings.shape, settings.timing, side(settings.shape), "M = N = K")
 
 

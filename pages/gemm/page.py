@@ -10,7 +10,7 @@ from pages.parts.every_step import every_step, shown
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
-from visuals.gemm import story
+from visuals.gemm import notes
 
 PAGE, LADDER = "gemm/page.py", LADDERS["gemm"]
 
@@ -41,7 +41,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.GEMM, link, more=controls.rate_cards, sizes=controls.sizes(query))
+    run.run_section(settings, notes.GEMM, link, more=controls.rate_cards, sizes=controls.sizes(query))
 if autotune.PART in parts:
     autotune.section(rung, shape, query.tiles)
 if whole:

@@ -13,7 +13,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.i18n import mark, tr
 from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
-from kernels.records.cards import Card, cached
+from kernels.records.gpus import Gpu, cached
 from pages.gemm.address import ADDRESS as TILING
 from pages.gemm.address import FACTORS, SIZES
 from pages.parts import rung_address
@@ -83,11 +83,11 @@ def _map(shape: GemmShape, rung: str, tiles: Tiles, mode: str, warp: int) -> Mad
 
 def _other_gpu(name: str) -> str:
     """Returns a note if the GPU of the map is not that of the times; "" if it is."""
-    card = records.shown(LADDER.name)
-    if card is None or card.device == name:
+    timed = records.shown(LADDER.name)
+    if timed is None or timed.device == name:
         return ""
-    gpu = Card(name)
-    return tr("The map shows an {gpu}. The times are of an {card}.", gpu=gpu.name, card=card.name)
+    mapped = Gpu(name)
+    return tr("The map shows an {mapped}. The times are of an {timed}.", mapped=mapped.name, timed=timed.name)
 
 
 SCENES: Mapping[str, Callable[[GemmShape, str, Tiles, str, int], Made]] = {
@@ -119,7 +119,7 @@ def _matrices(s: GemmShape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return A, B, random.integers(-4, 5, (rows, cols))
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
     query, _ = ADDRESS.read(params)
     order = params.get("order", next(iter(ORDERS)))

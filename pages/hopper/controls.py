@@ -17,7 +17,7 @@ from pages.parts.controls import Link, choose, chooser, limits, numbers, presets
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from visuals import units
-from visuals.gemm import story
+from visuals.gemm import notes
 
 CHIPS = {
     "square-64-fp16": mark("64³ FP16"),
@@ -82,4 +82,4 @@ def sizes(query: Selection) -> Sizes:
 def rate_card(settings: run_settings.RunSettings) -> None:
     """Draws the kernels in FLOP/s at this shape."""
     with st.container(key="rates", horizontal=True):
-        rates.card(settings, story.library_row)
+        rates.card(settings, notes.library_row)

@@ -4,15 +4,15 @@ from kernels import records
 from kernels.i18n import tr
 from pages.hopper import address, controls
 from pages.hopper.chapters import STORY
-from pages.parts import card_choice, lesson, run, sources
+from pages.parts import gpu_choice, lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
-from visuals.gemm import story
+from visuals.gemm import notes
 
 PAGE, LADDER = "hopper/page.py", address.LADDER
 
-card_choice.prefer(records.covering(*address.OWN))
+gpu_choice.prefer(records.covering(*address.OWN))
 chapter = STORY.open()
 parts, whole = lesson.begin(tr("Hopper: the copy engine, wgmma and warps with roles"), page=PAGE, chapter=chapter)
 visible = whole and not chapter
@@ -38,7 +38,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.HOPPER, link, more=controls.rate_card, sizes=controls.sizes(query))
+    run.run_section(settings, notes.HOPPER, link, more=controls.rate_card, sizes=controls.sizes(query))
 if "kernel" in parts:
     sources.draw_tabs(LADDER, query.shape, query.tiles_of, first=query.rung.name)
 lesson.load_deferred(parts)

@@ -218,7 +218,7 @@ def readings(layer: str, side: str, rung: str, shape: Shape, tiles: Mapping[str,
     return [float(reading.values[-1]) for reading in found.readings]
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
     layer, side, _ = read(params)
     selection, _ = address(layer, side).read(params)

@@ -25,31 +25,31 @@ from kernels.optimizer.shape import OptimizerShape, sizes_text
 from kernels.pooling.shape import GlobalShape, PoolShape
 from pages.layers import scenes
 from pages.parts.controls import Group
-from visuals.attention import lse_story
-from visuals.charts.story import Story
-from visuals.cross_entropy import story as cross_entropy_story
-from visuals.elementwise import story as elementwise_story
-from visuals.embedding import story as embedding_story
-from visuals.heads import story as heads_story
-from visuals.linear import story as linear_story
-from visuals.norm import story as norm_story
-from visuals.optimizer import story as optimizer_story
-from visuals.pooling import story as pooling_story
+from visuals.attention import lse_notes
+from visuals.charts.ladder_notes import LadderNotes
+from visuals.cross_entropy import notes as cross_entropy_notes
+from visuals.elementwise import notes as elementwise_notes
+from visuals.embedding import notes as embedding_notes
+from visuals.heads import notes as heads_notes
+from visuals.linear import notes as linear_notes
+from visuals.norm import notes as norm_notes
+from visuals.optimizer import notes as optimizer_notes
+from visuals.pooling import notes as pooling_notes
 from visuals.scene.scene import Scene
 
 FORWARD, BACKWARD, STEP, UPDATE = "forward", "backward", "step", "update"
 INFERENCE, WEIGHTS = "inference", "weights"
 SPLIT, MERGE = "split", "merge"
-STORIES: Mapping[str, Story] = {
-    **elementwise_story.STORIES,
-    **pooling_story.POOLING,
-    **cross_entropy_story.STORIES,
-    **optimizer_story.STORIES,
-    **norm_story.STORIES,
-    **linear_story.STORIES,
-    **embedding_story.STORIES,
-    **heads_story.STORIES,
-    **lse_story.STORIES,
+NOTES: Mapping[str, LadderNotes] = {
+    **elementwise_notes.NOTES,
+    **pooling_notes.POOLING,
+    **cross_entropy_notes.NOTES,
+    **optimizer_notes.NOTES,
+    **norm_notes.NOTES,
+    **linear_notes.NOTES,
+    **embedding_notes.NOTES,
+    **heads_notes.NOTES,
+    **lse_notes.NOTES,
 }
 
 
@@ -72,8 +72,8 @@ class Pass:
         return self.ladder.presets
 
     @property
-    def story(self) -> Story:
-        return STORIES[self.ladder_name]
+    def notes(self) -> LadderNotes:
+        return NOTES[self.ladder_name]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ if "watch" in parts:
 if whole:
     idea(tr(row.about))
 if {"run", "why"} & parts:
-    run.run_section(settings, shown.one_pass.story, shown.link, sizes=sizes)
+    run.run_section(settings, shown.one_pass.notes, shown.link, sizes=sizes)
 if "kernel" in parts:
     sources.draw_tabs(ladder, selected.shape, selected.tiles_of, first=selected.rung.name)
 lesson.load_deferred(parts)

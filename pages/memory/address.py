@@ -18,7 +18,7 @@ from kernels.model.row import Row
 from kernels.model.rung import Ladder
 from kernels.model.shape import Bound
 from pages.parts.address import Choice, Fields, Number, Values, choice_notes
-from visuals.memory import story
+from visuals.memory import count_tables
 from visuals.memory.branches import branches_scene
 from visuals.memory.layout import layout_scene
 from visuals.memory.sectors import banks_scene, stride_scene
@@ -148,20 +148,20 @@ def _scene(topic: str, items: Items) -> Scene:
     )
 
 
-def counted(topic: str, values: Values) -> story.CountTable:
+def counted(topic: str, values: Values) -> count_tables.CountTable:
     return _counted(topic, tuple(values.items()))
 
 
 @cached(MAX_CACHED_SCENES)
-def _counted(topic: str, items: Items) -> story.CountTable:
+def _counted(topic: str, items: Items) -> count_tables.CountTable:
     values = dict(items)
     if topic == "divergence":
-        return story.branches(values["rounds"])
+        return count_tables.branches(values["rounds"])
     if topic == "coalescing":
-        return story.strides(values["stride"])
+        return count_tables.strides(values["stride"])
     if topic == "banks":
-        return story.banks(values["stride"])
-    return story.mappings(TOPICS[topic], shape(topic, values), tiles(topic, values))
+        return count_tables.banks(values["stride"])
+    return count_tables.mappings(TOPICS[topic], shape(topic, values), tiles(topic, values))
 
 
 # -- what Run measures -----------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from kernels.machine import memory_levels
 from kernels.model.row import Row
 from kernels.records import levels
 from pages.memory import address, sizes
-from pages.parts import card_choice, machine_choice
+from pages.parts import gpu_choice, machine_choice
 from pages.parts.lesson import deferred_loaded
 from pages.parts.query import rerun, url_is_stale
 from pages.parts.run import POLL_S, gpu_note
@@ -56,7 +56,7 @@ def _time(topic: str, values: address.Values) -> None:
         if error := st.session_state.get("thread_error"):
             note(error)
         _draw_rows(topic, st.session_state.get("thread_rows", {}).get(topic, []), "measured", stride)
-        card_choice.control(address.TOPICS[topic])
+        gpu_choice.control(address.TOPICS[topic])
         _draw_rows(topic, address.recorded(topic), "recorded", stride)
         if topic == "banks" and engine == "cpu":
             quiet(tr("A processor has no banks. This topic can be measured only on a GPU."))

@@ -5,7 +5,7 @@ import streamlit as st
 from kernels.i18n import mark, tr
 from pages.memory import address, cards, sizes
 from pages.memory.chapters import STORY
-from pages.parts import card_choice, guess, lesson, query, run, sources
+from pages.parts import gpu_choice, guess, lesson, query, run, sources
 from pages.parts.address import Fields
 from pages.parts.controls import numbers, select
 from pages.parts.stage import Stage
@@ -80,7 +80,7 @@ def controls(topic: str, fields: Fields, values: address.Values) -> None:
             st.page_link(
                 PAGE,
                 label=f"**{other}**" if other == topic else other,
-                query_params={"topic": other} | card_choice.kept(),
+                query_params={"topic": other} | gpu_choice.kept(),
             )
     unused = "TILE" if values.get("mapping") == "vector" else "BLOCK"
     with st.container(key="params", horizontal=True):

@@ -26,7 +26,6 @@ def real(topic: str, values: address.Values) -> MemoryShape:
 
 
 def stage_rung(topic: str, values: address.Values) -> Rung:
-    """Returns the rung on the stage."""
     return address.ladder(topic).rung(address.rung(topic, values))
 
 

@@ -69,7 +69,7 @@ def scene(found: OffloadEvidence, picture: str) -> Scene | None:
     return _scene(found, picture) if found.measured else _recorded(found, picture)
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
     values = FIELDS.read(params)[0]
     return required((scene(evidence(values), values["picture"]), mark("not measured")))

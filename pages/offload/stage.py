@@ -43,7 +43,7 @@ def evidence(values: Values) -> OffloadEvidence:
 def _state(run: OneRun, found: OffloadEvidence) -> Run:
     """Returns the state of the button."""
     share = run.job.share if run.job else 0.0
-    return Run(True, run.running, share, run.text() or note(found), run.error)
+    return Run(can=True, running=run.running, share=share, text=run.text() or note(found), error=run.error)
 
 
 def note(found: OffloadEvidence) -> str:

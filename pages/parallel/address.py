@@ -90,6 +90,6 @@ def too_large(values: Values, free: int = memory.H200_BYTES) -> str:
     return ""
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
     return required(scene(FIELDS.read(params)[0]))

@@ -34,7 +34,7 @@ def run_of(plan: Plan) -> Run:
     """Returns the state of the button: a run on the GPUs, or why there is none."""
     run = one_run(KEY)
     if run.running and run.request.plan == plan:
-        return Run(True, True, run.share, run.text())
+        return Run(can=True, running=True, share=run.share, text=run.text())
     why = refusal(plan)
     text = tr("Not measured here: {why}.", why=why) if why else ""
     return Run(text=text, error=run.error_of(ParallelStep(plan)))

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 
 from kernels.i18n import decimal, tr
 from kernels.model.shape import ShapeError
-from kernels.records.cards import PARAM
+from kernels.records.gpus import PARAM
 
 MAX_TEXT_CHARS = 2_000
 # Parameters that the stage writes about the moment it shows. They are valid for one shape only.
@@ -24,7 +24,7 @@ STAGE = ("step", "pin", "zoom", "loop", "size")
 VIEW, STORY, EXPLORE = "view", "story", "explore"  # the parameter, and the modes of a lesson
 CHAPTER = "chapter"  # of a story, from 1
 LANGUAGE = "lang"
-READER = (LANGUAGE, PARAM)  # what a reader chose for all pages: language, card
+READER = (LANGUAGE, PARAM)  # what a reader chose for all pages: language, GPU
 
 Value = str | float | int | None
 Values = dict[str, Any]

@@ -102,7 +102,7 @@ def _combinations(settings: SweepSettings, tiles: dict[str, int]) -> tuple[list[
 def _plan(settings: SweepSettings, legal: int, candidates: int) -> str:
     """Returns HTML: how many tile sizes the button tries; folded, which ones and how."""
     title, lower = units.named(settings.title, first=True), units.named(settings.title)
-    if why := settings.rung.not_on(settings.engine):
+    if why := settings.rung.why_not_on(settings.engine):
         return paragraph(
             tr(
                 "{title} is not measured on the {engine} engine: {why}.",

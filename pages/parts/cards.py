@@ -18,7 +18,7 @@ from kernels.model.rung import Ladder, Rung
 from kernels.records import availability
 from kernels.records.jsontext import id_of
 from kernels.records.nearest import Match
-from pages.parts import card_choice
+from pages.parts import gpu_choice
 from pages.parts import why as why_card
 from pages.parts.lesson import deferred_loaded
 from pages.parts.run_settings import CardRows, RunSettings, bars
@@ -26,8 +26,8 @@ from pages.parts.text import card_title, conclusion, details, legend, paragraph,
 from pages.parts.theme import tokens
 from visuals import units
 from visuals.charts import bars as bar_charts
-from visuals.charts import conclusions, on_cards, roofline, sweeps
-from visuals.charts.story import Story, device_comparison, shares
+from visuals.charts import conclusions, on_gpus, roofline, sweeps
+from visuals.charts.ladder_notes import LadderNotes, device_comparison, shares
 
 if TYPE_CHECKING:  # with them comes Plotly
     from plotly.graph_objects import Figure
@@ -84,17 +84,17 @@ def _no_recording(ladder: Ladder) -> str:
 
 
 # -- time ----------------------------------------------------------------------------------------
-def times(settings: RunSettings, story: Story) -> None:
+def times(settings: RunSettings, ladder_notes: LadderNotes) -> None:
     """Draws the times measured here and the recorded ones, or the nearest recorded ones."""
     ran = st.session_state.get("ran")
     if ran:
         stale = "" if ran.settings == settings else str(ran.settings)
-        _times(settings, ran.rows, "measured", story, stale, ran.ago)
-    card_choice.control(settings.ladder.name)
+        _times(settings, ran.rows, "measured", ladder_notes, stale, ran.ago)
+    gpu_choice.control(settings.ladder.name)
     recorded, nearest, pieces = settings.recorded(), settings.nearest(), []
     if recorded:
-        _times(settings, recorded, "recorded", story)
-        pieces.append(by_card(settings))
+        _times(settings, recorded, "recorded", ladder_notes)
+        pieces.append(by_gpu(settings))
         pieces += _other_settings(settings, nearest)
     elif nearest:
         _nearest(settings, nearest)
@@ -106,21 +106,21 @@ def times(settings: RunSettings, story: Story) -> None:
     together(*pieces, excluded_by_rules(settings), refused(settings))
 
 
-def by_card(settings: RunSettings) -> str:
+def by_gpu(settings: RunSettings) -> str:
     """Returns HTML: the kernel on the stage on each card in a sentence, folded a table of all; "" with one card."""
-    of_ladder = records.cards_of(settings.ladder.name)
+    of_ladder = records.gpus_of(settings.ladder.name)
     if len(of_ladder) < 2:
         return ""
     first = records.shown(settings.ladder.name)
     in_order = [first, *(card for card in of_ladder if card != first)]
-    found = on_cards.rows(settings.ladder, settings.shape, settings.tiles_of, settings.timing, in_order)
+    found = on_gpus.rows(settings.ladder, settings.shape, settings.tiles_of, settings.timing, in_order)
     rung = settings.ladder.rung(settings.tiles_rung) if settings.tiles_rung else None
-    sentence = on_cards.sentence(rung, found.get(rung.name, {}), in_order) if rung else ""
+    sentence = on_gpus.sentence(rung, found.get(rung.name, {}), in_order) if rung else ""
     how = tr(
-        "Percent: the rate, relative to the roof that the peaks measured on the same card allow. Each card was measured in runs of its own."
+        "Percent: the rate, relative to the roof that the peaks measured on the same GPU allow. Each GPU was measured in runs of its own."
     )
-    table = on_cards.table(settings.ladder, found, in_order, settings.shape)
-    return paragraph(sentence, "why") + details(table, paragraph(how), label=tr("The same kernels on each card"))
+    table = on_gpus.table(settings.ladder, found, in_order, settings.shape)
+    return paragraph(sentence, "why") + details(table, paragraph(how), label=tr("The same kernels on each GPU"))
 
 
 def excluded_by_rules(settings: RunSettings) -> str:
@@ -165,7 +165,7 @@ def _short_title(settings: RunSettings, rung: Rung) -> str:
 
 
 def _times(
-    settings: RunSettings, rows: Mapping[str, Row], kind: str, story: Story, stale: str = "", ago: str = ""
+    settings: RunSettings, rows: Mapping[str, Row], kind: str, ladder_notes: LadderNotes, stale: str = "", ago: str = ""
 ) -> None:
     titled_rows = bars(settings, rows)
     first = titled_rows[0][1]
@@ -181,7 +181,7 @@ def _times(
             paragraph(_processor_note(titled_rows)),
             paragraph(units.disturbed_note(titled_rows)),
             details(
-                paragraph(story.gain(rows), "why"),
+                paragraph(ladder_notes.gain(rows), "why"),
                 *_notes(titled_rows),
                 _shares(titled_rows),
                 _limits(first),

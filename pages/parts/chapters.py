@@ -304,7 +304,7 @@ def draw_stage(
     state[_STAGE] = _Drawn(key, polled or (last is not None and last.key == key and last.polled))
     if chapter and not state[_STAGE].polled:
         with st.container():  # as in a fragment: the player stays
-            draw(on_stage, False)
+            draw(on_stage, polled)
     else:
         st.fragment(draw, run_every=every)(on_stage, polled)
 

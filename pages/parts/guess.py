@@ -17,9 +17,9 @@ from kernels.i18n import tr
 _ASKS = "_asks"  # in the session: whether the open chapter has a question
 
 
-def keep(asks: bool) -> None:
+def keep(has_question: bool) -> None:
     """Keeps whether the chapter on the stage has a question, for the cards below it."""
-    st.session_state[_ASKS] = asks
+    st.session_state[_ASKS] = has_question
 
 
 @contextmanager

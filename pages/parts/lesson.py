@@ -56,7 +56,7 @@ def begin(title: str, *more: str, page: str = "", chapter: OpenChapter | None = 
 
     `page` is the file of a lesson that has a story: links switch between its modes. `chapter` is the open one.
     """
-    guess.keep(False)  # until a stage is drawn
+    guess.keep(has_question=False)  # until a stage is drawn
     visible = parts(*more)
     whole = len(visible) > 1
     if whole:

@@ -1,5 +1,5 @@
-"""The machine that a reader's runs go to: any of the pool, those with one kind of card, or this one. A control where there is
-a pool."""
+"""The machine that a reader's runs go to: any of the pool, those with one kind of device, or this one. A control where
+there is a pool."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ ANY = "any"
 
 
 def choices() -> list[str]:
-    """Returns what a reader can choose: any machine, the kinds of cards of the pool, this machine. Nothing without a pool."""
+    """Returns what a reader can choose: any machine, the kinds of devices of the pool, this machine. Nothing without a
+    pool."""
     found = machines()
     return [] if found is None else [ANY, *found, THIS_MACHINE]
 
@@ -61,8 +62,8 @@ def control() -> None:
 
 def submit(request: Work, owner: str, fresh: bool = False) -> Job:
     """Queues a request for the machine that the reader chose. JobError says why it cannot."""
-    card = wanted()
-    return worker().submit(request, owner=owner, fresh=fresh, **({"card": card} if card else {}))
+    device = wanted()
+    return worker().submit(request, owner=owner, fresh=fresh, **({"device": device} if device else {}))
 
 
 elsewhere.follow(of_reader)

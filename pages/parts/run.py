@@ -25,7 +25,7 @@ from pages.parts.sizes import Shown, Sizes, shown
 from pages.parts.text import card_title, note, quiet
 from pages.parts.watch import Watch
 from pages.parts.worker import worker
-from visuals.charts.story import Story
+from visuals.charts.ladder_notes import LadderNotes
 
 POLL_S = 0.25
 CACHES = mark("cold: the caches are overwritten before each run; hot: they keep what the last run left.")
@@ -34,7 +34,7 @@ SEEDED = mark("Inputs are seeded random numbers.")
 
 def run_section(
     settings: RunSettings,
-    story: Story,
+    ladder_notes: LadderNotes,
     link: Link,
     more: Callable[[RunSettings], None] = lambda settings: None,
     sizes: Sizes | None = None,
@@ -47,7 +47,7 @@ def run_section(
     every = POLL_S if st.session_state.get("job") and not watched else None
     above = shown(settings) if watched else Shown(settings, "")
     on_stage = above if above.settings == settings else _on_stage(settings, sizes)
-    st.fragment(_all, run_every=every)(above, on_stage, story, link, more)
+    st.fragment(_all, run_every=every)(above, on_stage, ladder_notes, link, more)
 
 
 def _on_stage(settings: RunSettings, sizes: Sizes | None) -> Shown:
@@ -56,7 +56,9 @@ def _on_stage(settings: RunSettings, sizes: Sizes | None) -> Shown:
     return Shown(settings, tr("{shape}, on the stage", shape=sizes.name(settings.shape)))
 
 
-def _all(above: Shown, on_stage: Shown, story: Story, link: Link, more: Callable[[RunSettings], None]) -> None:
+def _all(
+    above: Shown, on_stage: Shown, ladder_notes: LadderNotes, link: Link, more: Callable[[RunSettings], None]
+) -> None:
     settings, name = above
     collect()
     restore_run(settings.ladder)
@@ -72,13 +74,13 @@ def _all(above: Shown, on_stage: Shown, story: Story, link: Link, more: Callable
                     _progress()
                     _plan(settings, name or str(settings.shape))
                 notes(settings)
-                cards.times(settings, story)
+                cards.times(settings, ladder_notes)
             current = card_rows(settings)
             with st.container(key="card_memory", border=True):
-                cards.memory(settings, current, story.cost(settings.shape), name)
+                cards.memory(settings, current, ladder_notes.cost(settings.shape), name)
         with st.container(key="cards_right"):
             with st.container(key="card_why", border=True):
-                why.card(on_stage, card_rows(on_stage.settings), story, link)
+                why.card(on_stage, card_rows(on_stage.settings), ladder_notes, link)
             with st.container(key="card_roofline", border=True):
                 cards.rooflines(settings, name)
     more(settings)

@@ -36,7 +36,7 @@ class RunSettings(Generic[S]):
     tiles_rung: str = (
         ""  # the rung that has these tile sizes, the others have those of the shape; "": every rung that has such sizes
     )
-    machine: str = ""  # of a pool, by its card; "" for any
+    machine: str = ""  # of a pool, by its device; "" for any
 
     def tiles_of(self, rung: Rung) -> dict[str, int]:
         if self.tiles_rung and rung.name != self.tiles_rung:
@@ -153,8 +153,8 @@ def card_rows(settings: RunSettings) -> CardRows:
     """Returns the rows for the cards: the run with exactly these settings, else their recording, else a stale run."""
     ran, recorded = st.session_state.get("ran"), settings.recorded()
     if ran and (ran.settings == settings or not recorded):
-        return CardRows(ran.rows, "measured", ran.settings != settings)
-    return CardRows(recorded, "recorded", False)
+        return CardRows(ran.rows, "measured", stale=ran.settings != settings)
+    return CardRows(recorded, "recorded", stale=False)
 
 
 def bars(settings: RunSettings, rows: Mapping[str, Row]) -> list[tuple[str, Row]]:

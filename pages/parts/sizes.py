@@ -130,5 +130,5 @@ def _evidence(settings: RunSettings, rung: Rung, sizes: Sizes) -> Evidence:
         current.stale,
         None if count is None or count.uncounted else count.total,
         "" if rung.library else counts.too_large(settings) if settings.shape.macs > counts.MAX_MACS else "",
-        not_here=rung.not_on(settings.engine),
+        not_here=rung.why_not_on(settings.engine),
     )

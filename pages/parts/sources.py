@@ -56,7 +56,7 @@ def draw_tabs(
 def _of_run(ladder: Ladder) -> str:
     """Returns what Run does with the sources, on a GPU and without one."""
     compiled = tr("Run compiles this source for an NVIDIA GPU.")
-    if any(not rung.not_on("cpu") for rung in ladder.rungs):
+    if any(not rung.why_not_on("cpu") for rung in ladder.rungs):
         return " ".join((compiled, tr("Without a GPU, Run computes with NumPy and does not use this source.")))
     return " ".join((compiled, tr("Without a GPU, Run measures none of these kernels.")))
 

@@ -28,7 +28,7 @@ from pages.parts.text import card_title, conclusion, details, paragraph
 from visuals import units
 from visuals.charts import bandwidth, conclusions, roofline, sweeps
 from visuals.charts.bars import bar_line, pieces_note
-from visuals.charts.story import Story, fastest_library
+from visuals.charts.ladder_notes import LadderNotes, fastest_library
 
 SHARED = {  # if a rung uses it: a wavefront accesses the 32 banks once, up to 128 bytes
     mark("wavefronts that read shared memory"): "wavefronts_ld",
@@ -37,7 +37,7 @@ SHARED = {  # if a rung uses it: a wavefront accesses the 32 banks once, up to 1
 MAX_COLUMNS = 5  # of rungs: more are drawn as lines
 
 
-def card(shown: Shown, current: CardRows, story: Story, link: Callable[[Preset, str], None]) -> None:
+def card(shown: Shown, current: CardRows, ladder_notes: LadderNotes, link: Callable[[Preset, str], None]) -> None:
     settings, name = shown
     rungs = counts.countable(settings)
     request = counts.request_counts(settings, rungs)
@@ -50,8 +50,8 @@ def card(shown: Shown, current: CardRows, story: Story, link: Callable[[Preset, 
         request.views["why"] = figures
     live(figures(), "why_figures", "why", watch, alone="watch" not in lesson.parts())
     with st.container(key="chips_why", horizontal=True):
-        if examples := story.examples():
-            st.html(paragraph(tr(story.examples_label)))
+        if examples := ladder_notes.examples():
+            st.html(paragraph(tr(ladder_notes.examples_label)))
         for preset, text in examples:
             link(preset, text)
     downloads(settings)

@@ -144,7 +144,6 @@ def computes_in(topic: str, values: Values) -> bool:
 
 
 def scene(topic: str, values: Values) -> Scene:
-    """Returns the scene of a topic."""
     return _scene(topic, tuple(values.items()))
 
 
@@ -200,7 +199,7 @@ def real(shape: Shape) -> Shape:
     return replace(shape, M=4096, N=4096, K=4096) if isinstance(shape, products.LADDER.shape) else REAL
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
     found = topic(params)
     return scene(found, fields(found).read(params)[0])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from kernels.i18n import mark, tr
-from pages.parts import card_choice, lesson, query, run, sources
+from pages.parts import gpu_choice, lesson, query, run, sources
 from pages.parts.address import Fields, Values
 from pages.parts.controls import Link, numbers, select
 from pages.parts.sizes import Sizes
@@ -13,7 +13,8 @@ from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place, quiet
 from pages.precision import address, cards
 from pages.precision.chapters import STORY
-from visuals.precision import products, story
+from visuals.precision import notes as precision_notes
+from visuals.precision import products
 
 PAGE = "precision/page.py"
 IDEAS = {
@@ -104,7 +105,7 @@ def controls(topic: str, fields: Fields, values: Values) -> None:
             st.page_link(
                 PAGE,
                 label=f"**{label}**" if other == topic else label,
-                query_params=query.explored({"topic": other} | card_choice.kept()),
+                query_params=query.explored({"topic": other} | gpu_choice.kept()),
             )
     if not fields.by_name:
         return
@@ -144,8 +145,8 @@ note_in_place(*notes)
 ladder, shape = address.ladder(topic), address.stage_shape(topic, values)
 rung = ladder.rung(address.rung(topic, values))
 settings = run.options(ladder, shape, (rung.name, rung.default_tiles), visible=False)
-own: Callable[..., str] = products.name if topic == address.PRODUCTS else story.name  # of the ladder's shape
-sentences = products.PRODUCTS if topic == address.PRODUCTS else story.RATE
+own: Callable[..., str] = products.name if topic == address.PRODUCTS else precision_notes.name  # of the ladder's shape
+sentences = products.PRODUCTS if topic == address.PRODUCTS else precision_notes.RATE
 sizes = Sizes(own, address.real)
 if "watch" in parts:
     curve = address.curve(topic)

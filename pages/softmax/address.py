@@ -171,7 +171,7 @@ def scene(query: rung_address.Selection, stage_row: Row) -> tuple[Scene | None, 
         return None, str(error)
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
     query, _ = ADDRESS.read(params)
     return required(scene(query, row(query.shape, logits_kind(params.get(LOGITS)), params.get(NUMBERS, ""))))

@@ -15,7 +15,7 @@ from pages.parts.rung_address import Selection
 from pages.parts.text import card_title, conclusion, details, paragraph, together
 from pages.softmax import address
 from visuals import units
-from visuals.softmax import story
+from visuals.softmax import notes
 
 ROW = "row"  # the name of the page part
 TITLE = mark("This row in every kernel")
@@ -28,7 +28,7 @@ def section(query: Selection, row: address.Row) -> None:
             together(card_title(tr(TITLE)))
             return
         n = row.x.size
-        outcomes = story.outcomes(row.x, _tiles(query, n))
+        outcomes = notes.outcomes(row.x, _tiles(query, n))
         badges = (
             units.badge("counted", tr("in the emulator, for this row")),
             units.badge("predicted", tr("passes, and bytes for M×N")),
@@ -40,9 +40,9 @@ def section(query: Selection, row: address.Row) -> None:
         )
         together(
             card_title(tr(TITLE)),
-            conclusion(story.outcomes_sentence(outcomes)),
+            conclusion(notes.outcomes_sentence(outcomes)),
             f'<p class="kt-figures">{" ".join(badges)}</p>',
-            details(_table(outcomes, query.shape), paragraph(story.row_sentence(row.x)), paragraph(how)),
+            details(_table(outcomes, query.shape), paragraph(notes.row_sentence(row.x)), paragraph(how)),
         )
 
 
@@ -52,7 +52,7 @@ def _tiles(query: Selection, n: int) -> dict[str, dict[str, int]]:
     return found | {query.rung.name: address.tiles_at(query, n)}
 
 
-def _table(outcomes: list[story.Outcome], shape: SoftmaxShape) -> str:
+def _table(outcomes: list[notes.Outcome], shape: SoftmaxShape) -> str:
     header_cells = "".join(f'<th scope="col">{tr(head)}</th>' for head in HEADERS)
     lines = "".join(_line(outcome, shape) for outcome in outcomes)
     kernel = tr("kernel")
@@ -62,7 +62,7 @@ def _table(outcomes: list[story.Outcome], shape: SoftmaxShape) -> str:
     )
 
 
-def _line(outcome: story.Outcome, shape: SoftmaxShape) -> str:
+def _line(outcome: notes.Outcome, shape: SoftmaxShape) -> str:
     moved = 4 * (outcome.predicted + ladder.WRITES) * shape.elements
     sentence = escape(outcome.verdict) if outcome.is_right else f"<b>{escape(outcome.verdict)}</b>"
     cells = (

@@ -7,7 +7,7 @@ from pages.parts.text import idea, note_in_place
 from pages.softmax import address, cards, controls
 from pages.softmax.address import LADDER
 from pages.softmax.chapters import STORY
-from visuals.softmax import story
+from visuals.softmax import notes
 
 PAGE = "softmax/page.py"
 
@@ -32,7 +32,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.SOFTMAX, link, sizes=controls.sizes(query))
+    run.run_section(settings, notes.SOFTMAX, link, sizes=controls.sizes(query))
 if cards.ROW in parts:
     cards.section(query, row)
 if "kernel" in parts:

@@ -37,7 +37,9 @@ def put_into_url(params: Mapping[str, str]) -> None:
 
 def _with(url: str, params: Mapping[str, str]) -> str:
     """Returns the parameters of a URL with others in their place; "" removes one."""
-    return urlencode({name: text for name, text in {**dict(parse_qsl(url, True)), **params}.items() if text})
+    return urlencode(
+        {name: text for name, text in {**dict(parse_qsl(url, keep_blank_values=True)), **params}.items() if text}
+    )
 
 
 def is_back() -> bool:

@@ -90,7 +90,7 @@ def scene(
         return None, str(error)
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
     return required(scene(FIELDS.read(params)[0], {}))
 

@@ -126,7 +126,7 @@ def _run(values: Values, training: Live | None) -> strip.Run:
         total = training.epochs * training.steps_per_epoch
         points = training.shown()
         text = tr("stopping") if training.stopping else ""
-        return strip.Run(True, True, points[-1][0] / total if points else 0.0, text, "", tr("Stop"))
+        return strip.Run(running=True, share=points[-1][0] / total if points else 0.0, text=text, label=tr("Stop"))
     if refusal := address.refusal(values):
         return strip.Run(can=False, error=refusal)
     resumes = training and _is_same(values, training) and training.resumable

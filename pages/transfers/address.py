@@ -54,6 +54,6 @@ def scene(found: TransferEvidence) -> Scene:
     return transfer_scene(found) if found.measured else _predicted_or_recorded(found.settings)
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene that the page plays at `params`."""
     return scene(TransferEvidence(settings(FIELDS.read(params)[0])))

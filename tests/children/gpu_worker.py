@@ -12,18 +12,18 @@ from kernels.jobs import pool
 from kernels.machine import driver
 from tests.children.driver import H200, Driver
 
-CARD = "KERNEL_THEATRE_TEST_CARD"
+DEVICE = "KERNEL_THEATRE_TEST_DEVICE"
 CHILD = "tests.children.gpu_rows"
 
 
-def seem_to_have(card: str) -> None:
-    name, _, capability = card.rpartition(" ")
+def seem_to_have(device: str) -> None:
+    name, _, capability = device.rpartition(" ")
     major, minor = map(int, capability.split("."))
     driver.library = lambda: Driver(name=name.encode(), attributes=H200 | {75: major, 76: minor})
 
 
 def dask_setup(worker) -> None:
     """Called by Dask in the process of a worker."""
-    seem_to_have(os.environ[CARD])
+    seem_to_have(os.environ[DEVICE])
     local = pool.Worker
     pool.Worker = lambda deadline_s, child: local(deadline_s, CHILD)

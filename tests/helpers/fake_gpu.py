@@ -25,7 +25,7 @@ from kernels.records import unsupported
 from kernels.records.row import row
 from tests.children.driver import Driver
 
-DEVICE = os.environ.get("KERNEL_THEATRE_TEST_CARD", "NVIDIA Pretence 0").rpartition(" ")[0]
+DEVICE = os.environ.get("KERNEL_THEATRE_TEST_DEVICE", "NVIDIA Pretence 0").rpartition(" ")[0]
 CEILINGS = {
     "copy_bytes_per_s": 4e12,
     "copy_n": 20,

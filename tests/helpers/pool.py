@@ -49,11 +49,12 @@ class Machines:
         self.address = json.loads(file.read_text())["address"]
         self.folder, self.workers = folder, []
 
-    def worker(self, card: str = "") -> subprocess.Popen:
-        """Starts a worker. card: "NVIDIA H200 9.0", the GPU that its machine seems to have (tests.children.gpu_worker)."""
+    def worker(self, device: str = "") -> subprocess.Popen:
+        """Starts a worker. device: "NVIDIA H200 9.0", the GPU that its machine seems to have
+        (tests.children.gpu_worker)."""
         options = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--resources", "GPU=1"]
-        options += ["--preload", gpu_worker.__name__] if card else []
-        environment = {gpu_worker.CARD: card} if card else {}
+        options += ["--preload", gpu_worker.__name__] if device else []
+        environment = {gpu_worker.DEVICE: device} if device else {}
         scratch = ["--local-directory", str(self.folder)]
         self.workers.append(start("dask_worker", self.address, *options, *scratch, **environment))
         return self.workers[-1]
@@ -65,13 +66,13 @@ class Machines:
 
 
 @contextmanager
-def running(folder: Path, *cards: str) -> Iterator[Machines]:
-    """Yields a pool with a worker for each card, "" for one without a GPU."""
+def running(folder: Path, *devices: str) -> Iterator[Machines]:
+    """Yields a pool with a worker for each device, "" for one without a GPU."""
     pytest.importorskip("distributed", reason="no dask.distributed here: pip install distributed")
     machines = Machines(folder)
     try:
-        for card in cards:
-            machines.worker(card)
+        for device in devices:
+            machines.worker(device)
         yield machines
     finally:
         machines.close()

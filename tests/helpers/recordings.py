@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kernels import records
-from kernels.records import Card, files, folder, unsupported
+from kernels.records import Gpu, files, folder, unsupported
 from visuals.charts import products, roofline
 
 Row = Mapping[str, Any]
@@ -29,7 +29,7 @@ def forget() -> None:
 def recordings(*rows: Row) -> Iterator[None]:
     """Shows these rows alone, as if shipped, while it is open."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "read", lambda: tuple((Card(row["device"]), row) for row in rows))
+        patch.setattr(files, "read", lambda: tuple((Gpu(row["device"]), row) for row in rows))
         patch.setattr(files, "forget", lambda: None)
         forget()
         yield

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from kernels import records
 from kernels.records.jsontext import id_of
-from pages._cards import CARDS
+from pages._teasers import TEASERS
 from tests.helpers.deck import PACKAGES, Deck, npm, serving_files
 from tests.helpers.harness import Stage, idle
 from tests.pages.parts.test_theme_browser import PALETTES, rgb
@@ -97,7 +97,7 @@ def width(page, px):
 def test_home_and_glossary(page, server, check):
     page.goto(server)
     expect(page.locator(".kt-table").first).to_be_visible()
-    expect(page.locator(".stage[data-ready=true]")).to_have_count(1 + len(CARDS))
+    expect(page.locator(".stage[data-ready=true]")).to_have_count(1 + len(TEASERS))
     at_rest(page)
     check(LIGHT)
     focus_is_outlined_everywhere(page)

@@ -12,7 +12,7 @@ from kernels import records
 from kernels.conv.presets import CONV_PRESETS
 from kernels.ladders import LADDERS
 from kernels.machine.status import Status
-from pages import _cards, _course, _lessons, _reading
+from pages import _course, _lessons, _reading, _teasers
 from pages.conv import address as conv_address
 from pages.conv import scenes
 from pages.parts import address as parts_address
@@ -27,17 +27,17 @@ def test_one_stage_plays_and_others_are_stills():
     assert first["play"] and not first["still"] and first["param"] is None
     assert "transport" not in first["hide"] and "caption" not in first["hide"]  # moving content can be stopped
     assert [(head["still"], head["play"], head["param"], head["step"]) for head in stills] == [
-        (True, False, None, card.step) for card in _cards.CARDS
+        (True, False, None, teaser.step) for teaser in _teasers.TEASERS
     ]
-    assert len({head["meta"]["key"] for head in stills}) == len(_cards.CARDS)
+    assert len({head["meta"]["key"] for head in stills}) == len(_teasers.TEASERS)
 
 
-@pytest.mark.parametrize("card", [*_cards.CARDS, _cards.FIRST], ids=lambda card: card.page)
-def test_a_card_shows_a_moment_of_its_lesson(card):
-    scene = card.build_scene()
-    assert 0 <= card.step < scene.steps
-    assert card.page in {lesson.page for lesson in _lessons.LESSONS}  # the lesson exists
-    at = open_page(card.page, **card.query())
+@pytest.mark.parametrize("teaser", [*_teasers.TEASERS, _teasers.FIRST], ids=lambda teaser: teaser.page)
+def test_a_teaser_shows_a_moment_of_its_lesson(teaser):
+    scene = teaser.build_scene()
+    assert 0 <= teaser.step < scene.steps
+    assert teaser.page in {lesson.page for lesson in _lessons.LESSONS}  # the lesson exists
+    at = open_page(teaser.page, **teaser.query())
     assert stages(at) == [scene.key] and "kt-note" not in texts(at)
 
 
@@ -120,7 +120,7 @@ def progress_lines(at) -> dict[str, dict]:
 
 def home_ways():
     """Returns the ways in of pages/home.py, which draws when it is imported."""
-    names = runpy.run_path(str(Path(_cards.__file__).with_name("home.py")))
+    names = runpy.run_path(str(Path(_teasers.__file__).with_name("home.py")))
     return names["WAYS"]
 
 
@@ -146,7 +146,7 @@ def test_engines_are_listed_with_reason_if_absent(monkeypatch):
 
 def test_times_beside_stage_are_recordings_of_its_shape():
     at = open_page(None)
-    shape = conv_address.read(_cards.FIRST.params)[0].shape
+    shape = conv_address.read(_teasers.FIRST.params)[0].shape
     assert ",".join(f"{k}={v}" for k, v in shape.params().items()) in stages(at)[0]
     text = texts(at)
     assert "kt-badge-recorded" in text and "kt-badge-measured" not in text

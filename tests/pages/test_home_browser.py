@@ -1,12 +1,12 @@
-"""The first screen: a stage that plays by itself, and cards that open the state they preview."""
+"""The first screen: a stage that plays by itself, and teasers that open the state they preview."""
 
 import re
 
 import pytest
 from playwright.sync_api import expect
 
-from pages._cards import BY_PAGE, FIRST
 from pages._lessons import LESSONS
+from pages._teasers import BY_PAGE, FIRST
 from tests.helpers.harness import Stage, frames, holds
 
 pytestmark = pytest.mark.browser
@@ -14,7 +14,7 @@ WIDTHS = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
 SOFTMAX = next(n for n, lesson in enumerate(LESSONS) if lesson.path == "softmax")
 WITH_STAGE = {n: lesson for n, lesson in enumerate(LESSONS) if lesson.page in BY_PAGE}
 ABOUT_SOFTMAX = "9 chapters · 13 min · beginner · after threads"
-# Whether a preview, reached by Tab from its card's link, would have the focus.
+# Whether a preview, reached by Tab from its teaser's link, would have the focus.
 IN_A_STILL = "document.activeElement?.shadowRoot?.activeElement?.closest('.still') != null"
 NO_STORAGE = (
     "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
@@ -22,7 +22,7 @@ NO_STORAGE = (
 
 
 FITS = "document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth"
-# The cards, by number, whose picture is wider than the card or higher than its place.
+# The teasers, by number, whose picture is wider than the teaser or higher than its place.
 SPILLED = """numbers => numbers.filter((n) => {
   const box = (key) => document.querySelector(`.st-key-${key}_${n}`);
   const stage = [...box("lesson").querySelectorAll("*")].find((e) => e.shadowRoot?.querySelector(".stage"));
@@ -32,7 +32,7 @@ SPILLED = """numbers => numbers.filter((n) => {
 
 
 class FirstStage(Stage):
-    """The stage that plays, not the stills of the cards."""
+    """The stage that plays, not the stills of the teasers."""
 
     def __init__(self, page):
         super().__init__(page)
@@ -55,7 +55,7 @@ def test_the_first_screen(page, server):
         heading_and_stage_are_in_sight_and_nothing_is_wider(page, stage, width, height)
     page.set_viewport_size({"width": 1280, "height": 900})
     page.wait_for_function(FITS)
-    a_whole_card_opens_its_lesson(page, server)
+    a_whole_teaser_opens_its_lesson(page, server)
 
 
 def it_plays_and_can_be_stopped(page, stage, server):
@@ -83,11 +83,11 @@ def it_loops(stage):
 
 def previews_are_images_with_a_caption_and_no_focus(page):
     for n, lesson in WITH_STAGE.items():
-        card = BY_PAGE[lesson.page]
+        teaser = BY_PAGE[lesson.page]
         preview = page.locator(f".st-key-lesson_{n} .stage")
         expect(preview).to_have_attribute("data-ready", "true")
         expect(preview).to_have_attribute("role", "img")
-        expect(preview).to_have_attribute("aria-label", card.build_scene().caption(card.step))
+        expect(preview).to_have_attribute("aria-label", teaser.build_scene().caption(teaser.step))
         expect(preview.locator("button:visible, input:visible")).to_have_count(0)
         assert preview.evaluate("root => root.tabIndex") == -1
         page.get_by_role("link", name=f"{n + 1} {lesson.title}", exact=True).focus()
@@ -105,17 +105,17 @@ def heading_and_stage_are_in_sight_and_nothing_is_wider(page, stage, width, heig
     holds(page, SPILLED, list(WITH_STAGE))
 
 
-def a_whole_card_opens_its_lesson(page, server):
-    """The card of softmax leads into its story; home then counts the chapters that were open."""
+def a_whole_teaser_opens_its_lesson(page, server):
+    """The teaser of softmax leads into its story; home then counts the chapters that were open."""
     page.set_viewport_size({"width": 1440, "height": 900})
     page.evaluate("localStorage.clear()")  # other tests have opened chapters
     page.reload()
-    card = page.locator(f".st-key-lesson_{SOFTMAX}")
-    line = card.locator(".kt-quiet")
+    teaser = page.locator(f".st-key-lesson_{SOFTMAX}")
+    line = teaser.locator(".kt-quiet")
     expect(line).to_have_text(ABOUT_SOFTMAX)
     FirstStage(page).ready()
-    card.scroll_into_view_if_needed()
-    card.click(position={"x": card.bounding_box()["width"] / 2, "y": 60})
+    teaser.scroll_into_view_if_needed()
+    teaser.click(position={"x": teaser.bounding_box()["width"] / 2, "y": 60})
     expect(page).to_have_url(f"{server}/softmax")
     expect(page.locator(".chapter h2")).to_have_text("Numbers become weights")
     page.get_by_role("button", name=re.compile("^Next:")).dispatch_event("click")

@@ -15,8 +15,8 @@ import pytest
 from kernels.conv import winograd_matrices
 from kernels.conv.presets import CONV_PRESETS
 from kernels.model.fast_division import magic
-from pages import _cards
-from pages._cards import CARDS
+from pages import _teasers
+from pages._teasers import TEASERS
 from pages.attention import address as attention
 from pages.conv.backward import address as backward
 from pages.conv.fft import address as fft
@@ -64,24 +64,24 @@ def played(
 
 # -- captions --------------------------------------------------------------------------------------
 def scenes() -> Iterator[tuple[str, Scene]]:
-    for card in CARDS:
-        yield card.page, card.build_scene()
+    for teaser in TEASERS:
+        yield teaser.page, teaser.build_scene()
     for topic in ("divergence", "coalescing", "banks", "layout"):
-        yield topic, _cards.threads({"topic": topic})
-    yield "im2col in warps", _cards.im2col({"order": "warps"})
-    yield "direct in warps", _cards.direct({"order": "warps"})
+        yield topic, _teasers.threads({"topic": topic})
+    yield "im2col in warps", _teasers.im2col({"order": "warps"})
+    yield "direct in warps", _teasers.direct({"order": "warps"})
     yield "implicit", implicit_scene()
     for params in ({}, {"values": "large"}, {"rung": "naive"}):
-        yield f"attention {params}", attention.card(params)
-    yield "fusion", fusion.card({})
-    yield "fusion, folded", fusion.card({"rung": "folded"})
-    yield "softmax, overflow", softmax.card(OVERFLOW)
+        yield f"attention {params}", attention.scene_at(params)
+    yield "fusion", fusion.scene_at({})
+    yield "fusion, folded", fusion.scene_at({"rung": "folded"})
+    yield "softmax, overflow", softmax.scene_at(OVERFLOW)
     for order in ("swizzle", "accumulator"):
-        yield f"hopper, {order}", hopper.card({"order": order})
-    yield "winograd", winograd.card({})
-    yield "backward, filters", backward.card({"gradient": "filters", "rung": "implicit-gemm"})
-    yield "backward, atomics", backward.card(ATOMICS)
-    yield "bits", precision.card({"topic": "bits", "x": "2049"})
+        yield f"hopper, {order}", hopper.scene_at({"order": order})
+    yield "winograd", winograd.scene_at({})
+    yield "backward, filters", backward.scene_at({"gradient": "filters", "rung": "implicit-gemm"})
+    yield "backward, atomics", backward.scene_at(ATOMICS)
+    yield "bits", precision.scene_at({"topic": "bits", "x": "2049"})
 
 
 OVERFLOW = {"rung": "unsafe", "logits": "large", "BLOCK": "8"}
@@ -110,10 +110,10 @@ def test_each_step_has_the_caption_of_its_scene(node):
 
 
 def test_overflow_and_large_scores():
-    scene = softmax.card(OVERFLOW)
+    scene = softmax.scene_at(OVERFLOW)
     last = scene.steps - 1
     assert np.isnan(scene.cells("y", last)).any() and np.isinf(scene.cells("l", last)).any()
-    scene = attention.card({"values": "large"})
+    scene = attention.scene_at({"values": "large"})
     last = scene.steps - 1
     assert np.abs(scene.cells("s", last)).max() > 1000 and np.isfinite(scene.cells("O", last)).all()
 
@@ -121,45 +121,45 @@ def test_overflow_and_large_scores():
 # -- cells -----------------------------------------------------------------------------------------
 def cells() -> Iterator[tuple[str, Scene, tuple[int, str, int], list[str]]]:
     """Yields a name, a scene, a cell after a step, and patterns that its text has. A minus is written as a hyphen."""
-    scene = attention.card({})
+    scene = attention.scene_at({})
     q, k = (scene.cells(name, 4).reshape(-1, 4) for name in ("Qs", "Ks"))
     terms = [rf"{a:g}·" for a in np.abs(q[0])]
     yield "score of query 0 and key 1", scene, (4, "s", 1), [rf" {re.escape(f'{q[0] @ k[1]:.4g}')} ", *terms]
     yield "element of K in shared memory", scene, (4, "Ks", 5), [r"a copy of K\[1, 1\]"]
 
-    scene = fusion.card({})
+    scene = fusion.scene_at({})
     values = next(each for each in scene.annotations if each.tensor == "y").captions.args[5]
     chain = r"conv of x: .* → bias .* → bn .* → relu .*Between the blocks, the value stays in a register"
     yield "value of a chain", scene, (scene.steps - 1, "y", 5), [chain, *(re.escape(f"{v:g}") for v in values)]
 
-    scene = softmax.card({})
+    scene = softmax.scene_at({})
     a, b = (re.escape(f"{float(v):g}") for v in scene.annotations[0].captions.args[8])
     yield "larger of two", scene, (scene.steps - 1, "partial_m", 8), [rf"The larger of {a} and {b}\."]
-    scene = softmax.card(OVERFLOW)
+    scene = softmax.scene_at(OVERFLOW)
     wrong = int((scene.cells("y") != scene.cells("y")).argmax())
     yield "NaN", scene, (scene.steps - 1, "y", wrong), ["= NaN"]
     yield "infinite sum", scene, (scene.steps - 1, "l", 0), ["= ∞"]
 
-    scene = winograd.card({})
+    scene = winograd.scene_at({})
     d, BT = scene.cells("d", 6).reshape(4, 4), winograd_matrices.derive(2, 3).arrays("float64")[2]
     terms = " - ".join(f"{d[i, j]:g}" for i, j in ((0, 0), (0, 2), (2, 0))) + f" + {d[2, 2]:g}"
     value = f"= {(BT @ d @ BT.T)[0, 0]:g}"
     yield "transformed tile", scene, (6, "V", 0), [re.escape(f"= {terms}"), re.escape(value), "a term of 2 cells"]
     yield "pixel of a tile", scene, (6, "x", 9), ["Copied 1 of 1 time to d"]
 
-    scene = hopper.card({"order": "accumulator"})
+    scene = hopper.scene_at({"order": "accumulator"})
     register = r"Lane 13, thread 13 of the warpgroup, holds it in sum\[0\]\[2\]: row 11, column 2\."
     yield "register of a lane", scene, (15, "sum", 13 * 8 + 2), [register]
     piece = r"Row 3 of A, k 24 to 31\. It begins at byte 384 of the tile and is in banks 0 to 3\."
-    yield "piece of a tile", hopper.card({}), (9, "tile_a", 3 * 8), [piece]
+    yield "piece of a tile", hopper.scene_at({}), (9, "tile_a", 3 * 8), [piece]
 
     yield (
         "pixel of a receptive field",
-        _cards.direct({"step": "80"}),
+        _teasers.direct({"step": "80"}),
         (80, "x", 3 * 8 + 3),
         [r"Its address is 27\. It is in 9 windows\. 18 threads load it: 9 windows × 2 filters\."],
     )
-    scene = _cards.direct(GAPS)
+    scene = _teasers.direct(GAPS)
     yield "dilated sum", scene, (40, "y", 8), [re.escape(f"= {scene.cells('y')[8]:g}")]
 
     nine = magic(9)
@@ -183,11 +183,11 @@ def cells() -> Iterator[tuple[str, Scene, tuple[int, str, int], list[str]]]:
         [rf"tile_b\[1, 1, 12\] = {value:g}, a copy of x\[1, 2, 5\]\. It replaces D\[17, 12\], which is never stored\."],
     )
 
-    scene = backward.card(ATOMICS)
+    scene = backward.scene_at(ATOMICS)
     windows = int(scene.cells("adds")[7])
     yield "pixel of colliding windows", scene, (6, "dx", 7), [f"in {windows} windows", "their additions collide"]
 
-    scene = layers.card({"layer": "max-pool", "pass": "backward"})
+    scene = layers.scene_at({"layer": "max-pool", "pass": "backward"})
     yield "gradient of a pixel", scene, (scene.steps - 1, "dx", 6), [r"= 3\b"]
 
     inputs = Inputs(TOY, "digit", "sobel-x")
@@ -227,7 +227,7 @@ def test_the_product_of_a_frequency_has_its_complex_numbers(node):
 
 
 def test_a_dilated_sum_has_the_pixels_of_every_second_row():
-    scene = _cards.direct(GAPS)
+    scene = _teasers.direct(GAPS)
     (terms,) = scene.sums
     span = slice(terms.start[8], terms.start[9])
     x, w = scene.cells("x"), scene.cells("w")
@@ -236,7 +236,7 @@ def test_a_dilated_sum_has_the_pixels_of_every_second_row():
 
 
 def test_readings_of_atomic_additions_are_those_of_the_scene():
-    scene = backward.card(ATOMICS)
+    scene = backward.scene_at(ATOMICS)
     adds = scene.cells("adds", 6)
     added, shared = (reading.values[6] for reading in scene.readings)
     assert added == adds.sum() and 0 < shared < added

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers.rows_of import a_full_row, a_row
 from visuals import units
 from visuals.charts import compare, roofline, sweeps
-from visuals.charts.story import device_comparison, fastest_library, shares
+from visuals.charts.ladder_notes import device_comparison, fastest_library, shares
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_numbers_are_formatted(actual, expected):
         ("mma.sync", "mma.sync", "mma.sync"),
         ("register tile, 1-D", "“register tile, 1-D”", "“register tile, 1-D”"),
         ("unsafe: no maximum", "“unsafe: no maximum”", "“unsafe: no maximum”"),
-        ("a warp a row", "“a warp a row”", "“a warp a row”"),
+        ("a launch per tensor", "“a launch per tensor”", "“a launch per tensor”"),
     ],
 )
 def test_a_title_reads_as_one_name(title, inside, first):

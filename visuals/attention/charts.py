@@ -21,7 +21,7 @@ from kernels.model.rung import Rung
 from kernels.records import availability
 from visuals import units
 from visuals.charts.bars import FONT, PIECE
-from visuals.charts.story import capitalized
+from visuals.charts.ladder_notes import capitalized
 
 if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure

@@ -21,7 +21,7 @@ from kernels.model.rung import Cost
 from kernels.records import files
 from kernels.records.statistics import fastest, within_spread
 from visuals import units
-from visuals.charts.story import Row, capitalized, recorded_at
+from visuals.charts.ladder_notes import Row, capitalized, recorded_at
 from visuals.charts.tile import Tile
 
 LADDER, ON_GPU = attention_cpu_ladder.LADDER, LADDERS["attention"]
@@ -211,8 +211,8 @@ def _rates(cost: Cost, ceilings: Mapping) -> dict[str, str]:
 
 def gpu_row() -> Row | None:
     """Returns a row that has the ceilings of the GPU that attention is shown from; None if there is none."""
-    card = records.shown("attention")
-    rows = (row for of, row in files.read() if of == card and row["engine"] == "cuda")
+    gpu = records.shown("attention")
+    rows = (row for of, row in files.read() if of == gpu and row["engine"] == "cuda")
     return next((r for r in rows if {"cache_bytes", "fp32_flops_per_s"} <= set(r.get("ceilings") or ())), None)
 
 

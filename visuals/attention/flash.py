@@ -14,7 +14,7 @@ from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
 from visuals.attention import parts as parts
 from visuals.attention.flash_captions import LINES
-from visuals.attention.flash_steps import Steps
+from visuals.attention.flash_steps import FlashSteps
 from visuals.attention.parts import never_stored
 from visuals.attention.plan import part_of, plan_of
 from visuals.scene.parts import Annotation, Captions, Group, Sum, Tensor
@@ -32,10 +32,10 @@ TRACED = mark("The values of P and O are those that the emulator saw the kernel 
 def flash_scene(s: SelfAttentionShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of attention/flash, flash-registers or flash-mma. head: Q, K, V, float32 [N, d]."""
     plan = plan_of(s, rung, tiles)
-    return scene_of(Steps(s, plan, part_of(s, plan), head), rung, tiles)
+    return scene_of(FlashSteps(s, plan, part_of(s, plan), head), rung, tiles)
 
 
-def scene_of(flash: Steps, rung: str, tiles: Mapping[str, int]) -> Scene:
+def scene_of(flash: FlashSteps, rung: str, tiles: Mapping[str, int]) -> Scene:
     """Returns the scene of recorded steps."""
     s, plan = flash.s, flash.plan
     r, launch = flash.r, find(rung).build(s, tiles).launch()
@@ -62,7 +62,7 @@ def scene_of(flash: Steps, rung: str, tiles: Mapping[str, int]) -> Scene:
     )
 
 
-def _queries(flash: Steps) -> str:
+def _queries(flash: FlashSteps) -> str:
     """Returns the queries of the blocks that are followed: "queries 0–3 and 12–15"."""
     s, Br = flash.s, flash.plan.Br
     ranges = [f"{b * Br:,}–{min(b * Br + Br, s.N) - 1:,}" for b in flash.part.blocks]
@@ -71,7 +71,7 @@ def _queries(flash: Steps) -> str:
     return tr("queries {first} and {second}", first=ranges[0], second=ranges[1])
 
 
-def _tensors(flash: Steps) -> tuple[Tensor, ...]:
+def _tensors(flash: FlashSteps) -> tuple[Tensor, ...]:
     s, plan, part, head = flash.s, flash.plan, flash.part, flash.head
     R, C, D, q = part.rows, plan.Bc, part.cols, part.queries
     flat, query_size, keys = (s.N, s.d), (len(q), D), (part.keys, D)
@@ -119,7 +119,7 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
     )
 
 
-def _groups(flash: Steps) -> tuple[Group, ...]:
+def _groups(flash: FlashSteps) -> tuple[Group, ...]:
     shared, registers = ("Qs", "Ks", "Vs"), (("s", "m", "shrink", "l", "o"),)
     if flash.plan.halves:  # P stays in registers
         registers = (*registers, ("Ps",))
@@ -136,7 +136,7 @@ def _groups(flash: Steps) -> tuple[Group, ...]:
     )
 
 
-def _sums(flash: Steps) -> tuple[Sum, ...]:
+def _sums(flash: FlashSteps) -> tuple[Sum, ...]:
     """Returns the scores as sums for the browser, if none is hidden, all columns are shown and there is one stage."""
     R, C, D = flash.part.rows, flash.plan.Bc, flash.part.cols
     if flash.hidden or flash.s.d > D or flash.plan.stages > 1:
@@ -147,7 +147,7 @@ def _sums(flash: Steps) -> tuple[Sum, ...]:
     return (Sum("s", "Ks", np.arange(0, R * C * D + 1, D), cells, factors, "Qs"),)
 
 
-def _annotations(flash: Steps) -> tuple[Annotation, ...]:
+def _annotations(flash: FlashSteps) -> tuple[Annotation, ...]:
     """Returns notes on the cells: the tile of each pair of query and key, and the rows of each score if it is no sum."""
     s, plan, part = flash.s, flash.plan, flash.part
     i, j = (index.ravel() for index in np.meshgrid(part.queries, range(part.keys), indexing="ij"))

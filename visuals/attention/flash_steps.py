@@ -18,7 +18,7 @@ from visuals.scene.recorder import Recorder
 from visuals.scene.requests import WORD
 
 
-class Steps:
+class FlashSteps:
     """The steps of the blocks that are followed."""
 
     def __init__(self, s: SelfAttentionShape, plan: Plan, part: Part, head: Mapping[str, np.ndarray]):

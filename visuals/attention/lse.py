@@ -14,7 +14,7 @@ from kernels.i18n import mark
 from kernels.ladders import find
 from visuals.attention import flash, unfused, unfused_steps
 from visuals.attention.flash_numbers import Tile, compute_block
-from visuals.attention.flash_steps import Steps
+from visuals.attention.flash_steps import FlashSteps
 from visuals.attention.plan import LSE, part_of, plan_of
 from visuals.scene import why_not as scene_why_not
 from visuals.scene.parts import Group, Tensor
@@ -86,7 +86,7 @@ def row_sums(state: Tile) -> np.ndarray:
     return (state.m + np.log2(state.l)) * LN2
 
 
-class FlashSteps(Steps):
+class LseSteps(FlashSteps):
     """As the steps of attention/flash-registers; each row also stores L."""
 
     def more_tensors(self) -> tuple[Tensor, ...]:
@@ -116,7 +116,7 @@ class FlashSteps(Steps):
 
 def flash_scene(s: LseShape, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
     plan = plan_of(s, LSE, tiles)
-    return flash.scene_of(FlashSteps(s, plan, part_of(s, plan), head), LSE, tiles)
+    return flash.scene_of(LseSteps(s, plan, part_of(s, plan), head), LSE, tiles)
 
 
 SCENES = {BLOCKED: blocked_scene, LSE: flash_scene}

@@ -65,7 +65,6 @@ def never_stored(s: SelfAttentionShape, queries: range, keys: int) -> Tensor:
 
 
 def scene_key(s: SelfAttentionShape, rung: str, tiles: Mapping[str, int]) -> str:
-    """Returns a scene's key."""
     return f"{rung} {s} " + ",".join(f"{name}={size}" for name, size in tiles.items())
 
 

@@ -117,7 +117,9 @@ def _mma(s: SelfAttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
         "O": warps * Bc * DP,
     }
     file, threads = "attention/06_flash_mma.cu", tensor.threads(s, tiles)
-    return Plan(rung, file, Br, Bc, DP, 4, threads, _bytes(traffic, 2), True, tiles["STAGES"], s.dtype)
+    return Plan(
+        rung, file, Br, Bc, DP, 4, threads, _bytes(traffic, 2), binary=True, stages=tiles["STAGES"], halves=s.dtype
+    )
 
 
 def _bytes(elements: Mapping[str, int], each: int) -> dict[str, int]:

@@ -14,7 +14,7 @@ from kernels.attention.shape import AttentionShape
 from kernels.i18n import mark, tr
 from kernels.ladders import find
 from visuals.attention.ring_captions import RingTexts, whole
-from visuals.attention.ring_order import ON_TURN, SOFTMAX, K, O, P, Q, S, Slot, V
+from visuals.attention.ring_order import ON_TOKEN, SOFTMAX, K, O, P, Q, S, Slot, V
 from visuals.attention.ring_plan import RingPlan, why_not
 from visuals.scene.parts import Annotation, Captions, Group, Reading, Tensor, Write
 from visuals.scene.ring import (
@@ -36,7 +36,7 @@ from visuals.scene.ring import (
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 
-TURNS_NOTE = mark(
+TOKEN_NOTE = mark(
     "In the emulator, consumers compute softmax at the same step. On the GPU, one multiplies while the other computes softmax."
 )
 ALTERNATING_NOTE = mark(
@@ -93,8 +93,8 @@ class RingScene:
     def _note(self) -> str:
         plan = self.plan
         notes = [tr(ALTERNATING_NOTE if plan.ring.alternates else NOTE)]
-        if plan.kind.turns and not plan.ring.alternates:
-            notes.append(tr(TURNS_NOTE))
+        if plan.kind.passes_token and not plan.ring.alternates:
+            notes.append(tr(TOKEN_NOTE))
         if plan.run < plan.count:
             notes.append(tr(CUT_NOTE, run=whole(plan.run), all=whole(plan.count)))
             if plan.s.causal and plan.kind.persistent:
@@ -148,7 +148,7 @@ class RingScene:
         """Returns the row and the lane in which a warpgroup waits."""
         if group == self.plan.ring.consumers:
             return "copies", LANE[what]
-        if on == ON_TURN:
+        if on == ON_TOKEN:
             return COMPUTED[what], group
         return COMPUTED[O if what == V else S], group
 

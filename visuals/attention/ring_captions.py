@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernels.i18n import decimal, tr, trn
 from visuals import units
-from visuals.attention.ring_order import ON_TURN, SOFTMAX, O, P, Q, Ring, S, Slot, Wait
+from visuals.attention.ring_order import ON_TOKEN, SOFTMAX, O, P, Q, Ring, S, Slot, Wait
 from visuals.scene.ring import ARRIVED, FILLING, FOLDED, FREE, FULL, ISSUE, MULTIPLY, ON_FULL
 
 
@@ -138,7 +138,7 @@ class RingTexts:
         new = {w for who, w in slot.waits.items() if before.get(who) != w and who not in slot.doers}
         for wait in sorted(new, key=lambda w: (w.on, w.what)):
             name = _name(wait.what, wait.tile)
-            if wait.on == ON_TURN:
+            if wait.on == ON_TOKEN:
                 yield tr("The others wait for their turn.")
             elif wait.on == ON_FULL:
                 yield tr("Consumers wait for {name}.", name=name)
@@ -152,7 +152,7 @@ class RingTexts:
 
     def waits(self, wait: Wait) -> str:
         """Returns what a warpgroup waits for."""
-        if wait.on == ON_TURN:
+        if wait.on == ON_TOKEN:
             return tr("It waits for its turn at a named barrier.")
         name = _name(wait.what, wait.tile)
         if wait.on == ON_FULL:

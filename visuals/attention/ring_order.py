@@ -35,7 +35,7 @@ from visuals.scene.ring import (
 )
 
 SOFTMAX = "softmax"  # a kind of slots
-ON_TURN = "turn"  # a named barrier: a consumer may begin its products
+ON_TOKEN = "token"  # a named barrier: a consumer may begin its products
 Q, K, V = "Q", "K", "V"  # what is copied
 S, P, O = "S", "P", "O"  # noqa: E741  # what a consumer computes: scores, weights, sums
 RANK = {Q: 0, K: 1, V: 2, S: 0, P: 0, O: 1}  # a slot of copies or products takes them in this order only
@@ -70,14 +70,15 @@ class Region:
 @dataclass(frozen=True)
 class Ring:
     """What is where in a block's shared memory. The producer is the warpgroup after the `consumers`, if there is one.
-    `softmax` and `turns`: the source lines that compute weights and that wait for a turn. `alternates`: one warpgroup runs
-    at a time in the emulator, so that two consumers alternate. More of them would have too many columns."""
+    `softmax` and `tokens`: the source lines that compute weights and that wait for the token. `alternates`: one
+    warpgroup runs at a time in the emulator, so that two consumers alternate. More of them would have too many
+    columns."""
 
     regions: Mapping[str, Region]
     consumers: int
     producer: bool
     softmax: frozenset[Line]
-    turns: frozenset[Line]
+    tokens: frozenset[Line]
     alternates: bool
     lines: tuple[str, ...]  # of the kernel's file
 
@@ -128,7 +129,7 @@ class Ring:
 
 @dataclass(frozen=True)
 class Wait:
-    """What a warpgroup waits for: tile `tile` of `what` at a barrier `on`; with ON_TURN, its turn to begin `what`."""
+    """What a warpgroup waits for: tile `tile` of `what` at a barrier `on`; with ON_TOKEN, the token to begin `what`."""
 
     what: str
     tile: int
@@ -194,7 +195,7 @@ class _Reader:
         self.scores: dict[Actor, int] = {}  # the tile of the last scores
         self.weights: dict[Actor, int] = {}  # and of the last weights
         self.at_barrier = 0  # warps at the block's barrier
-        self.turns = _turns(trace, ring)
+        self.token_waits = _token_waits(trace, ring)
         self.stores = _stores(trace)
 
     def read(self) -> tuple[Slot, ...]:
@@ -210,17 +211,17 @@ class _Reader:
 
     # -- steps ---------------------------------------------------------------------------------------
     def _step(self, at: int) -> None:
-        """Reads a step: the end of a wait for a turn, weights, a barrier, stores of O."""
+        """Reads a step: the end of a wait for the token, weights, a barrier, stores of O."""
         line = self.trace.lines[self.trace.line[at]]
         here = self.here[at]
         for who in here:
-            if who in self.waiting and self.waiting[who].on == ON_TURN:
+            if who in self.waiting and self.waiting[who].on == ON_TOKEN:
                 del self.waiting[who]
             if line in self.ring.softmax and (tile := self.scores.get(who, 0)) > self.weights.get(who, 0):
                 self._note(SOFTMAX, P, tile, self._lit(SOFTMAX, who), (who,))
                 self.weights[who] = tile
-        for who, what in self.turns.get(at, {}).items():
-            self.waiting[who] = Wait(what, self.scores.get(who, 0) + (what == S), ON_TURN)
+        for who, what in self.token_waits.get(at, {}).items():
+            self.waiting[who] = Wait(what, self.scores.get(who, 0) + (what == S), ON_TOKEN)
         if at in self.ring_barriers:
             self._block_barrier(at, line)
         if who := self.stores.get(at):
@@ -367,7 +368,7 @@ class _Reader:
 
     def _continues(self, slot: Slot, kind: str, what: str, tile: int, doers: Sequence[Actor]) -> bool:
         """Returns whether an event belongs to a slot: the same kind, no second tile of Q, K, V, S, P or O. Copies that a
-        warpgroup waited for arrive in slots of their own, and so do products after a turn."""
+        warpgroup waited for arrive in slots of their own, and so do products after a wait for the token."""
         if slot.kind != kind or slot.tiles.get(what, tile) != tile:
             return False
         if kind == FREE and what not in slot.tiles and not {*doers} <= {*slot.doers}:
@@ -375,12 +376,12 @@ class _Reader:
         if kind in (MULTIPLY, SOFTMAX) and self.ring.alternates and {*doers} != {*slot.doers}:
             return False
         if what in slot.tiles:
-            return not any(slot.waits.get(who, NOTHING).on == ON_TURN for who in doers)
+            return not any(slot.waits.get(who, NOTHING).on == ON_TOKEN for who in doers)
         if kind == ARRIVED:
             return not self.passed
         if kind in (ISSUE, MULTIPLY) and any(RANK[what] < RANK[other] for other in slot.tiles):
             return False
-        return not any(slot.waits.get(who, NOTHING).on == ON_TURN for who in doers)
+        return not any(slot.waits.get(who, NOTHING).on == ON_TOKEN for who in doers)
 
     def _lit(self, what: str, who: Actor) -> int:
         """Returns the line of the kernel's file at which a warpgroup begins `what`: the next one after its last wait."""
@@ -410,7 +411,7 @@ def _stores(trace: BlockTrace) -> dict[int, tuple[Actor, ...]]:
     return {step: _groups(trace.block, sorted(warps)) for step, warps in found.items()}
 
 
-def _turns(trace: BlockTrace, ring: Ring) -> dict[int, dict[Actor, str]]:
+def _token_waits(trace: BlockTrace, ring: Ring) -> dict[int, dict[Actor, str]]:
     """Returns, by step, the warpgroups that come to the barrier of their turn, each with what it begins next: S or O."""
     e = trace.events
     products = [
@@ -421,7 +422,7 @@ def _turns(trace: BlockTrace, ring: Ring) -> dict[int, dict[Actor, str]]:
     ]
     found: dict[int, dict[Actor, str]] = {}
     for step, warps in zip(trace.syncs.step.tolist(), trace.syncs.warps.tolist(), strict=True):
-        if trace.lines[trace.line[step]] not in ring.turns:
+        if trace.lines[trace.line[step]] not in ring.tokens:
             continue
         for who in _groups(trace.block, [warp for warp in range(64) if warps >> warp & 1]):
             if what := next((what for at, other, what in products if at > step and other == who), ""):

@@ -25,7 +25,7 @@ from visuals.scene.why_not import broken_rule
 
 MAX_QUERIES = 2  # tiles of queries of a block that are shown, if their loops over keys are shown whole
 STEPS_FILE = "attention/flash_wgmma.cuh"  # the steps of all these kernels
-SOFTMAX_MARK, TURN_MARK = "s[j][e] = exp2_(", "wait_turn("
+SOFTMAX_MARK, TOKEN_MARK = "s[j][e] = exp2_(", "wait_turn("
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,17 @@ class Kind:
     producer: bool = True
     persistent: bool = False
     queries: int = 1
-    turns: bool = False
+    passes_token: bool = False
 
 
 RINGS = {
     "attention/wgmma": Kind("attention/15_flash_wgmma.cu", producer=False),
     "attention/wgmma-consumers": Kind("attention/16_flash_consumers.cu"),
-    "attention/wgmma-ping-pong": Kind("attention/17_flash_ping_pong.cu", turns=True),
-    "attention/wgmma-overlap": Kind("attention/18_flash_overlap.cu", turns=True),
-    "attention/wgmma-balanced": Kind("attention/19_flash_balanced.cu", persistent=True, turns=True),
+    "attention/wgmma-ping-pong": Kind("attention/17_flash_ping_pong.cu", passes_token=True),
+    "attention/wgmma-overlap": Kind("attention/18_flash_overlap.cu", passes_token=True),
+    "attention/wgmma-balanced": Kind("attention/19_flash_balanced.cu", persistent=True, passes_token=True),
     "attention/wgmma-persistent": Kind(
-        "attention/20_flash_persistent.cu", persistent=True, queries=hopper.TILES_OF_QUERIES, turns=True
+        "attention/20_flash_persistent.cu", persistent=True, queries=hopper.TILES_OF_QUERIES, passes_token=True
     ),
 }
 
@@ -90,10 +90,10 @@ class RingPlan:
             V: Region(values, stages, of_k, full_v, empty_v if kind.producer else NONE),
         }
         softmax = _lines_of(STEPS_FILE, SOFTMAX_MARK)
-        turns = _lines_of(kind.file, TURN_MARK) if kind.turns else frozenset()
+        tokens = _lines_of(kind.file, TOKEN_MARK) if kind.passes_token else frozenset()
         lines = tuple(line.partition("//")[0] for line in sources.text(kind.file).splitlines())
         consumers = Br // hopper.WM
-        return Ring(regions, consumers, kind.producer, softmax, turns, kind.turns and consumers == 2, lines)
+        return Ring(regions, consumers, kind.producer, softmax, tokens, kind.passes_token and consumers == 2, lines)
 
     # -- the cut -------------------------------------------------------------------------------------
     @cached_property

@@ -6,7 +6,7 @@ from kernels.i18n import tr
 from kernels.model.shape import Shape
 from kernels.records.statistics import within_ratio
 from visuals import units
-from visuals.charts.story import Row, title
+from visuals.charts.ladder_notes import Row, title
 
 
 def beside_library(best: Row, library: Row) -> str:

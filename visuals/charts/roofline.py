@@ -142,18 +142,17 @@ def roof_of(row: Row | None, kind: str) -> Roof | None:
 
 
 @cache
-def recorded_roofs() -> Mapping[records.Card, Roof]:
-    """Returns the roof of each card of the recordings."""
-    return {card: roof for card, row in files.read() if (roof := roof_of(row, "recorded"))}
+def recorded_roofs() -> Mapping[records.Gpu, Roof]:
+    return {gpu: roof for gpu, row in files.read() if (roof := roof_of(row, "recorded"))}
 
 
 def roofs(rows: Iterable[tuple[Row, str]], ladder: str) -> list[Roof]:
-    """Returns the roofs of these (row, kind), then of the card that the ladder is shown from; one for each device. A ladder
-    without recordings has the roof of the first card."""
-    card = records.shown(ladder)
-    of_card = recorded_roofs().get(card) if card else next(iter(recorded_roofs().values()), None)
+    """Returns the roofs of these (row, kind), then of the GPU that the ladder is shown from; one for each device. A
+    ladder without recordings has the roof of the first GPU."""
+    gpu = records.shown(ladder)
+    of_gpu = recorded_roofs().get(gpu) if gpu else next(iter(recorded_roofs().values()), None)
     found = {}
-    for roof in (*(roof_of(row, kind) for row, kind in rows), of_card):
+    for roof in (*(roof_of(row, kind) for row, kind in rows), of_gpu):
         if roof:
             found.setdefault(roof.device, roof)
     return list(found.values())

@@ -123,7 +123,7 @@ def _cells(moves: Sequence[schedules.Move], at_source: bool = False) -> np.ndarr
 def _reads(plan: Schedule, steps: int) -> Iterator[Read]:
     """Yields what is read of each rank's array in each round."""
     for rank in range(plan.shape.ranks):
-        parts = [np.unique(_cells([m for m in moves if m.source == rank], True)) for moves in plan.rounds]
+        parts = [np.unique(_cells([m for m in moves if m.source == rank], at_source=True)) for moves in plan.rounds]
         sizes = [0, 0, *(part.size for part in parts), 0]
         start = np.cumsum(sizes)
         assert len(start) == steps + 1
@@ -131,7 +131,7 @@ def _reads(plan: Schedule, steps: int) -> Iterator[Read]:
 
 
 def _adds(moves: Round) -> bool:
-    return any(m.add for m in moves)
+    return any(m.adds for m in moves)
 
 
 def _captions(plan: Schedule) -> Captions:

@@ -10,7 +10,7 @@ from kernels.cross_entropy.shape import CrossEntropyShape
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.model.program import RuleError
 from visuals.cross_entropy.captions import kinds
-from visuals.cross_entropy.steps import STEPS, Steps
+from visuals.cross_entropy.steps import STEPS, CrossEntropySteps
 from visuals.scene.launch_scene import Arrays, Executed, executed, launch_scene, recorder
 from visuals.scene.parts import Group, Tensor
 from visuals.scene.recorder import Recorder
@@ -45,7 +45,7 @@ def cross_entropy_scene(
     run, found = executed(rung, s, tiles, inputs), kinds(rung)
     r = recorder(found)
     with np.errstate(all="ignore"):
-        STEPS[rung](Steps(r, run, inputs))
+        STEPS[rung](CrossEntropySteps(r, run, inputs))
     tensors = _tensors(run, r, inputs, note)
     return launch_scene(
         rung,

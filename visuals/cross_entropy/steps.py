@@ -10,7 +10,7 @@ import numpy as np
 
 from kernels.cross_entropy.cpu import LOWEST
 from visuals.cross_entropy import plan
-from visuals.cross_entropy.plan import Turn
+from visuals.cross_entropy.plan import Iteration
 from visuals.scene.launch_scene import Arrays, Executed
 from visuals.scene.parts import Number
 from visuals.scene.recorder import Recorder
@@ -21,7 +21,7 @@ ROW = 0  # the row that is followed
 
 
 @dataclass
-class Steps:
+class CrossEntropySteps:
     """Records the steps of a rung. x [M, N], labels [M]; `run`: the executed program."""
 
     r: Recorder
@@ -53,57 +53,64 @@ class Steps:
         self.r.look("x", np.array([self.label]))
 
     def find_max(self) -> None:
-        for turn in plan.one_by_one(self.N, self.block):
-            np.maximum.at(self.m, turn.thread, self.x[ROW, turn.cols])
-            example = self._example(turn, self.x[ROW, turn.cols])
-            self._read("max", turn, (*example, self.m[example[0]]), "m")
+        for iteration in plan.one_by_one(self.N, self.block):
+            np.maximum.at(self.m, iteration.thread, self.x[ROW, iteration.cols])
+            example = self._example(iteration, self.x[ROW, iteration.cols])
+            self._read("max", iteration, (*example, self.m[example[0]]), "m")
 
     def add_up(self) -> None:
-        for turn in plan.one_by_one(self.N, self.block):
-            value = self.x[ROW, turn.cols]
-            np.add.at(self.l, turn.thread, np.exp(value - self.m[turn.thread]))
-            example = self._example(turn, value)
-            self._read("sum", turn, (*example, self.l[example[0]]), "l")
+        for iteration in plan.one_by_one(self.N, self.block):
+            value = self.x[ROW, iteration.cols]
+            np.add.at(self.l, iteration.thread, np.exp(value - self.m[iteration.thread]))
+            example = self._example(iteration, value)
+            self._read("sum", iteration, (*example, self.l[example[0]]), "l")
 
     def online(self, first: int, count: int, prefix: str = "") -> None:
         """Adds one read of `count` columns from element `first` on: groups of four, then single columns."""
-        for turn in plan.fours(first, count, self.block, self.loads):
-            thread = self._merge(turn)
-            self._read(prefix + "fours", turn, (thread, self.m[thread], self.l[thread]), "m", "l")
-            self._keep(prefix, turn)
-        if turn := plan.singles(first, count, self.block):
-            thread = self._merge(turn)
-            args = (len(turn.cols), thread, float(self.m[thread]), float(self.l[thread]))
-            self.step(prefix + "singles", *args, active=turn.active, read=FLOAT * len(turn.cols))
-            self._look(turn, "m", "l")
-            self._keep(prefix, turn)
+        for iteration in plan.fours(first, count, self.block, self.loads):
+            thread = self._merge(iteration)
+            self._read(prefix + "fours", iteration, (thread, self.m[thread], self.l[thread]), "m", "l")
+            self._keep(prefix, iteration)
+        if iteration := plan.singles(first, count, self.block):
+            thread = self._merge(iteration)
+            args = (len(iteration.cols), thread, float(self.m[thread]), float(self.l[thread]))
+            self.step(prefix + "singles", *args, active=iteration.active, read=FLOAT * len(iteration.cols))
+            self._look(iteration, "m", "l")
+            self._keep(prefix, iteration)
 
-    def _merge(self, turn: Turn) -> int:
+    def _merge(self, iteration: Iteration) -> int:
         """Adds columns to m and l of their threads, and returns a thread with the largest of them."""
-        value, old = self.x[ROW, turn.cols], self.m.copy()
-        np.maximum.at(self.m, turn.thread, value)
+        value, old = self.x[ROW, iteration.cols], self.m.copy()
+        np.maximum.at(self.m, iteration.thread, value)
         self.l *= np.exp(old - self.m)
-        np.add.at(self.l, turn.thread, np.exp(value - self.m[turn.thread]))
-        return int(turn.thread[int(value.argmax())])
+        np.add.at(self.l, iteration.thread, np.exp(value - self.m[iteration.thread]))
+        return int(iteration.thread[int(value.argmax())])
 
-    def _keep(self, prefix: str, turn: Turn) -> None:
+    def _keep(self, prefix: str, iteration: Iteration) -> None:
         if prefix:
-            self.r.copy("kept", "x", turn.cols, turn.cols)
-            self.r.count(shared=FLOAT * len(turn.cols))
+            self.r.copy("kept", "x", iteration.cols, iteration.cols)
+            self.r.count(shared=FLOAT * len(iteration.cols))
 
-    def _example(self, turn: Turn, value: np.ndarray) -> tuple[int, float]:
+    def _example(self, iteration: Iteration, value: np.ndarray) -> tuple[int, float]:
         k = int(value.argmax())
-        return int(turn.thread[k]), float(value[k])
+        return int(iteration.thread[k]), float(value[k])
 
-    def _read(self, kind: str, turn: Turn, args: tuple, *names: str) -> None:
-        read = FLOAT * len(turn.cols)
-        self.step(kind, int(turn.cols.min()), int(turn.cols.max()), *map(float, args), active=turn.active, read=read)
-        self._look(turn, *names)
+    def _read(self, kind: str, iteration: Iteration, args: tuple, *names: str) -> None:
+        read = FLOAT * len(iteration.cols)
+        self.step(
+            kind,
+            int(iteration.cols.min()),
+            int(iteration.cols.max()),
+            *map(float, args),
+            active=iteration.active,
+            read=read,
+        )
+        self._look(iteration, *names)
 
-    def _look(self, turn: Turn, *names: str) -> None:
-        self.r.look("x", turn.cols)
+    def _look(self, iteration: Iteration, *names: str) -> None:
+        self.r.look("x", iteration.cols)
         for name in names:
-            self.r.put(name, getattr(self, name)[turn.active], turn.active)
+            self.r.put(name, getattr(self, name)[iteration.active], iteration.active)
 
     # -- over the block ------------------------------------------------------------------------------------
     def reduce(self, names: str) -> None:
@@ -153,19 +160,25 @@ class Steps:
     def gradient(self, kind: str, read: str) -> None:
         """Adds the steps that write dx of the row. `kind` begins their names; `read`: what they read, x or kept."""
         stored, counter = self.run.last["dx"][ROW], "read" if read == "x" else "shared"
-        for turn in plan.fours(ROW * self.N, self.N, self.block, self.loads):
-            k = int(np.abs(stored[turn.cols]).argmax())
-            args = (turn.cols.min(), turn.cols.max(), turn.thread[k], self.x[ROW, turn.cols[k]], stored[turn.cols[k]])
-            self._write_dx(f"{kind}_fours", turn, args, read, counter)
-        if turn := plan.singles(ROW * self.N, self.N, self.block):
-            args = len(turn.cols), turn.cols[-1], stored[turn.cols[-1]]
-            self._write_dx(f"{kind}_singles", turn, args, read, counter)
+        for iteration in plan.fours(ROW * self.N, self.N, self.block, self.loads):
+            k = int(np.abs(stored[iteration.cols]).argmax())
+            args = (
+                iteration.cols.min(),
+                iteration.cols.max(),
+                iteration.thread[k],
+                self.x[ROW, iteration.cols[k]],
+                stored[iteration.cols[k]],
+            )
+            self._write_dx(f"{kind}_fours", iteration, args, read, counter)
+        if iteration := plan.singles(ROW * self.N, self.N, self.block):
+            args = len(iteration.cols), iteration.cols[-1], stored[iteration.cols[-1]]
+            self._write_dx(f"{kind}_singles", iteration, args, read, counter)
 
-    def _write_dx(self, kind: str, turn: Turn, args: tuple, read: str, counter: str) -> None:
-        moved = FLOAT * len(turn.cols)
-        self.step(kind, *map(float, args), active=turn.active, written=moved, **{counter: moved})
-        self.r.look(read, turn.cols)
-        self.r.put("dx", self.run.last["dx"][ROW, turn.cols], turn.cols)
+    def _write_dx(self, kind: str, iteration: Iteration, args: tuple, read: str, counter: str) -> None:
+        moved = FLOAT * len(iteration.cols)
+        self.step(kind, *map(float, args), active=iteration.active, written=moved, **{counter: moved})
+        self.r.look(read, iteration.cols)
+        self.r.put("dx", self.run.last["dx"][ROW, iteration.cols], iteration.cols)
 
     def others(self, kind: str, *names: str, read: int = 0, rows: int | None = None) -> None:
         """Adds the step in which the other rows are written. `read`: bytes of a row that are read."""
@@ -180,18 +193,24 @@ class Steps:
 
 
 # -- rungs -------------------------------------------------------------------------------------------------
-def unfused(s: Steps) -> None:
+def unfused(s: CrossEntropySteps) -> None:
     s.find_max()
     s.reduce("m")
     s.add_up()
     s.reduce("l")
-    for turn in plan.one_by_one(s.N, s.block):
-        p, k = s.run.last["p"][ROW, turn.cols], 0
-        args = (int(turn.cols[0]), int(turn.cols[-1]), int(turn.thread[k]), float(s.x[ROW, turn.cols[k]]), float(p[k]))
-        moved = FLOAT * len(turn.cols)
-        s.step("softmax", *args, active=turn.active, read=moved, written=moved)
-        s.r.look("x", turn.cols)
-        s.r.put("p", p, turn.cols)
+    for iteration in plan.one_by_one(s.N, s.block):
+        p, k = s.run.last["p"][ROW, iteration.cols], 0
+        args = (
+            int(iteration.cols[0]),
+            int(iteration.cols[-1]),
+            int(iteration.thread[k]),
+            float(s.x[ROW, iteration.cols[k]]),
+            float(p[k]),
+        )
+        moved = FLOAT * len(iteration.cols)
+        s.step("softmax", *args, active=iteration.active, read=moved, written=moved)
+        s.r.look("x", iteration.cols)
+        s.r.put("p", p, iteration.cols)
     s.store("store_lse", "lse")
     s.others("others_p", "p", "lse", read=3 * FLOAT * s.N)
     _by_element(s, "log", "others_log", _log_step)
@@ -202,7 +221,9 @@ def unfused(s: Steps) -> None:
     s.r.put("loss", s.run.last["loss"])
 
 
-def _by_element(s: Steps, kind: str, others: str, write: Callable[[Steps, str, np.ndarray, int], None]) -> None:
+def _by_element(
+    s: CrossEntropySteps, kind: str, others: str, write: Callable[[CrossEntropySteps, str, np.ndarray, int], None]
+) -> None:
     """Adds the steps of a launch with a thread per element: the first two blocks, then the others."""
     blocks = -(-s.x.size // s.block)
     for block in range(min(blocks, 2)):
@@ -211,7 +232,7 @@ def _by_element(s: Steps, kind: str, others: str, write: Callable[[Steps, str, n
         write(s, others, np.arange(2 * s.block, s.x.size), blocks - 2)
 
 
-def _log_step(s: Steps, kind: str, cells: np.ndarray, number: int) -> None:
+def _log_step(s: CrossEntropySteps, kind: str, cells: np.ndarray, number: int) -> None:
     p, log_p = (s.run.last[name].ravel() for name in ("p", "log_p"))
     args = (
         () if kind.startswith("others") else (int(cells[0]), int(cells[-1]), float(p[cells[0]]), float(log_p[cells[0]]))
@@ -221,7 +242,7 @@ def _log_step(s: Steps, kind: str, cells: np.ndarray, number: int) -> None:
     s.r.put("log_p", log_p[cells], cells)
 
 
-def two_pass(s: Steps) -> None:
+def two_pass(s: CrossEntropySteps) -> None:
     s.start("start")
     s.find_max()
     s.reduce("m")
@@ -231,7 +252,7 @@ def two_pass(s: Steps) -> None:
     s.others("others", "lse", "loss", read=FLOAT * (2 * s.N + 2))
 
 
-def online(s: Steps) -> None:
+def online(s: CrossEntropySteps) -> None:
     s.start("start")
     s.online(ROW * s.N, s.N)
     s.reduce("ml")
@@ -239,7 +260,7 @@ def online(s: Steps) -> None:
     s.others("others", "lse", "loss", read=FLOAT * (s.N + 2))
 
 
-def split(s: Steps) -> None:
+def split(s: CrossEntropySteps) -> None:
     splits = s.run.tiles["SPLITS"]
     length = (s.N - 1) // splits + 1
     s.step("start_part", splits, length)
@@ -256,7 +277,7 @@ def split(s: Steps) -> None:
     _merge_parts(s, parts)
 
 
-def _merge_parts(s: Steps, parts: Arrays) -> None:
+def _merge_parts(s: CrossEntropySteps, parts: Arrays) -> None:
     m, l = LOWEST, np.float32(0)  # noqa: E741
     for part in range(s.run.tiles["SPLITS"]):
         own_m, own_l = (array[ROW, part] for array in parts.values())
@@ -274,11 +295,11 @@ def _merge_parts(s: Steps, parts: Arrays) -> None:
     s.others("others_rows", "lse", "loss", read=FLOAT * (2 * s.run.tiles["SPLITS"] + 2))
 
 
-def elements(s: Steps) -> None:
+def elements(s: CrossEntropySteps) -> None:
     _by_element(s, "element", "others_element", _element_step)
 
 
-def _element_step(s: Steps, kind: str, cells: np.ndarray, number: int) -> None:
+def _element_step(s: CrossEntropySteps, kind: str, cells: np.ndarray, number: int) -> None:
     dx, (row, col) = s.run.last["dx"].ravel(), divmod(int(cells[0]), s.N)
     args = (int(cells[0]), int(cells[-1]), row, col, float(s.x[row, col]), float(dx[cells[0]]))
     moved = FLOAT * cells.size
@@ -289,7 +310,7 @@ def _element_step(s: Steps, kind: str, cells: np.ndarray, number: int) -> None:
     s.r.put("dx", dx[cells], cells)
 
 
-def rows(s: Steps, start: str = "start_dx", lse: np.ndarray | None = None) -> None:
+def rows(s: CrossEntropySteps, start: str = "start_dx", lse: np.ndarray | None = None) -> None:
     saved = s.inputs["lse"] if lse is None else lse
     s.step(start, s.label, float(saved[ROW]), float(s.inputs["g"][ROW]), read=3 * FLOAT)
     for name in ("labels", "lse", "g"):
@@ -298,16 +319,16 @@ def rows(s: Steps, start: str = "start_dx", lse: np.ndarray | None = None) -> No
     s.others("others_dx", "dx", read=FLOAT * (s.N + 3))
 
 
-def pieces(s: Steps) -> None:
+def pieces(s: CrossEntropySteps) -> None:
     """Adds a step for each of the first two blocks, then one for the others. A row has several blocks."""
     width = plan.FOUR * s.loads * s.block
     per_row = -(-(s.N + plan.FOUR - 1) // width)
     blocks, rest = s.M * per_row, np.ones(s.x.size, bool)
     for block in range(min(2, blocks)):
         row, number = divmod(block, per_row)
-        turn = plan.piece(row * s.N, s.N, number, s.block, s.loads)
-        _piece_step(s, block, row, turn)
-        rest[row * s.N + turn.cols] = False
+        iteration = plan.piece(row * s.N, s.N, number, s.block, s.loads)
+        _piece_step(s, block, row, iteration)
+        rest[row * s.N + iteration.cols] = False
     if blocks > 2:
         cells = np.flatnonzero(rest)
         moved = FLOAT * cells.size
@@ -315,32 +336,32 @@ def pieces(s: Steps) -> None:
         s.r.put("dx", s.run.last["dx"].ravel()[cells], cells)
 
 
-def _piece_step(s: Steps, block: int, row: int, turn: Turn) -> None:
-    dx, cells = s.run.last["dx"].ravel(), row * s.N + turn.cols
+def _piece_step(s: CrossEntropySteps, block: int, row: int, iteration: Iteration) -> None:
+    dx, cells = s.run.last["dx"].ravel(), row * s.N + iteration.cols
     k = int(np.abs(dx[cells]).argmax())
-    args = (block, row, turn.cols[0], turn.cols[-1], turn.thread[k], s.x.ravel()[cells[k]], dx[cells[k]])
+    args = (block, row, iteration.cols[0], iteration.cols[-1], iteration.thread[k], s.x.ravel()[cells[k]], dx[cells[k]])
     moved = FLOAT * cells.size
-    s.step("piece", *map(float, args), active=turn.active, read=moved + 3 * FLOAT, written=moved)
+    s.step("piece", *map(float, args), active=iteration.active, read=moved + 3 * FLOAT, written=moved)
     s.r.look("x", cells)
     for name in ("labels", "lse", "g"):
         s.r.look(name, np.array([row]))
     s.r.put("dx", dx[cells], cells)
 
 
-def two_kernels(s: Steps) -> None:
+def two_kernels(s: CrossEntropySteps) -> None:
     online(s)
     rows(s, "start_second", s.run.last["lse"])
 
 
-def fused(s: Steps) -> None:
+def fused(s: CrossEntropySteps) -> None:
     _step(s, "", "again", "x", 2)
 
 
-def shared_row(s: Steps) -> None:
+def shared_row(s: CrossEntropySteps) -> None:
     _step(s, "kept_", "from", "kept", 1)
 
 
-def _step(s: Steps, prefix: str, kind: str, read: str, reads: int) -> None:
+def _step(s: CrossEntropySteps, prefix: str, kind: str, read: str, reads: int) -> None:
     s.start("start_g", float(s.inputs["g"][ROW]))
     s.r.look("g", np.array([ROW]))
     s.online(ROW * s.N, s.N, prefix)
@@ -350,7 +371,7 @@ def _step(s: Steps, prefix: str, kind: str, read: str, reads: int) -> None:
     s.others("others_loss", "loss", "dx", read=FLOAT * (reads * s.N + 3))
 
 
-STEPS: dict[str, Callable[[Steps], None]] = {
+STEPS: dict[str, Callable[[CrossEntropySteps], None]] = {
     "cross-entropy/unfused": unfused,
     "cross-entropy/two-pass": two_pass,
     "cross-entropy/online": online,

@@ -9,7 +9,7 @@ from kernels.i18n import mark, tr
 from visuals.elementwise.plan import BALLOT, ELEMENTS, IDLE, LOAD, STORE, ZERO
 
 VALUES = 4  # where the numbers of the first element begin
-TURN, TURNS, LAST = 10, 11, 12  # which float4 of how many; the last element
+ITERATION, ITERATIONS, LAST = 10, 11, 12  # which float4 of how many; the last element
 # What is computed for one element, and the numbers in the sentence: of the buffer after the launch, or before it.
 OPERATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "relu": (mark("[y](output)[{3}] = max([x](input), 0) = max({4}, 0) = {5}."), ("x", "y")),

@@ -37,7 +37,7 @@ SUMMED = (
 @dataclass
 class Step:
     """What one step does. `reads`: elements by buffer; `writes`: (elements, values) by buffer; `element`: the first one;
-    `turn`: which float4 of its lanes."""
+    `iteration`: which float4 of its lanes."""
 
     launch: int
     kind: str
@@ -45,7 +45,7 @@ class Step:
     warp: int
     lanes: np.ndarray
     element: int = 0
-    turn: int = 0
+    iteration: int = 0
     reads: dict[str, np.ndarray] = field(default_factory=dict)
     writes: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     read_bytes: int = 0
@@ -110,7 +110,7 @@ def _scalar(t: TracedProgram, s: MapsShape, n: int, block: int, warp: int) -> It
     for position, name in enumerate(_buffers(of)):
         _add_reads(step, t, of, name, s)
         _add_writes(step, t, of, name, s)
-        found = of.accesses(block, name, False, warp), of.accesses(block, name, True, warp)
+        found = of.accesses(block, name, write=False, warp=warp), of.accesses(block, name, write=True, warp=warp)
         if position == 0:
             step.lanes, element = found[0].lane, found[0].element
     if not len(step.lanes):
@@ -135,7 +135,7 @@ def _itemsize(t: TracedProgram, name: str) -> int:
 
 
 def _add_reads(step: Step, t: TracedProgram, of: TracedLaunch, name: str, s: MapsShape) -> None:
-    read = of.accesses(step.block, name, False, step.warp)
+    read = of.accesses(step.block, name, write=False, warp=step.warp)
     if len(read):
         step.reads[name] = _cells(t, name, read.element)
         step.read_bytes += _itemsize(t, name) * len(read)
@@ -144,12 +144,12 @@ def _add_reads(step: Step, t: TracedProgram, of: TracedLaunch, name: str, s: Map
 def _add_writes(step: Step, t: TracedProgram, of: TracedLaunch, name: str, s: MapsShape) -> None:
     """Adds what the warp stores. Of an atomic addition the trace holds the value before it: the one after it is that plus
     the lane's element, in float32."""
-    written = of.accesses(step.block, name, True, step.warp)
+    written = of.accesses(step.block, name, write=True, warp=step.warp)
     if not len(written):
         return
     cells, values = written.element, written.value
     if of.launch.entry == "bias_backward_atomics":
-        added = of.accesses(step.block, "dy", False, step.warp).value
+        added = of.accesses(step.block, "dy", write=False, warp=step.warp).value
         values = values + added
     else:
         step.written_bytes += _itemsize(t, name) * len(written)
@@ -176,19 +176,19 @@ def _wide(t: TracedProgram, s: MapsShape, n: int, block: int, warp: int) -> Iter
     of = t.launches[n]
     tiles = dict(of.launch.defines)
     loads, stores = [], []
-    for turn in range(tiles["PER"]):
-        first = 4 * (tiles["BLOCK"] * (block * tiles["PER"] + turn) + LANES * warp)
+    for iteration in range(tiles["PER"]):
+        first = 4 * (tiles["BLOCK"] * (block * tiles["PER"] + iteration) + LANES * warp)
         stop = min(first + 4 * LANES, s.elements)
         if first < stop:
-            load = Step(n, LOAD, block, warp, np.arange(-(-(stop - first) // 4)), first, turn)
-            store = Step(n, STORE, block, warp, load.lanes, first, turn)
-            _add_turn(load, store, t, of, s, stop)
+            load = Step(n, LOAD, block, warp, np.arange(-(-(stop - first) // 4)), first, iteration)
+            store = Step(n, STORE, block, warp, load.lanes, first, iteration)
+            _add_iteration(load, store, t, of, s, stop)
             loads.append(load)
             stores.append(store)
     yield from (*loads, *stores) if loads else (Step(n, IDLE, block, warp, np.zeros(0, int)),)
 
 
-def _add_turn(load: Step, store: Step, t: TracedProgram, of: TracedLaunch, s: MapsShape, stop: int) -> None:
+def _add_iteration(load: Step, store: Step, t: TracedProgram, of: TracedLaunch, s: MapsShape, stop: int) -> None:
     """Adds the accesses of one float4 of each lane: those of the trace that lie between the first element and `stop`. b is
     read when it is added."""
     for name in _buffers(of):
@@ -221,7 +221,7 @@ def _zero(t: TracedProgram, s: MapsShape, n: int, block: int, warp: int) -> Iter
     """Yields one step for the first warp of a block; the other warps of so few channels have nothing to do."""
     of = t.launches[n]
     if warp == 0:
-        written = of.accesses(block, "db", True)
+        written = of.accesses(block, "db", write=True)
         yield Step(
             n,
             ZERO,

@@ -12,7 +12,18 @@ from kernels.i18n import decimal, mark, tr
 from kernels.ladders import find, ladder_of
 from kernels.model.program import RuleError
 from visuals.elementwise import sums
-from visuals.elementwise.captions import LAST, OPERATIONS, POSITIVE, TURN, TURNS, VALUES, WIDTH, WORDS, lit, template
+from visuals.elementwise.captions import (
+    ITERATION,
+    ITERATIONS,
+    LAST,
+    OPERATIONS,
+    POSITIVE,
+    VALUES,
+    WIDTH,
+    WORDS,
+    lit,
+    template,
+)
 from visuals.elementwise.plan import BALLOT, IDLE, SUMMED, Step, bits_of, channels, link_of, operation, steps_of
 from visuals.scene.parts import Annotation, Captions, Group, Number, Reading, Source, Tensor
 from visuals.scene.program_traces import Given, TracedProgram, traced
@@ -160,7 +171,7 @@ def _args(t: TracedProgram, s: MapsShape, step: Step, op: str) -> np.ndarray:
         return args
     of = t.launches[step.launch]
     last = min(step.element + 4 * len(step.lanes), s.elements) - 1
-    args[[TURN, TURNS, LAST]] = step.turn + 1, dict(of.launch.defines).get("PER", 1), last
+    args[[ITERATION, ITERATIONS, LAST]] = step.iteration + 1, dict(of.launch.defines).get("PER", 1), last
     if op in OPERATIONS:
         numbers = [_number(t, s, step, name) for name in OPERATIONS[op][1]]
         args[VALUES : VALUES + len(numbers)] = numbers

@@ -98,10 +98,10 @@ class _Block:
 
     def show(self, r: Recorder, kinds: Kinds, block: int) -> None:
         x, y = block % self.of.launch.grid[0], block // self.of.launch.grid[0]
-        result = self.of.accesses(block, self.target, True)
+        result = self.of.accesses(block, self.target, write=True)
         values = self._results(block, result)
         channel = int(result.element[0]) % len(self.t.arrays["db"])
-        read = self.of.accesses(block, self.source, False)
+        read = self.of.accesses(block, self.source, write=False)
         done = (x, y, channel, 0, len(result), values[0])
         if block:
             self._step(r, kinds, OTHER, *done, read=4 * len(read), written=self._written(result))
@@ -124,7 +124,7 @@ class _Block:
         """Returns what is in the target afterwards: of an atomic addition the trace holds the value before it."""
         if not self.is_atomic:
             return result.value
-        thread_sums = self.of.accesses(block, "partial", False)
+        thread_sums = self.of.accesses(block, "partial", write=False)
         last = {int(t): v for t, v in zip(thread_sums.lane, thread_sums.value, strict=True)}
         return result.value + np.array([last[int(t)] for t in result.lane], np.float32)
 

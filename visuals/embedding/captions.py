@@ -24,7 +24,7 @@ CAPTIONS = {
     "totals": mark("Third launch: each thread has one token. [earlier](workspace) says how often it occurs in the chunks before each. What remains is the total: token {0} occurs {1} times."),
     "scan": mark("Fourth launch: one block adds up the totals. [first](workspace) says where each token begins in sorted order: token {0} begins at {1}."),
     "scan_lanes": mark("Fourth launch, one block: each thread reads the totals of {0} tokens. The lanes of a warp add up their sums in five steps. Barrier: every thread waits until every warp has stored its sum."),
-    "scan_end": mark("Barrier: every thread waits until all have read the sums of the warps. Another turn may overwrite them."),
+    "scan_end": mark("Barrier: every thread waits until all have read the sums of the warps. The next iteration may overwrite them."),
     "place": mark("Fifth launch, block {0}: index {1} has token {2}. Its position is where the token begins, {3}, plus {4} in earlier chunks, plus its rank {5}."),
     "others_place": mark("All other indices go to their positions. Rows of one token are neighbours in [order](workspace), and keep their order."),
     # -- sums ------------------------------------------------------------------------------------------------

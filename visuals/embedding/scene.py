@@ -10,7 +10,7 @@ from kernels.embedding.shape import EmbeddingShape
 from kernels.i18n import decimal, mark, tr
 from kernels.model.program import RuleError
 from visuals.embedding.captions import kinds
-from visuals.embedding.steps import STEPS, Steps
+from visuals.embedding.steps import STEPS, EmbeddingSteps
 from visuals.scene.launch_scene import Arrays, Executed, executed, launch_scene, recorder
 from visuals.scene.parts import Group, Tensor
 from visuals.scene.recorder import Recorder
@@ -38,7 +38,7 @@ def embedding_scene(rung: str, s: EmbeddingShape, tiles: Mapping[str, int], inpu
         )
     run, found = executed(rung, s, tiles, inputs), kinds(rung)
     r = recorder(found)
-    STEPS[rung](Steps(r, run, inputs))
+    STEPS[rung](EmbeddingSteps(r, run, inputs))
     tensors = _tensors(run, r, inputs)
     return launch_scene(
         rung,

@@ -36,7 +36,7 @@ class Links:
 
 
 @dataclass
-class Steps:
+class EmbeddingSteps:
     """Records the steps of a rung; `run`: the executed program."""
 
     r: Recorder
@@ -66,7 +66,7 @@ class Steps:
 
 
 # -- forward ---------------------------------------------------------------------------------------------
-def elements(s: Steps) -> None:
+def elements(s: EmbeddingSteps) -> None:
     block, size = s.tiles["BLOCK"], s.M * s.d
     blocks = -(-size // block)
     for n in range(min(blocks, MAX_ROWS)):
@@ -81,7 +81,7 @@ def elements(s: Steps) -> None:
     _copy_rest(s, np.arange(done, size))
 
 
-def rows(s: Steps) -> None:
+def rows(s: EmbeddingSteps) -> None:
     for m in range(min(s.M, MAX_ROWS)):
         s.step("row", m, s.tokens[m], read=FLOAT * (s.d + 1), written=FLOAT * s.d)
         s.r.look("tokens", np.array([m]))
@@ -89,14 +89,14 @@ def rows(s: Steps) -> None:
     _copy_rest(s, np.arange(min(s.M, MAX_ROWS) * s.d, s.M * s.d))
 
 
-def _copy_rest(s: Steps, cells: np.ndarray) -> None:
+def _copy_rest(s: EmbeddingSteps, cells: np.ndarray) -> None:
     if cells.size:
         s.step("others_copy", len(np.unique(cells // s.d)), read=FLOAT * cells.size, written=FLOAT * cells.size)
         s.r.copy("y", "table", s.tokens[cells // s.d] * s.d + cells % s.d, cells)
 
 
 # -- atomics ---------------------------------------------------------------------------------------------
-def atomics(s: Steps) -> None:
+def atomics(s: EmbeddingSteps) -> None:
     s.step("zero", written=FLOAT * s.V * s.d)
     s.put("dtable", 0)
     dtable, seen = np.zeros((s.V, s.d), np.float32), set()
@@ -120,7 +120,7 @@ def atomics(s: Steps) -> None:
 
 
 # -- sort --------------------------------------------------------------------------------------------------
-def sort(s: Steps) -> None:
+def sort(s: EmbeddingSteps) -> None:
     chunk = s.tiles["CHUNK"]
     counts = s.run.after[0]["counts"]
     s.step("clear", chunk, written=counts.nbytes)
@@ -130,7 +130,7 @@ def sort(s: Steps) -> None:
     _place(s, chunk)
 
 
-def _rank(s: Steps, chunk: int, chunks: int) -> None:
+def _rank(s: EmbeddingSteps, chunk: int, chunks: int) -> None:
     for n in range(min(chunks, MAX_ROWS // 2)):
         m = np.arange(n * chunk, min((n + 1) * chunk, s.M))
         s.step("chunk", n, m[0], m[-1], read=FLOAT * m.size, shared=FLOAT * m.size)
@@ -146,7 +146,7 @@ def _rank(s: Steps, chunk: int, chunks: int) -> None:
         s.put("counts", 1, np.arange(MAX_ROWS // 2 * s.V, chunks * s.V))
 
 
-def _positions(s: Steps) -> None:
+def _positions(s: EmbeddingSteps) -> None:
     totals = s.run.after[2]["totals"]
     token, nbytes = int(totals.argmax()), s.run.after[2]["counts"].nbytes
     s.step("totals", token, totals[token], read=nbytes, written=nbytes + totals.nbytes)
@@ -160,7 +160,7 @@ def _positions(s: Steps) -> None:
     s.step("scan_end")
 
 
-def _place(s: Steps, chunk: int) -> None:
+def _place(s: EmbeddingSteps, chunk: int) -> None:
     earlier, first, ranks = (s.run.after[3][name] for name in ("earlier", "first", "ranks"))
     order = s.run.after[4]["order"]
     position = np.empty(s.M, int)
@@ -178,7 +178,7 @@ def _place(s: Steps, chunk: int) -> None:
 
 
 # -- sums --------------------------------------------------------------------------------------------------
-def sorted_tokens(s: Steps) -> None:
+def sorted_tokens(s: EmbeddingSteps) -> None:
     sort(s)
     first, totals, order = (s.run.after[4][name] for name in ("first", "totals", "order"))
     for token in range(min(s.V, MAX_ROWS)):
@@ -195,14 +195,14 @@ def sorted_tokens(s: Steps) -> None:
         s.put("dtable", 5, np.arange(MAX_ROWS * s.d, s.V * s.d))
 
 
-def _look_rows(s: Steps, positions: np.ndarray, order: np.ndarray) -> None:
+def _look_rows(s: EmbeddingSteps, positions: np.ndarray, order: np.ndarray) -> None:
     """Records that the last step reads positions of the order, and their rows of dy."""
     if positions.size:
         s.r.look("order", positions)
         s.r.look("dy", np.concatenate([s.links.of_row(int(m)) for m in order[positions]]))
 
 
-def runs(s: Steps) -> None:
+def runs(s: EmbeddingSteps) -> None:
     sort(s)
     size = s.tiles["ROWS"]
     blocks = -(-s.M // size)
@@ -216,7 +216,7 @@ def runs(s: Steps) -> None:
     _join(s, size)
 
 
-def _runs(s: Steps, positions: np.ndarray) -> list[tuple[bool, int, int]]:
+def _runs(s: EmbeddingSteps, positions: np.ndarray) -> list[tuple[bool, int, int]]:
     """Returns (is whole, first position, token) of each run of some positions."""
     size, token = s.tiles["ROWS"], s.tokens[s.run.after[4]["order"][positions]]
     heads = np.flatnonzero(np.diff(token, prepend=-1).astype(bool) | (positions % size == 0))
@@ -227,12 +227,12 @@ def _runs(s: Steps, positions: np.ndarray) -> list[tuple[bool, int, int]]:
     ]
 
 
-def _put_run(s: Steps, whole: bool, begin: int, token: int) -> None:
+def _put_run(s: EmbeddingSteps, whole: bool, begin: int, token: int) -> None:
     row = token if whole else begin
     s.put("dtable" if whole else "parts", 5, row * s.d + np.arange(s.d))
 
 
-def _block_of_runs(s: Steps, n: int, positions: np.ndarray) -> None:
+def _block_of_runs(s: EmbeddingSteps, n: int, positions: np.ndarray) -> None:
     order = s.run.after[4]["order"]
     s.step("run_rows", n, positions[0], positions[-1], read=2 * FLOAT * positions.size)
     s.r.look("order", positions)
@@ -248,7 +248,7 @@ def _block_of_runs(s: Steps, n: int, positions: np.ndarray) -> None:
         _put_run(s, whole, begin, token)
 
 
-def _join(s: Steps, size: int) -> None:
+def _join(s: EmbeddingSteps, size: int) -> None:
     first, totals = (s.run.after[4][name] for name in ("first", "totals"))
     for token in range(min(s.V, MAX_ROWS)):
         start, last = int(first[token]), int(first[token] + totals[token]) - 1
@@ -269,7 +269,7 @@ def _join(s: Steps, size: int) -> None:
         s.put("dtable", 6, np.arange(MAX_ROWS * s.d, s.V * s.d))
 
 
-STEPS: dict[str, Callable[[Steps], None]] = {
+STEPS: dict[str, Callable[[EmbeddingSteps], None]] = {
     "embedding/elements": elements,
     "embedding/rows": rows,
     "embedding-backward/atomics": atomics,

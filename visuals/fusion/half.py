@@ -10,10 +10,10 @@ from kernels.fusion.half.presets import SWEPT
 from kernels.i18n import tr
 from kernels.ladders import LADDERS
 from kernels.model.preset import Preset
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import fastest
 from visuals import units
-from visuals.charts.story import Row
+from visuals.charts.ladder_notes import Row
 from visuals.charts.sweeps import tiles_text
 
 LADDER = LADDERS["fusion-fp16"]
@@ -35,7 +35,7 @@ class Chain:
 
 @cached(8)
 def chains() -> list[Chain]:
-    """Returns the swept chains of which the card in use has cold recordings of our kernel and of PyTorch's."""
+    """Returns the swept chains of which the GPU in use has cold recordings of our kernel and of PyTorch's."""
     return list(_chains())
 
 

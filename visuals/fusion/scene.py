@@ -15,7 +15,7 @@ from kernels.ladders import find
 from visuals import units
 from visuals.fusion.captions import CORE, FORMULA, Texts, numbers, path
 from visuals.fusion.plan import Arrays, BlockLaunch, RungRun, is_fold, run_rung, stage_shape
-from visuals.fusion.steps import Steps, folded, named, role
+from visuals.fusion.steps import FusionSteps, folded, named, role
 from visuals.scene.parts import Annotation, Captions, Group, Reading, Tensor
 from visuals.scene.scene import Scene
 
@@ -35,7 +35,7 @@ def fusion_scene(s: ChainShape, rung: str, tiles: Mapping[str, int]) -> Scene:
     run = run_rung(small, rung, tuple(tiles.items()))
     launches = [part.launch for part in run.parts]
     texts = Texts(launches)
-    steps = Steps(run, texts)
+    steps = FusionSteps(run, texts)
     _end(steps, small)
     tensors = _tensors(small, s, run, steps)
     return Scene(
@@ -57,7 +57,7 @@ def fusion_scene(s: ChainShape, rung: str, tiles: Mapping[str, int]) -> Scene:
     )
 
 
-def _end(steps: Steps, s: ChainShape) -> None:
+def _end(steps: FusionSteps, s: ChainShape) -> None:
     """Add the last step: the total bytes."""
     n, moved = len(steps.run.parts), steps.r.total("read") + steps.r.total("written")
     complete = trn("[y](output) is complete after {n} launch.", "[y](output) is complete after {n} launches.", n)
@@ -71,7 +71,7 @@ def _end(steps: Steps, s: ChainShape) -> None:
 
 
 # -- tensors -----------------------------------------------------------------------------------------------
-def _tensors(small: ChainShape, s: ChainShape, run: RungRun, steps: Steps) -> dict[str, Tensor]:
+def _tensors(small: ChainShape, s: ChainShape, run: RungRun, steps: FusionSteps) -> dict[str, Tensor]:
     """Returns x and y, the inputs of blocks, the maps between launches, those that are never stored, and the
     registers."""
     tensors = {"x": _maps("x", "x", small.x_shape, _part(small.x_shape, s.x_shape), run.arrays["x"])}
@@ -139,7 +139,7 @@ def _between(n: int, w: BlockLaunch, stored: bool) -> dict[str, Tensor]:
     return maps
 
 
-def _groups(tensors: Mapping[str, Tensor], steps: Steps, small: bool) -> tuple[Group, ...]:
+def _groups(tensors: Mapping[str, Tensor], steps: FusionSteps, small: bool) -> tuple[Group, ...]:
     registers = list(steps.registers)
     stored = [name for name, t in tensors.items() if t.role == "workspace" and name not in registers]
     params = [n for n in tensors if n not in (*registers, *stored, "x", "y")]
@@ -164,7 +164,7 @@ def _rows(names: list[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(names[n : n + IN_A_ROW]) for n in range(0, len(names), IN_A_ROW))
 
 
-def _readings(steps: Steps) -> tuple[Reading, ...]:
+def _readings(steps: FusionSteps) -> tuple[Reading, ...]:
     """Returns launches and bytes so far, with perfect caches."""
     return (
         Reading(tr("launches"), np.array(steps.launch), "predicted"),
@@ -174,7 +174,7 @@ def _readings(steps: Steps) -> tuple[Reading, ...]:
 
 
 # -- annotations of cells ------------------------------------------------------------------------------------
-def _annotations(steps: Steps) -> Iterator[Annotation]:
+def _annotations(steps: FusionSteps) -> Iterator[Annotation]:
     """Yields, for every value that a launch writes, its values after each block and the values it comes from."""
     for n, w in steps.block_launches.items():
         yield Annotation(w.target, _path(w), _links(w))

@@ -45,7 +45,7 @@ class Register:
     cells: np.ndarray | None = None
 
 
-class Steps:
+class FusionSteps:
     """All launches of a rung. `registers` collects the visible registers of each, by tensor."""
 
     def __init__(self, run: RungRun, texts: Texts):

@@ -13,7 +13,7 @@ from kernels.i18n import decimal, mark, tr
 from kernels.machine.memory_levels import Cache, shown
 from kernels.records.statistics import fastest
 from visuals import units
-from visuals.charts.story import capitalized
+from visuals.charts.ladder_notes import capitalized
 from visuals.charts.sweeps import Row, Tokens
 from visuals.charts.tile import MAX_VALUE, Tile
 

@@ -152,7 +152,6 @@ class RingTexts:
         return tr("It waits at barrier full {stage} for tile {tile}.", **fields)
 
     def holds(self, stage: int, state: str, tile: int) -> str:
-        """Returns what a stage holds."""
         fields = {"tile": whole(tile), "stage": stage}
         if state == FILLING:
             return tr("Stage {stage} is being filled: the copies of tile {tile} are under way.", **fields)

@@ -37,9 +37,9 @@ class Kind:
 RINGS = {
     "gemm/wgmma-ring": Kind("gemm/14_wgmma_ring.cu", 1),
     "gemm/wgmma-consumers": Kind("gemm/15_wgmma_consumers.cu", 2),
-    "gemm/wgmma-persistent": Kind("gemm/16_wgmma_persistent.cu", 2, True),
-    "gemm/wgmma-store": Kind("gemm/17_wgmma_store.cu", 2, True, True),
-    "gemm/wgmma-cluster": Kind("gemm/18_wgmma_cluster.cu", 2, True, True, hopper.CLUSTER),
+    "gemm/wgmma-persistent": Kind("gemm/16_wgmma_persistent.cu", 2, persistent=True),
+    "gemm/wgmma-store": Kind("gemm/17_wgmma_store.cu", 2, persistent=True, boxes=True),
+    "gemm/wgmma-cluster": Kind("gemm/18_wgmma_cluster.cu", 2, persistent=True, boxes=True, blocks=hopper.CLUSTER),
 }
 
 

@@ -16,7 +16,7 @@ from kernels.ladders import find
 from visuals.gemm import captions
 from visuals.gemm import plan as gemm_plan
 from visuals.gemm.plan import Plan, plan_of, why_not
-from visuals.gemm.steps import Steps, part_of
+from visuals.gemm.steps import GemmSteps, part_of
 from visuals.scene.fold import AFTER, BEFORE, folded, repeats
 from visuals.scene.parts import Group, MatMul, Number, Reading, Tensor, product
 from visuals.scene.recorder import matrix
@@ -59,7 +59,7 @@ def gemm_scene(
         raise ValueError(reason)
     plan = plan_of(shape, rung, tiles)
     part = part_of(shape, plan, block)
-    steps = Steps(shape, plan, part, A, B, C0)
+    steps = GemmSteps(shape, plan, part, A, B, C0)
     launch = find(rung).build(shape, find(rung).check(shape, tiles)).launch()
     kind = np.array(steps.r.kinds)
     sizes = ",".join(f"{k}={v}" for k, v in plan.tiles.items())
@@ -92,7 +92,7 @@ def folds(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> bool:
     return min(plan.BK if plan.As else shape.K, shape.K) > (BEFORE + AFTER + 1) * plan.depth
 
 
-def _folded_args(steps: Steps, first: int, last: int) -> tuple[Number, ...]:
+def _folded_args(steps: GemmSteps, first: int, last: int) -> tuple[Number, ...]:
     """Returns the numbers of captions.folded for steps `first` to `last`."""
     plan, args = steps.plan, steps.r.args
     terms = args[last][1] - args[first][0] + 1
@@ -100,7 +100,7 @@ def _folded_args(steps: Steps, first: int, last: int) -> tuple[Number, ...]:
     return args[first][0], args[last][1], total, terms * plan.TM * plan.TN, terms * (plan.TM + plan.TN)
 
 
-def _tensors(steps: Steps) -> tuple[Tensor, ...]:
+def _tensors(steps: GemmSteps) -> tuple[Tensor, ...]:
     s, p, plan, visible = steps.s, steps.part, steps.plan, steps.visible
 
     out = [
@@ -128,7 +128,7 @@ def _owners(plan: Plan) -> str:
     return trn("{n} thread", "{n} threads", len(plan.rows))
 
 
-def _tile(steps: Steps, name: str) -> Tensor:
+def _tile(steps: GemmSteps, name: str) -> Tensor:
     """Returns the tile of a matrix in shared memory. Its cells are named by their index in the kernel's array."""
     plan, layout = steps.plan, steps.layout(name)
     role, size = ("input", (plan.BM, plan.BK)) if name == "A" else ("filter", (plan.BK, plan.BN))
@@ -161,7 +161,7 @@ def _tile_note(name: str, size: tuple[int, int], shown: tuple[int, int]) -> str:
     return tr("columns 0–{last} of a tile of {matrix}, {rows} × {cols}", last=shown[1] - 1, **fields)
 
 
-def _groups(steps: Steps) -> tuple[Group, ...]:
+def _groups(steps: GemmSteps) -> tuple[Group, ...]:
     """Returns the groups. A product is drawn with B above C and A left of C, in each memory alike."""
     plan = steps.plan
     C = ("C", "C0") if steps.is_small and steps.s.beta else ("C",)
@@ -174,7 +174,7 @@ def _groups(steps: Steps) -> tuple[Group, ...]:
     )
 
 
-def _matmuls(steps: Steps) -> tuple[MatMul, ...]:
+def _matmuls(steps: GemmSteps) -> tuple[MatMul, ...]:
     """Returns C as a product that the browser sums, if all terms are shown. `rest` is what beta * C0 adds."""
     if steps.s.alpha != 1 or steps.part.K < steps.s.K or not steps.is_small:
         return ()
@@ -182,7 +182,7 @@ def _matmuls(steps: Steps) -> tuple[MatMul, ...]:
     return (MatMul("A", "B", "C", rest),)
 
 
-def _readings(steps: Steps) -> tuple[Reading, ...]:
+def _readings(steps: GemmSteps) -> tuple[Reading, ...]:
     s, plan = steps.s, steps.plan
     titles = {"read": tr("values of A and B read from global memory")}
     if plan.As:

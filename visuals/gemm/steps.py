@@ -50,7 +50,7 @@ def side(plan: Plan) -> tuple[int, int]:
 
 
 @dataclass
-class Steps:
+class GemmSteps:
     """The steps in order, in the recorder `r`, and all writes. The steps count values `read` from global and from `shared`
     memory, and multiply-adds (`added`)."""
 
@@ -261,7 +261,6 @@ class Steps:
         self.r.look(name, cells[cells >= 0])
 
     def _owners_of_warp(self, warp: int) -> np.ndarray:
-        """Returns the owners of a warp."""
         return np.flatnonzero(self.plan.warp_of() == warp)
 
     def _store(self) -> None:

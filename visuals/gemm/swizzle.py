@@ -65,9 +65,9 @@ def read_passes(swizzle: int) -> list[list[tuple[int, int, int]]]:
     for piece in range(READ):
         byte = np.zeros(WARP, np.int64)
         byte[:ROWS] = piece_addresses(swizzle)[:, piece]
-        turn, bank, row = bank_wavefronts(byte, (1 << ROWS) - 1, PIECE)
-        for n in range(int(turn.max()) + 1):
-            first = (turn == n) & (bank % (PIECE // WORD) == 0)  # a piece is in four banks
+        wavefront, bank, row = bank_wavefronts(byte, (1 << ROWS) - 1, PIECE)
+        for n in range(int(wavefront.max()) + 1):
+            first = (wavefront == n) & (bank % (PIECE // WORD) == 0)  # a piece is in four banks
             column = bank[first] * WORD // PIECE
             found.append([(int(r), piece, int(c)) for r, c in zip(row[first], column, strict=True)])
     return found

@@ -22,8 +22,7 @@ FOLLOWED = 2  # tiles of block 0 that are followed one by one
 
 
 def map_scene(m: GpuMap) -> Scene:
-    """Returns the scene of a GPU map."""
-    drawn = Steps(m)
+    drawn = GpuMapSteps(m)
     count = drawn.r.steps
     return Scene(
         key=f"map {m.key}",
@@ -42,7 +41,7 @@ def map_scene(m: GpuMap) -> Scene:
     )
 
 
-class Steps:
+class GpuMapSteps:
     """The steps of a map: sentences, what is written and read at each, and the bytes on the arrows."""
 
     def __init__(self, m: GpuMap):
@@ -205,7 +204,7 @@ def _sized(name: str, size: int | None) -> str:
 
 
 # -- arrows ----------------------------------------------------------------------------------------------
-def _flows(drawn: Steps) -> Iterable[Flow]:
+def _flows(drawn: GpuMapSteps) -> Iterable[Flow]:
     """Yields, for each part of the way, the arrow of what is read and that of what is written."""
     for level in range(LEVELS):
         for written in (0, 1):
@@ -216,7 +215,7 @@ def _flows(drawn: Steps) -> Iterable[Flow]:
             yield Flow(*ends, known, np.array([known.index(text) for text in labels]), np.array(active, int))
 
 
-def _label(drawn: Steps, step: int, level: int, written: int) -> str:
+def _label(drawn: GpuMapSteps, step: int, level: int, written: int) -> str:
     traffic, scope = drawn.traffic[step], drawn.scope[step]
     if written and scope == texts.TILE:
         return ""

@@ -61,7 +61,7 @@ def heads_scene(rung: str, s: HeadsShape, tiles: Mapping[str, int], inputs: Arra
     run, found = executed(rung, s, tiles, inputs), kinds(rung, s)
     r = recorder(found)
     ladder, _, name = rung.partition("/")
-    steps = Steps(s, r, ladder)
+    steps = HeadsSteps(s, r, ladder)
     if name == "elements":
         steps.elements(run.tiles["BLOCK"])
     else:
@@ -127,7 +127,7 @@ def kinds(rung: str, s: HeadsShape) -> dict[str, StepKind]:
 
 
 # -- steps -------------------------------------------------------------------------------------------------
-class Steps:
+class HeadsSteps:
     """Records the steps of a rung."""
 
     def __init__(self, s: HeadsShape, r: Recorder, ladder: str):
@@ -189,18 +189,19 @@ class Steps:
         for first in range(0, count, block * per):
             if self.r.steps + 2 * per * (1 + len(self.names) * self.s.h) > MAX_STEPS and first:
                 break
-            turns = [
+            iterations = [
                 np.arange(at, min(at + block, count)) for at in range(first, min(first + block * per, count), block)
             ]
-            for k, units in enumerate(turns):
+            for k, units in enumerate(iterations):
                 self._one_side("load", first // (block * per), k, units, block, unit)
-            for k, units in enumerate(turns):
+            for k, units in enumerate(iterations):
                 self._one_side("store", first // (block * per), k, units, block, unit)
-            done = int(turns[-1][-1] + 1) * unit
+            done = int(iterations[-1][-1] + 1) * unit
         self._others(np.arange(done, self.s.elements))
 
     def _one_side(self, kind: str, number: int, k: int, units: np.ndarray, block: int, unit: int) -> None:
-        """Records turn k of a block's loads or stores: at once on the side of the rows, head by head on that of the heads."""
+        """Records iteration k of a block's loads or stores: at once on the side of the rows, head by head on that of
+        the heads."""
         numbers = units[:, None] * unit + np.arange(unit)
         cells = k * self.registers[1] + (units - units[0])[:, None] * unit + np.arange(unit)
         moved = "read" if kind == "load" else "written"

@@ -36,10 +36,9 @@ class Product:
 
 
 def product_of(ladder: str, s: LinearShape) -> Product:
-    """Returns the product of a ladder at a shape."""
     (_, rows), (_, cols), (_, depth) = extents(ladder, s)
     N, K = s.N, s.K
-    (left, right, result, term), (of_left, of_right, of_result), (turn_left, turn_right) = {
+    (left, right, result, term), indices, transposed = {
         LINEAR: (
             ("x", "W", "y", "k"),
             (lambda m, k: m * K + k, lambda k, n: n * K + k, lambda m, n: m * N + n),
@@ -56,7 +55,7 @@ def product_of(ladder: str, s: LinearShape) -> Product:
             (False, False),
         ),
     }[ladder]
-    return Product(left, right, result, term, rows, cols, depth, of_left, of_right, of_result, turn_left, turn_right)
+    return Product(left, right, result, term, rows, cols, depth, *indices, *transposed)
 
 
 def tile_of(of: Index, first: tuple[int, int], size: tuple[int, int], limit: tuple[int, int]) -> np.ndarray:

@@ -10,7 +10,7 @@ from kernels.linear.shape import LinearShape
 from kernels.model.program import RuleError
 from visuals.linear.captions import ROLES, kinds, tile_names
 from visuals.linear.plan import Product, product_of
-from visuals.linear.steps import STEPS, Steps
+from visuals.linear.steps import STEPS, LinearSteps
 from visuals.scene.launch_scene import Arrays, Executed, executed, launch_scene, recorder
 from visuals.scene.parts import Group, Tensor
 from visuals.scene.parts import product as product_rows
@@ -31,7 +31,7 @@ def linear_scene(rung: str, s: LinearShape, tiles: Mapping[str, int], inputs: Ar
     run, product = executed(rung, s, tiles, inputs), product_of(ladder, s)
     found = kinds(rung, product)
     r = recorder(found)
-    STEPS[name](Steps(r, run, inputs, ladder, product))
+    STEPS[name](LinearSteps(r, run, inputs, ladder, product))
     tensors = _tensors(run, r, inputs, product)
     return launch_scene(
         rung,

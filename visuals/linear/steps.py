@@ -20,7 +20,7 @@ FULL = 0xFFFFFFFF  # all lanes of a warp
 
 
 @dataclass
-class Steps:
+class LinearSteps:
     """Records the steps of a rung; `run`: the executed program."""
 
     r: Recorder
@@ -61,7 +61,7 @@ class Steps:
 
 
 # -- naive -----------------------------------------------------------------------------------------------
-def naive(s: Steps) -> None:
+def naive(s: LinearSteps) -> None:
     p, side = s.product, s.tiles["BLOCK"]
     s.step("begin", min(side, p.rows) - 1, min(side, p.cols) - 1)
     s.r.put("sum", np.zeros(1))
@@ -88,7 +88,7 @@ def _terms(depth: int) -> list[tuple[int, int]]:
     return single + ([(3, depth)] if depth > 3 else [])
 
 
-def _store_naive(s: Steps) -> None:
+def _store_naive(s: LinearSteps) -> None:
     p, result = s.product, s.run.last[s.product.result].ravel()
     if s.ladder == LINEAR:
         s.step("store_one_bias", s.inputs["b"][0], result[0], mask=1, read=FLOAT, written=FLOAT)
@@ -108,7 +108,7 @@ def _store_naive(s: Steps) -> None:
 
 
 # -- tiles -------------------------------------------------------------------------------------------------
-def tile(s: Steps) -> None:
+def tile(s: LinearSteps) -> None:
     p, t = s.product, s.tiles
     s.step("start", min(t["BM"], p.rows) - 1, min(t["BN"], p.cols) - 1, t["TM"], t["TN"])
     _loop(s, 0, p.depth)
@@ -123,7 +123,7 @@ def tile(s: Steps) -> None:
             s.r.put("db", s.run.last["db"])
 
 
-def split(s: Steps) -> None:
+def split(s: LinearSteps) -> None:
     p, t = s.product, s.tiles
     splits, length = t["SPLITS"], ((p.depth - 1) // t["BK"] // t["SPLITS"] + 1) * t["BK"]
     s.step("start_part", min(t["BM"], p.rows) - 1, min(t["BN"], p.cols) - 1, t["TM"], t["TN"], splits)
@@ -141,7 +141,7 @@ def split(s: Steps) -> None:
         _add_parts(s, "add_db", "add_db_rest", "db")
 
 
-def _loop(s: Steps, first: int, stop: int) -> None:
+def _loop(s: LinearSteps, first: int, stop: int) -> None:
     """Adds the steps of the loop over tiles of the terms first to stop - 1, in the kernel's order."""
     t = s.tiles
     count, ahead = -(-(stop - first) // t["BK"]), t["STAGES"] - 1
@@ -160,7 +160,7 @@ def _loop(s: Steps, first: int, stop: int) -> None:
             columns = _add_columns(s, n, columns, first, stop)
 
 
-def _copy(s: Steps, n: int, count: int, first: int, stop: int) -> None:
+def _copy(s: LinearSteps, n: int, count: int, first: int, stop: int) -> None:
     """Adds the copies of both factors' tile n to its stage of shared memory. Tiles have the term as their row."""
     t, p = s.tiles, s.product
     term = first + n * t["BK"]
@@ -179,7 +179,7 @@ def _copy(s: Steps, n: int, count: int, first: int, stop: int) -> None:
         s.r.copy(tile_name, source, index.ravel(), stage * index.size + np.arange(index.size))
 
 
-def _multiply(s: Steps, n: int, sums: np.ndarray, first: int, stop: int) -> np.ndarray:
+def _multiply(s: LinearSteps, n: int, sums: np.ndarray, first: int, stop: int) -> np.ndarray:
     """Adds the step in which thread 0 multiplies a pair of tiles, and returns its sums after it."""
     t, p = s.tiles, s.product
     rows, cols = thread_cells(t)
@@ -204,7 +204,7 @@ def _values(array: np.ndarray, of, a: np.ndarray, b: np.ndarray, limit: tuple[in
     return np.where(inside, array[np.where(inside, of(a, b), 0)], np.float32(0))
 
 
-def _add_columns(s: Steps, n: int, columns: np.ndarray, first: int, stop: int) -> np.ndarray:
+def _add_columns(s: LinearSteps, n: int, columns: np.ndarray, first: int, stop: int) -> np.ndarray:
     """Adds the step in which threads add up the columns of the tile of dy, and returns their sums after it."""
     t, p = s.tiles, s.product
     term = first + n * t["BK"] + np.arange(t["BK"])
@@ -218,7 +218,7 @@ def _add_columns(s: Steps, n: int, columns: np.ndarray, first: int, stop: int) -
     return columns
 
 
-def _store_block(s: Steps, kind: str, target: str, result: np.ndarray, sums: Arrays) -> None:
+def _store_block(s: LinearSteps, kind: str, target: str, result: np.ndarray, sums: Arrays) -> None:
     """Adds the stores of block (0, 0): those of thread 0, then the others, with the column sums `sums`."""
     p, t = s.product, s.tiles
     rows, cols = (own[own < limit] for own, limit in zip(thread_cells(t), (p.rows, p.cols), strict=True))
@@ -238,7 +238,7 @@ def _store_block(s: Steps, kind: str, target: str, result: np.ndarray, sums: Arr
         s.r.put(name, array[:inside], np.arange(inside))
 
 
-def _add_parts(s: Steps, kind: str, rest: str, name: str) -> None:
+def _add_parts(s: LinearSteps, kind: str, rest: str, name: str) -> None:
     """Adds the steps of a launch that adds the parts of `name`."""
     result, splits = s.run.last[name].ravel(), s.tiles["SPLITS"]
     parts = np.arange(splits) * result.size
@@ -254,4 +254,4 @@ def _add_parts(s: Steps, kind: str, rest: str, name: str) -> None:
         s.r.put(name, result[1:], np.arange(1, result.size))
 
 
-STEPS: dict[str, Callable[[Steps], None]] = {"naive": naive, "tile": tile, "split": split}
+STEPS: dict[str, Callable[[LinearSteps], None]] = {"naive": naive, "tile": tile, "split": split}

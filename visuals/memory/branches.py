@@ -45,7 +45,7 @@ class Moment:
 def moments(trace: BlockTrace, warp: int) -> list[Moment]:
     """Returns the moments of a warp in order: its load, the test, each multiply-add of the branches, its store."""
     found = []
-    moved = {LOAD: _steps_of(trace, warp, "x", False), STORE: _steps_of(trace, warp, "y", True)}
+    moved = {LOAD: _steps_of(trace, warp, "x", write=False), STORE: _steps_of(trace, warp, "y", write=True)}
     for step in range(trace.steps):
         line, mask = trace.lines[trace.line[step]], int(trace.masks[step, warp])
         kind = LINES.get(line.number if line else 0)
@@ -130,13 +130,13 @@ def _writes(t: Traced, shown: Sequence[Sequence[Moment]]):
         lines = np.array([moment.line for moment in warp], np.float32)[step]
         yield Write(f"warp{n}", step, lines, cells=step * LANES + np.concatenate(lanes))
     for n in range(WARPS):
-        cells, _ = touched(t.traces[0], "y", True, n)
+        cells, _ = touched(t.traces[0], "y", write=True, warp=n)
         stored = len(shown[min(n, len(shown) - 1)]) - 1
         yield Write("y", np.array([stored]), t.output[cells], cells=cells)
 
 
 def _loads(t: Traced, shown: Sequence[Sequence[Moment]], steps: int):
-    cells = np.concatenate([touched(t.traces[0], "x", False, n)[0] for n in range(WARPS)])
+    cells = np.concatenate([touched(t.traces[0], "x", write=False, warp=n)[0] for n in range(WARPS)])
     none = np.zeros(0, int)
     return read_per_step("x", [cells if _at(shown[0], k).kind == LOAD else none for k in range(steps)])
 

@@ -40,8 +40,8 @@ def layout_scene(rung: str, shape: LayoutShape, seed: int = 0) -> Scene:
     moves = []  # (source, target, lane, warp), thread by thread
     for trace in run.traces:
         for warp in range(block // 32):
-            read, lanes = touched(trace, "x", False, warp)
-            written, stored = touched(trace, "y", True, warp)
+            read, lanes = touched(trace, "x", write=False, warp=warp)
+            written, stored = touched(trace, "y", write=True, warp=warp)
             assert (lanes == stored).all()
             moves += [(*pair, warp) for pair in zip(read, written, lanes, strict=True)]
     source, target, lane, warp = np.array(moves).T

@@ -32,8 +32,8 @@ def stride_scene(stride: int, seed: int = 0) -> Scene:
     """Returns the scene of one warp of stride/copy: the sectors its 32 lanes request, the bytes it uses, and its store."""
     shape = StrideShape(LANES, stride)
     t = traced("stride/copy", shape, (("BLOCK", 64),), seed)
-    elements, lanes = touched(t.traces[0], "x", False, 0)
-    stored, _ = touched(t.traces[0], "y", True, 0)
+    elements, lanes = touched(t.traces[0], "x", write=False, warp=0)
+    stored, _ = touched(t.traces[0], "y", write=True, warp=0)
     touched_sectors = np.unique(elements // WORDS)
     lanes_of_sector = [lanes[elements // WORDS == sector] for sector in touched_sectors]
     n, used = len(touched_sectors), np.array([len(lanes_of) for lanes_of in lanes_of_sector])
@@ -119,15 +119,15 @@ def banks_scene(stride: int, pad: int, seed: int = 0) -> Scene:
     t = traced(rung, BanksShape(LANES, stride), (("BLOCK", 64),), seed)
     byte = first_read(t)
     words = byte // WORD
-    turn, bank, _ = bank_wavefronts(byte, FULL, WORD)  # of each word; lanes of a broadcast share one word
-    wavefronts = int(turn.max()) + 1
+    wavefront, bank, _ = bank_wavefronts(byte, FULL, WORD)  # of each word; lanes of a broadcast share one word
+    wavefronts = int(wavefront.max()) + 1
     pitch = TILE_COLS + pad
     rows = int(words.max()) // pitch + 1  # of the table, as far as this read reaches
     cells = (np.arange(rows)[:, None] * pitch + np.arange(TILE_COLS)).ravel()  # word of each element
     depth = -(-(rows * pitch) // BANKS)
     last = wavefronts + 1
     lanes = np.arange(LANES)
-    lanes_of_wavefront = [lanes[turn == k] for k in range(wavefronts)]
+    lanes_of_wavefront = [lanes[wavefront == k] for k in range(wavefronts)]
     return Scene(
         key=f"banks {stride} {pad}",
         title=tr("one read, stride {stride}, with padding", stride=stride)
@@ -161,8 +161,8 @@ def banks_scene(stride: int, pad: int, seed: int = 0) -> Scene:
         order_note=tr(PASS_NOTE),
         writes=(
             Write("m", np.zeros(1, int), t.inputs["x"].ravel()[: len(cells)], cells=cells),
-            Write("g", 1 + turn, source="m", index=words, cells=turn * BANKS + bank),
-            Write("v", 1 + turn, source="m", index=words, cells=lanes),
+            Write("g", 1 + wavefront, source="m", index=words, cells=wavefront * BANKS + bank),
+            Write("v", 1 + wavefront, source="m", index=words, cells=lanes),
             Write("y", np.full(LANES, last), t.output, cells=lanes),
         ),
         reads=(read_per_step("m", [[], *(np.unique(words[s]) for s in lanes_of_wavefront), []]),),

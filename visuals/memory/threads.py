@@ -111,9 +111,9 @@ def warp_steps(t: Traced) -> list[WarpStep]:
     steps = []
     warps = -(-int(np.prod(t.launch.block)) // 32)
     for trace, warp in itertools.product(t.traces, range(warps)):
-        elements, lanes = touched(trace, "C", True, warp)
+        elements, lanes = touched(trace, "C", write=True, warp=warp)
         for name in "AB":
-            assert (touched(trace, name, False, warp)[0] == elements).all()
+            assert (touched(trace, name, write=False, warp=warp)[0] == elements).all()
         steps.append(WarpStep(trace.block, warp, elements, lanes))
     return steps
 

@@ -1,13 +1,13 @@
 """Captions of the norm scenes: a template for each kind of step, and the line of the kernel that it lights.
 
-In a pass {0} is its number, {1} of {2} the turn. The further numbers are those of thread 0.
+In a pass {0} is its number, {1} of {2} the loop iteration. The further numbers are those of thread 0.
 """
 
 from __future__ import annotations
 
 from kernels.i18n import mark, tr
 
-TURN = mark("Pass {0}, turn {1} of {2}.")  # begins the captions of IN_A_PASS
+ITERATION = mark("Pass {0}, loop iteration {1} of {2}.")  # begins the captions of IN_A_PASS
 BARRIER = mark("Then all threads wait at the barrier.")  # ends the captions of BEFORE_A_BARRIER
 
 IN_A_PASS = {
@@ -91,7 +91,7 @@ TEMPLATES = IN_A_PASS | BEFORE_A_BARRIER | {
     "stored": mark("The sums are complete in memory."),
     "zero_dgamma": mark("A launch sets the {0} sums of [dgamma](output) to 0. Atomic additions need a sum to start from."),
     "zero_dbeta": mark("Another launch sets the {0} sums of [dbeta](output) to 0."),
-    # -- several blocks a channel ------------------------------------------------------------------------
+    # -- several blocks per channel ------------------------------------------------------------------------
     "part": mark("Block {0} reads its part of channel 0: {1} numbers. Its threads load up to 16 each and merge their moments. After a barrier the block stores [mean](workspace) {2} and [M2](workspace) {3}."),
     "part_nhwc": mark("A block reads its part of {4} channels: pixels {5} to {6}. Each thread goes down its own channels. The block merges its threads, with a barrier at each level. For channel 0 it stores [mean](workspace) {2} and [M2](workspace) {3}."),
     "other_parts": mark("The blocks of the other channels store their parts at the same time. Other channels: {0}. The launch ends when all blocks are done."),
@@ -115,7 +115,7 @@ TEMPLATES = IN_A_PASS | BEFORE_A_BARRIER | {
     # -- several rows a block ----------------------------------------------------------------------------
     "row_of_block": mark("Block {0} loads row {1} into registers. After a barrier all threads have the sums of the row. The block writes [dx](output), first {2}. Thread 0 adds dy · x̂ = {3} to its sum of column 0: {4}."),
     "store_sums": mark("Each of the {0} blocks stores the sums of its rows. No atomic addition was needed."),
-    "rows_of_warps": mark("The second launch: a warp a row, rows {0} to {1}. Each lane adds the terms of its column. In column 0 warp 0 has {2} for dgamma and {3} for dbeta."),
+    "rows_of_warps": mark("The second launch: one warp per row, rows {0} to {1}. Each lane adds the terms of its column. In column 0 warp 0 has {2} for dgamma and {3} for dbeta."),
     "sum_warps": mark("After a barrier the first warp adds the sums of all eight. [dgamma](output)[0] = {0} and [dbeta](output)[0] = {1}."),
 }  # fmt: skip
 
@@ -147,7 +147,7 @@ def template(kind: str) -> str:
     text = tr(TEMPLATES[kind])
     if kind in BEFORE_A_BARRIER:
         return f"{text} {tr(BARRIER)}"
-    return f"{tr(TURN)} {text}" if kind in IN_A_PASS else text
+    return f"{tr(ITERATION)} {text}" if kind in IN_A_PASS else text
 
 
 _TREE = ("partial[thread] += partial[thread + stride]", 0), ("partial[thread] += partial[thread + stride]", 1)

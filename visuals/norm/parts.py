@@ -38,7 +38,7 @@ def _channels(run: Executed) -> np.ndarray:
 
 # -- batch norm in training ------------------------------------------------------------------------------
 def split(run: Executed) -> Iterator[Step]:
-    """Yields the steps of batch norm by several blocks a channel, in either layout."""
+    """Yields the steps of batch norm by several blocks per channel, in either layout."""
     nhwc = run.shape.layout == NHWC
     channels, ranges = _channels(run), _ranges(run.shape.count, _part_size(run))
     cells, parts = units(run.shape)[channels], len(ranges)
@@ -108,7 +108,7 @@ def _example(run: Executed, k: int, channel: int, out: str) -> tuple[float, ...]
 
 # -- the gradients of batch norm -------------------------------------------------------------------------
 def backward_split(run: Executed) -> Iterator[Step]:
-    """Yields the steps of the gradients of batch norm by several blocks a channel, in NCHW: two launches."""
+    """Yields the steps of the gradients of batch norm by several blocks per channel, in NCHW: two launches."""
     ranges = _ranges(run.shape.count, _part_size(run))
     cells, parts = units(run.shape)[0], len(ranges)
     partial = run.arrays["partial"].reshape(run.shape.C, parts, 2)

@@ -158,13 +158,13 @@ class Unit:
         return len(self.cells)
 
     @property
-    def turns(self) -> int:
+    def iterations(self) -> int:
         return -(-self.n // self.threads)
 
-    def turn(self, turn: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (numbers of the unit, threads) of a turn."""
-        j = np.arange(turn * self.threads, min(self.n, (turn + 1) * self.threads))
-        return j, j - turn * self.threads
+    def iteration(self, iteration: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns (numbers of the unit, threads) of an iteration."""
+        j = np.arange(iteration * self.threads, min(self.n, (iteration + 1) * self.threads))
+        return j, j - iteration * self.threads
 
     def of(self, name: str) -> np.ndarray:
         """Returns the numbers of the unit in a tensor of the size of x, float32 [n]."""

@@ -27,8 +27,8 @@ from visuals.scene.source import margin, resources, source_of
 
 ORDER = mark("step by step")
 ORDER_NOTE = mark(
-    "One step is one turn of the threads of a block, one level of a tree, or the part of one block. A barrier is a point "
-    "where all threads of a block wait. Other blocks run at the same time. Sums in registers are computed here as in the "
+    "One step is one loop iteration of the threads of a block, one level of a tree, or the part of one block. A barrier is "
+    "a point where all threads of a block wait. Other blocks run at the same time. Sums in registers are computed here as in the "
     "kernel. Outputs and partial results are those of the kernel in the emulator."
 )
 FLOAT = 4  # bytes
@@ -164,8 +164,8 @@ def _note(shape: MapsShape, planes: int) -> str:
     if planes == 1:
         return ""
     if shape.layout == NHWC:
-        return tr("an image a plane, a pixel a row, a channel a column")
-    return tr("an image a plane, a channel a row")
+        return tr("one plane per image, one row per pixel, one column per channel")
+    return tr("one plane per image, one row per channel")
 
 
 def _titled(name: str) -> str:

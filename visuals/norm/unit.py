@@ -31,7 +31,7 @@ from visuals.norm.plan import (
 
 F = np.float32
 LANES = 32
-Steps = Generator[Step, None, State]
+NormSteps = Generator[Step, None, State]
 
 
 # -- parts of a kernel -----------------------------------------------------------------------------------
@@ -42,18 +42,19 @@ def gather(
     names: tuple[str, ...],
     update: Callable[[State, np.ndarray], tuple[State, tuple[float, ...]]],
     reads: tuple[str, ...] = ("x",),
-) -> Steps:
-    """Yields the turns of a pass in which each thread updates its registers; returns them. `update` takes the registers
-    of the active threads and their numbers, and returns the new ones and what the caption says of thread 0."""
+) -> NormSteps:
+    """Yields the iterations of a pass in which each thread updates its registers; returns them. `update` takes the
+    registers of the active threads and their numbers, and returns the new ones and what the caption says of thread
+    0."""
     state = zeros(u.threads, *names)
-    for turn in range(u.turns):
-        j, t = u.turn(turn)
+    for iteration in range(u.iterations):
+        j, t = u.iteration(iteration)
         after, args = update(part(state, t), j)
         state = put(state, t, after)
         writes = {f"own_{name}": (t, values) for name, values in after.items()}
         taken = dict.fromkeys(reads, u.cells[j])
         so_far = _totals(state)
-        yield Step(kind, (number, turn + 1, u.turns, *args), t, taken, writes, totals=so_far)
+        yield Step(kind, (number, iteration + 1, u.iterations, *args), t, taken, writes, totals=so_far)
     return state
 
 
@@ -71,7 +72,7 @@ def _totals(state: State) -> dict[str, float]:
     return {name: float(values.sum(dtype=np.float64)) for name, values in state.items()}
 
 
-def tree(u: Unit, state: State, what: str) -> Steps:
+def tree(u: Unit, state: State, what: str) -> NormSteps:
     """Yields the steps of a tree in shared memory: all threads store, then at each level half of them merge with the
     other half. Row k of a tensor: the same cells after level k. Returns the state: that of thread 0 is the result."""
     merge = merged if "M2" in state else added
@@ -101,17 +102,17 @@ def _stores(u: Unit, *names: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def result(u: Unit, kind: str, number: int, out: str, reads: tuple[str, ...], describe: Callable) -> Iterator[Step]:
-    """Yields the turns that write y or dx. `describe(j)` returns what the caption says of number j."""
+    """Yields the iterations that write y or dx. `describe(j)` returns what the caption says of number j."""
     values = u.of(out)
-    for turn in range(u.turns):
-        j, t = u.turn(turn)
+    for iteration in range(u.iterations):
+        j, t = u.iteration(iteration)
         taken = dict.fromkeys(reads, u.cells[j])
-        args = (number, turn + 1, u.turns, *describe(int(j[0])), float(values[j[0]]))
+        args = (number, iteration + 1, u.iterations, *describe(int(j[0])), float(values[j[0]]))
         yield Step(kind, args, t, taken, {out: (u.cells[j], values[j])})
 
 
 def y_of(u: Unit, kind: str, number: int) -> Iterator[Step]:
-    """Yields the turns that write y; a norm without a mean and without beta is RMS norm."""
+    """Yields the iterations that write y; a norm without a mean and without beta is RMS norm."""
     x, gamma = u.of("x"), u.factor("gamma")
     if "mean" not in u.run.arrays:
         s = float(u.scalar("invrms"))
@@ -252,19 +253,19 @@ def _invrms(u: Unit, total: np.float32, reads: dict) -> Step:
 def registers(run: Executed) -> Iterator[Step]:
     """Yields the steps of a row in the registers of a block, of layer norm or of RMS norm."""
     width = run.defines(0)["WIDTH"]
-    yield from with_others(run, _in_registers(Unit(run, run.tiles["BLOCK"]), width, True), reads=("x",))
+    yield from with_others(run, _in_registers(Unit(run, run.tiles["BLOCK"]), width, in_block=True), reads=("x",))
 
 
 def warp(run: Executed) -> Iterator[Step]:
     """Yields the steps of a row in the registers of a warp."""
-    yield from with_others(run, _in_registers(Unit(run, LANES), 1, False), reads=("x",))
+    yield from with_others(run, _in_registers(Unit(run, LANES), 1, in_block=False), reads=("x",))
 
 
 def _in_registers(u: Unit, width: int, in_block: bool) -> Iterator[Step]:
-    per_turn = u.threads * width
-    turns = [np.arange(j, min(u.n, j + per_turn)) for j in range(0, u.n, per_turn)]
-    for turn, j in enumerate(turns):
-        args = (turn + 1, len(turns), len(j), width, int(j[-1] // width % u.threads) + 1)
+    per_iteration = u.threads * width
+    iterations = [np.arange(j, min(u.n, j + per_iteration)) for j in range(0, u.n, per_iteration)]
+    for iteration, j in enumerate(iterations):
+        args = (iteration + 1, len(iterations), len(j), width, int(j[-1] // width % u.threads) + 1)
         t = np.unique(j // width % u.threads)
         yield Step("load", args, t, {"x": u.cells[j]}, {"row": (j, u.of("x")[j])})
     if "mean" in u.run.arrays:
@@ -281,17 +282,17 @@ def _in_registers(u: Unit, width: int, in_block: bool) -> Iterator[Step]:
     else:
         total = yield from _reduce(u, "squares", np.square(u.of("x")), width, in_block)
         yield _invrms(u, total, {})
-    yield from _put(u, turns, width)
+    yield from _put(u, iterations, width)
 
 
-def _put(u: Unit, turns: list[np.ndarray], width: int) -> Iterator[Step]:
+def _put(u: Unit, iterations: list[np.ndarray], width: int) -> Iterator[Step]:
     y, x, gamma = u.of("y"), u.of("x"), u.factor("gamma")
     rms = "mean" not in u.run.arrays
-    for turn, j in enumerate(turns):
+    for iteration, j in enumerate(iterations):
         k = int(j[0])
         known = (float(u.scalar("invrms")),) if rms else (float(u.scalar("mean")), float(u.scalar("invstd")))
         last = () if rms else (float(u.factor("beta")[k]),)
-        args = (turn + 1, len(turns), float(x[k]), *known, float(gamma[k]), *last, float(y[k]))
+        args = (iteration + 1, len(iterations), float(x[k]), *known, float(gamma[k]), *last, float(y[k]))
         t = np.unique(j // width % u.threads)
         yield Step("rms_put" if rms else "put", args, t, {"row": j}, {"y": (u.cells[j], y[j])})
 
@@ -387,7 +388,7 @@ def _row_backward(u: Unit, sums: dict[str, np.ndarray], launch: int) -> Iterator
     yield from _row_dx(u, sums, launch, means)
 
 
-def _kept(state: State, steps: Steps) -> Iterator[Step]:
+def _kept(state: State, steps: NormSteps) -> Iterator[Step]:
     """Yields steps, and puts the registers that they return into `state`."""
     state |= yield from steps
 

@@ -175,9 +175,8 @@ def _unit(tensor: str, index: int, row: int, column: int, role: str, first: int)
         ("",),
         first,
         len(captions.MACHINE) - 1,
-        False,
-        column / ACROSS,
-        (column + 1) / ACROSS,
+        left=column / ACROSS,
+        right=(column + 1) / ACROSS,
     )
 
 

@@ -121,16 +121,16 @@ def _steps(t: TracedProgram, n: int) -> Iterator[Step]:
     """Yields the steps of launch n: of a launch with a table, each block begins with its line."""
     of = t.launches[n]
     for block in range(len(of.traces)):
-        if len(line := of.accesses(block, TABLE_NAME, False)):
+        if len(line := of.accesses(block, TABLE_NAME, write=False)):
             chunk = int(t.inputs[TABLE_NAME][block, 0])
             yield Step(TABLE, n, block, -1, np.zeros(0, int), chunk, {TABLE_NAME: np.unique(line.element)})
         for warp in range(of.warps):
-            yield from _turns(t, of, Step(UPDATE, n, block, warp, np.zeros(0, int)))
+            yield from _iterations(t, of, Step(UPDATE, n, block, warp, np.zeros(0, int)))
 
 
-def _turns(t: TracedProgram, of: TracedLaunch, at: Step) -> Iterator[Step]:
-    """Yields the steps of one warp: of float4 the loads, then the update; else one step per turn of its lanes."""
-    found = of.accesses(at.block, "g", False, at.warp)
+def _iterations(t: TracedProgram, of: TracedLaunch, at: Step) -> Iterator[Step]:
+    """Yields the steps of one warp: of float4 the loads, then the update; else one step per iteration of its lanes."""
+    found = of.accesses(at.block, "g", write=False, warp=at.warp)
     if not len(found):
         yield Step(IDLE, at.launch, at.block, at.warp, at.lanes)
         return
@@ -141,17 +141,22 @@ def _turns(t: TracedProgram, of: TracedLaunch, at: Step) -> Iterator[Step]:
         if not of.launch.entry.endswith("tensor")
         else int(np.array(of.launch.args[-3]))
     )
-    turn_of = lambda element: (element - start) // (4 * block * per if wide else block)  # noqa: E731
-    for turn in np.unique(turn_of(found.element)):
+    iteration_of = lambda element: (element - start) // (4 * block * per if wide else block)  # noqa: E731
+    for iteration in np.unique(iteration_of(found.element)):
         kinds = (LOAD, STORE) if wide else (UPDATE,)
-        steps = [_turn(t, of, at, kind, lambda element, turn=turn: turn_of(element) == turn) for kind in kinds]
+        steps = [
+            _iteration(t, of, at, kind, lambda element, iteration=iteration: iteration_of(element) == iteration)
+            for kind in kinds
+        ]
         if wide:
             steps[0].writes.clear()
             steps[1].reads.clear()
         yield from steps
 
 
-def _turn(t: TracedProgram, of: TracedLaunch, at: Step, kind: str, is_here: Callable[[np.ndarray], np.ndarray]) -> Step:
+def _iteration(
+    t: TracedProgram, of: TracedLaunch, at: Step, kind: str, is_here: Callable[[np.ndarray], np.ndarray]
+) -> Step:
     step = Step(kind, at.launch, at.block, at.warp, at.lanes)
     for name in t.inputs:
         if name == TABLE_NAME:

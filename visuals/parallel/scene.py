@@ -285,7 +285,8 @@ def _diagram(layout: Layout, starts: Sequence[int]) -> Diagram:
 def _names(layout: Layout) -> Iterator[Box]:
     last = layout.steps - 1
     for gpu in range(layout.evidence.plan.gpus):
-        yield Box(GPUS, gpu, 0, 2 * gpu, "input", (tr("GPU {n}", n=gpu + 1),), 0, last, True, 0.0, NAMED - 0.005)
+        name = (tr("GPU {n}", n=gpu + 1),)
+        yield Box(GPUS, gpu, 0, 2 * gpu, "input", name, 0, last, kernel=True, right=NAMED - 0.005)
 
 
 def _boxes(layout: Layout, starts: Sequence[int]) -> Iterator[Box]:
@@ -297,9 +298,8 @@ def _boxes(layout: Layout, starts: Sequence[int]) -> Iterator[Box]:
         right = min(1.0, max(right, left + NARROWEST))
         hue = HUE.get(task.kind, LINK_HUE)
         row = 2 * part.gpu + (part.stream == LINK)
-        yield Box(
-            TASKS, n, 0, row, hue, _lines(task), starts[part.task], last, False, min(left, right - NARROWEST / 2), right
-        )
+        left = min(left, right - NARROWEST / 2)
+        yield Box(TASKS, n, 0, row, hue, _lines(task), starts[part.task], last, left=left, right=right)
 
 
 def _lines(task: Task) -> tuple[str, ...]:

@@ -118,7 +118,8 @@ def _bars(evidence: ParallelEvidence) -> dict[str, tuple[float, float]]:
 
 def _names(plan: Plan) -> Iterator[Box]:
     for gpu in range(plan.gpus):
-        yield Box(GPUS, gpu, 0, gpu, "input", (tr("GPU {n}", n=gpu + 1),), 0, STEPS - 1, True, 0.0, NAMED - 0.005)
+        name = (tr("GPU {n}", n=gpu + 1),)
+        yield Box(GPUS, gpu, 0, gpu, "input", name, 0, STEPS - 1, kernel=True, right=NAMED - 0.005)
 
 
 def _role(evidence: ParallelEvidence, role: str, left: float, right: float) -> Iterator[Box]:
@@ -132,7 +133,7 @@ def _role(evidence: ParallelEvidence, role: str, left: float, right: float) -> I
         first = left + (right - left) * at
         stop = min(right, first + max(0.004, (right - left) * part))
         lines = (tr(NAMES[role]), units.bytes_(held[gpu]))
-        yield Box(role, gpu, 0, gpu, HUES[role], lines, step, last, False, min(first, stop - 0.003), stop)
+        yield Box(role, gpu, 0, gpu, HUES[role], lines, step, last, left=min(first, stop - 0.003), right=stop)
 
 
 def _rest(boxes: list[Box], role: str, left: float, right: float) -> Iterator[Box]:
@@ -140,7 +141,7 @@ def _rest(boxes: list[Box], role: str, left: float, right: float) -> Iterator[Bo
     for box in [box for box in boxes if box.tensor == role]:
         for first, stop in ((left, box.left - GAP / 3), (box.right + GAP / 3, right)):
             if stop - first > GAP:
-                yield Box(REST, 0, 0, box.row, HUES[role], (), STEPS, STEPS, False, first, stop)
+                yield Box(REST, 0, 0, box.row, HUES[role], (), STEPS, STEPS, left=first, right=stop)
 
 
 def _offset(evidence: ParallelEvidence, gpu: int, part: float, before: float) -> float:

@@ -89,7 +89,7 @@ def avg_patch(r: Recorder, s: AvgPoolShape, tiles: Tiles, x: np.ndarray) -> None
 def _forward(r: Recorder, s: PoolShape, tiles: Tiles, outputs: dict, outside: float) -> None:
     down, across = common.strides_of(s, tiles)
     mask = loaded(s, tiles).ravel()
-    for patch in patches(s, tiles, False):
+    for patch in patches(s, tiles, of_pixels=False):
         cells = patch.cells(s).ravel()
         pixels = cells[mask & (cells >= 0)]
         rows = range(patch.p, min(patch.p + down, s.P))
@@ -175,7 +175,7 @@ def avg_gather_patch(r: Recorder, s: AvgPoolShape, tiles: Tiles, dy: np.ndarray)
 
 def _gather(r: Recorder, s: PoolShape, tiles: Tiles, share: np.ndarray, taken, reads: tuple[str, ...]) -> None:
     """Record each thread. taken(window, cells) returns the registers that a window adds to."""
-    for patch in patches(s, tiles, True):
+    for patch in patches(s, tiles, of_pixels=True):
         cells = patch.cells(s).ravel()
         found = windows_at(s, tiles, patch)
         sums = np.zeros(len(cells), np.float32)

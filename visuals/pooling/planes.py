@@ -70,10 +70,10 @@ def _lane_sums(planes: np.ndarray, vector: int) -> list[np.ndarray]:
 def _first_warp(r: Recorder, s: GlobalShape, planes: np.ndarray, vector: int) -> None:
     count, at_once = len(planes), LANES * vector
     after = _lane_sums(planes, vector)
-    for turn, sums in enumerate(after):
-        pixels = np.arange(turn * at_once, min((turn + 1) * at_once, s.area))
+    for iteration, sums in enumerate(after):
+        pixels = np.arange(iteration * at_once, min((iteration + 1) * at_once, s.area))
         lanes = len(pixels) // vector
-        args = (lanes, vector, turn * at_once, sums[0, 0])
+        args = (lanes, vector, iteration * at_once, sums[0, 0])
         r.step("load" if vector > 1 else "load_one", *args, **shown_lanes(0, lanes), loads=count * len(pixels))
         r.look("x", np.arange(count)[:, None] * s.area + pixels)
         r.put("sums", sums)

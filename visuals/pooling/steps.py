@@ -143,7 +143,7 @@ def max_gather(r: Recorder, s: MaxPoolShape, dy: np.ndarray, index: np.ndarray) 
         r.look("index", outputs)
         r.look("dy", took)
         r.put("dx", dx[i], np.array([i]))
-    _gather_other_planes(r, s, dx, True)
+    _gather_other_planes(r, s, dx, has_index=True)
 
 
 def avg_gather(r: Recorder, s: AvgPoolShape, dy: np.ndarray) -> None:
@@ -156,7 +156,7 @@ def avg_gather(r: Recorder, s: AvgPoolShape, dy: np.ndarray) -> None:
         r.step(kind, h, w, i, len(outputs), dx[i], **lane(i))
         r.look("dy", outputs)
         r.put("dx", dx[i], np.array([i]))
-    _gather_other_planes(r, s, dx, False)
+    _gather_other_planes(r, s, dx, has_index=False)
 
 
 def _gather_other_planes(r: Recorder, s: PoolShape, dx: np.ndarray, has_index: bool) -> None:

@@ -11,7 +11,7 @@ from kernels.model.preset import Preset
 from kernels.model.shape import Shape
 from kernels.records.statistics import fastest
 from visuals import units
-from visuals.charts.story import Row, Story, extremes, fastest_library, recorded_at, title
+from visuals.charts.ladder_notes import LadderNotes, Row, extremes, fastest_library, recorded_at, title
 
 LADDER = LADDERS["gemm-8bit"]
 TYPES = {"int8": "INT8", "fp8": "FP8"}
@@ -62,4 +62,6 @@ def examples() -> list[tuple[Preset, str]]:
     return extremes(reached, units.share, LADDER.presets)
 
 
-PRODUCTS = Story(cost, gain, examples, mark("Speed of our fastest kernel as a share of the library’s speed, recorded:"))
+PRODUCTS = LadderNotes(
+    cost, gain, examples, mark("Speed of our fastest kernel as a share of the library’s speed, recorded:")
+)

@@ -191,7 +191,7 @@ def accumulation() -> Table:
     last = sums.MAX_POWER
     return Table(
         tr(
-            "At {n} terms a sum in FP16 has lost {error}. FP16 parts added in FP32 are off by {parts}.",
+            "At {n} terms, a sum in FP16 has lost {error}. FP16 parts added in FP32 are off by {parts}.",
             n=units.whole(2**last),
             error=_percent(errors["fp16"][last] / 100),
             parts=_percent(errors["parts"][last] / 100, 3),
@@ -319,7 +319,7 @@ def instructions() -> Table:
             tr("multiply-adds of one"),
             tr("bytes of operands"),
             tr("bytes / multiply-add"),
-            _on_card(),
+            _on_gpu(),
         ],
         lines,
         (
@@ -332,10 +332,10 @@ def instructions() -> Table:
     )
 
 
-def _on_card() -> str:
-    """Returns the head of the column of rates, with the card that they were recorded on."""
-    card = records.shown(LADDER.name)
-    return tr("rate on the {card}", card=card.name) if card else tr("rate")
+def _on_gpu() -> str:
+    """Returns the head of the column of rates, with the GPU that they were recorded on."""
+    gpu = records.shown(LADDER.name)
+    return tr("rate on the {gpu}", gpu=gpu.name) if gpu else tr("rate")
 
 
 def _rates_sentence(rates: dict[str, float]) -> str:

@@ -42,8 +42,8 @@ def gantt(
     whole = max(total_ms, 1e-9)
     return Diagram(
         boxes=tuple(
-            Box(b.tensor, b.index, 0, b.row, b.role, b.lines, b.first, steps - 1, False, *_place(b, whole))
-            for b in bars
+            Box(b.tensor, b.index, 0, b.row, b.role, b.lines, b.first, steps - 1, left=left, right=right)
+            for b, (left, right) in ((b, _place(b, whole)) for b in bars)
         ),
         heights=tuple(heights) or (1.0,) * len(rows),
         areas=tuple(areas),

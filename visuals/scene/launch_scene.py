@@ -69,7 +69,6 @@ def executed(rung: str, shape: Shape, tiles: Mapping[str, int], inputs: Arrays) 
 
 
 def recorder(kinds: Mapping[str, StepKind]) -> Recorder:
-    """Returns a recorder of steps of these kinds."""
     return Recorder({name: (n, tr(kind.caption)) for n, (name, kind) in enumerate(kinds.items())})
 
 

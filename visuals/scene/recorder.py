@@ -169,6 +169,5 @@ def part_note(*axes: tuple[int, int, int], plane: str = "") -> str:
 
 
 def read_per_step(source: str, cells: Sequence[Cells]) -> Read:
-    """Returns a Read of these cells at each step."""
     start = np.cumsum([0, *map(len, cells)])
     return Read(source, start, np.concatenate([np.zeros(0, int), *(np.asarray(c, int) for c in cells if len(c))]))

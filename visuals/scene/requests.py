@@ -26,7 +26,6 @@ def lanes_of(mask: int) -> np.ndarray:
 
 
 def mask_of(lanes: np.ndarray) -> int:
-    """Returns the mask of some lanes."""
     return int((np.uint64(1) << np.asarray(lanes).astype(np.uint64)).sum())
 
 

@@ -25,7 +25,7 @@ Writes = dict[str, tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Fours:
-    """Columns of a row that all blocks load in one turn, with the thread of each and its place among four."""
+    """Columns of a row that all blocks load in one iteration, with the thread of each and its place among four."""
 
     cols: np.ndarray
     thread: np.ndarray
@@ -53,14 +53,14 @@ class PartSteps(RowSteps):
         return FOUR * -(-len(self.x) // (FOUR * self.blocks))
 
     @property
-    def turns(self) -> int:
+    def iterations(self) -> int:
         return -(-self.length // (FOUR * self.block))
 
-    def fours(self, turn: int) -> Fours:
-        """Returns the columns of a turn: a thread has four, the threads of a block follow each other."""
+    def fours(self, iteration: int) -> Fours:
+        """Returns the columns of an iteration: a thread has four, the threads of a block follow each other."""
         thread = np.arange(self.threads)
         block, own = np.divmod(thread, self.block)
-        first = block * self.length + FOUR * (turn * self.block + own)
+        first = block * self.length + FOUR * (iteration * self.block + own)
         end = np.minimum((block + 1) * self.length, len(self.x))
         cols = first[:, None] + np.arange(FOUR)
         inside = cols < end[:, None]
@@ -190,8 +190,9 @@ def _factor(own: State, of_row: State) -> np.ndarray:
 
 
 def _exponentials(w: PartSteps) -> Generator[Step, None, tuple[np.ndarray, State]]:
-    """Yields the loads of a row and the exponentials of each thread's numbers. Returns (values, m and l of each thread).
-    values [4 turns, threads of a block], of each block: its part of the row, -inf past its end; later its exponentials."""
+    """Yields the loads of a row and the exponentials of each thread's numbers. Returns (values, m and l of each
+    thread). values [4 iterations, threads of a block], of each block: its part of the row, -inf past its end; later its
+    exponentials."""
     every = np.arange(w.threads)
     v = yield from _loaded(w)
     own = {"m": np.fmax.reduce(v, axis=0)}
@@ -216,26 +217,26 @@ def _value_writes(w: PartSteps, row: int, v: np.ndarray) -> Writes:
 
 
 def _loaded(w: PartSteps) -> Generator[Step, None, np.ndarray]:
-    """Yields the loads of a row. Returns its registers, float32 [4 turns, threads]."""
-    every, v = np.arange(w.threads), np.full((FOUR * w.turns, w.threads), -np.inf, np.float32)
-    for turn in range(w.turns):
-        f, row = w.fours(turn), FOUR * turn
+    """Yields the loads of a row. Returns its registers, float32 [4 iterations, threads]."""
+    every, v = np.arange(w.threads), np.full((FOUR * w.iterations, w.threads), -np.inf, np.float32)
+    for iteration in range(w.iterations):
+        f, row = w.fours(iteration), FOUR * iteration
         v[row + f.place, f.thread] = w.x[f.cols]
         writes = _value_writes(w, row, v[row : row + FOUR])
-        args = (turn + 1, w.turns, w.blocks, w.length, len(f.active), w.threads - len(f.active))
+        args = (iteration + 1, w.iterations, w.blocks, w.length, len(f.active), w.threads - len(f.active))
         kind = "load_fours_rest" if args[-1] else "load_fours"
         yield Step(kind, args, every, {"x": f.cols}, writes)
     return v
 
 
 def _stored(w: PartSteps, v: np.ndarray, factor: np.ndarray, m_l: tuple[float, float]) -> Iterator[Step]:
-    for turn in range(w.turns):
-        f, row = w.fours(turn), FOUR * turn
+    for iteration in range(w.iterations):
+        f, row = w.fours(iteration), FOUR * iteration
         k = w.best(f.cols)
         at = f.thread[k]
         args = (
-            turn + 1,
-            w.turns,
+            iteration + 1,
+            w.iterations,
             *w.place(at),
             float(v[row + f.place[k], at]),
             float(factor[at]),
@@ -272,29 +273,38 @@ def split(w: PartSteps) -> Iterator[Step]:
 
 
 def _running(w: PartSteps) -> Generator[Step, None, State]:
-    """Yields the turns of the first read, in which each thread merges the columns that it loads. Returns the state."""
+    """Yields the iterations of the first read, in which each thread merges the columns that it loads. Returns the
+    state."""
     state = empty(w.threads, "ml")
-    for turn in range(w.turns):
-        f = w.fours(turn)
+    for iteration in range(w.iterations):
+        f = w.fours(iteration)
         for place in range(FOUR):
             now = f.place == place
             t, x = f.thread[now], w.x[f.cols[now]]
             state = put(state, t, merge(part(state, t), {"m": x, "l": np.ones_like(x)}))
         k = int(np.argmax(np.where(np.isnan(w.x[f.cols]), np.inf, w.x[f.cols])))
         t = f.thread[k]
-        args = (turn + 1, w.turns, w.blocks, w.length, *w.place(t), float(state["m"][t]), float(state["l"][t]))
+        args = (
+            iteration + 1,
+            w.iterations,
+            w.blocks,
+            w.length,
+            *w.place(t),
+            float(state["m"][t]),
+            float(state["l"][t]),
+        )
         yield Step("part_fours", args, f.active, {"x": f.cols}, w.state_writes(0, state), **totals(state))
     return state
 
 
 def _again(w: PartSteps, m: float, l: float) -> Iterator[Step]:
-    """Yields the turns of the second read: each writes y, then loads the columns of the next one."""
-    for turn in range(w.turns):
-        f = w.fours(turn)
+    """Yields the iterations of the second read: each writes y, then loads the columns of the next one."""
+    for iteration in range(w.iterations):
+        f = w.fours(iteration)
         k = w.best(f.cols)
-        args = (turn + 1, w.turns, *w.place(f.thread[k]), float(w.x[f.cols[k]]), m, l, float(w.y[f.cols[k]]))
+        args = (iteration + 1, w.iterations, *w.place(f.thread[k]), float(w.x[f.cols[k]]), m, l, float(w.y[f.cols[k]]))
         kind = "again_nan" if np.isnan(args[-1]) else "again"
         yield Step(kind, args, f.active, {}, {"y": (f.cols, w.y[f.cols])}, m=m, l=l)
-        if turn + 1 < w.turns:
-            f = w.fours(turn + 1)
-            yield Step("load_next", (turn + 2, w.turns), f.active, {"x": f.cols}, {}, m=m, l=l)
+        if iteration + 1 < w.iterations:
+            f = w.fours(iteration + 1)
+            yield Step("load_next", (iteration + 2, w.iterations), f.active, {"x": f.cols}, {}, m=m, l=l)

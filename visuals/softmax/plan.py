@@ -93,12 +93,13 @@ def warp_shuffle(w: RowSteps) -> Iterator[Step]:
 
 
 def registers(w: RowSteps) -> Iterator[Step]:
-    """Yields the steps of softmax/registers. v [turns, threads]: the row, -inf past its end; later its exponentials."""
+    """Yields the steps of softmax/registers. v [iterations, threads]: the row, -inf past its end; later its
+    exponentials."""
     all_threads = np.arange(w.threads)
     v = yield from _loaded(w)
     state, cells = {"m": np.fmax.reduce(v, axis=0)}, np.arange(v.size)
     k = int(np.argmax(state["m"]))
-    args = (w.turns, k, float(state["m"][k]))
+    args = (w.iterations, k, float(state["m"][k]))
     yield Step("own_m", args, all_threads, {"values": cells}, {"m": (all_threads, state["m"])}, **totals(state))
     m = (yield from _reduce_block(w, state))["m"]
     v = np.exp(v - m)
@@ -107,24 +108,26 @@ def registers(w: RowSteps) -> Iterator[Step]:
     writes = {"values": (cells, v.ravel()), "l": (all_threads, state["l"])}
     yield Step("own_l", args, all_threads, {"values": cells}, writes, **totals_now | totals(state))
     l = (yield from _reduce_block(w, state, **totals_now))["l"]
-    for turn in range(w.turns):
-        j, t = w.at(turn)
+    for iteration in range(w.iterations):
+        j, t = w.at(iteration)
         nan = np.isnan(w.y[j])
         k = int(nan.argmax()) if nan.any() else int(np.argmax(w.y[j]))
-        args = (turn + 1, w.turns, int(t[k]), float(v[turn, t[k]]), float(l[t[k]]), float(w.y[j[k]]))
+        args = (iteration + 1, w.iterations, int(t[k]), float(v[iteration, t[k]]), float(l[t[k]]), float(w.y[j[k]]))
         kind = "put_nan" if nan.any() else "put"
-        yield Step(kind, args, t, {"values": turn * w.threads + t}, {"y": (j, w.y[j])}, **totals_now, l=float(l[0]))
+        yield Step(
+            kind, args, t, {"values": iteration * w.threads + t}, {"y": (j, w.y[j])}, **totals_now, l=float(l[0])
+        )
 
 
 def _loaded(w: RowSteps) -> Generator[Step, None, np.ndarray]:
-    """Yields the loads of a row; returns its registers, float32 [turns, threads]."""
+    """Yields the loads of a row; returns its registers, float32 [iterations, threads]."""
     T, all_threads = w.threads, np.arange(w.threads)
-    v = np.full((w.turns, T), -np.inf, np.float32)
-    for turn in range(w.turns):
-        j, t = w.at(turn)
-        v[turn, t] = w.x[j]
-        kind, args = "load_rest" if len(j) < T else "load", (turn + 1, w.turns, int(j[0]), len(j), T - len(j))
-        yield Step(kind, args, all_threads, {"x": j}, {"values": (turn * T + all_threads, v[turn].copy())})
+    v = np.full((w.iterations, T), -np.inf, np.float32)
+    for iteration in range(w.iterations):
+        j, t = w.at(iteration)
+        v[iteration, t] = w.x[j]
+        kind, args = "load_rest" if len(j) < T else "load", (iteration + 1, w.iterations, int(j[0]), len(j), T - len(j))
+        yield Step(kind, args, all_threads, {"x": j}, {"values": (iteration * T + all_threads, v[iteration].copy())})
     return v
 
 

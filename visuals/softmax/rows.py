@@ -84,27 +84,27 @@ class RowSteps:
     threads: int
 
     @property
-    def turns(self) -> int:
+    def iterations(self) -> int:
         return -(-len(self.x) // self.threads)
 
-    def at(self, turn: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (elements, threads) of a turn."""
-        j = np.arange(turn * self.threads, min(len(self.x), (turn + 1) * self.threads))
-        return j, j - turn * self.threads
+    def at(self, iteration: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns (elements, threads) of an iteration."""
+        j = np.arange(iteration * self.threads, min(len(self.x), (iteration + 1) * self.threads))
+        return j, j - iteration * self.threads
 
     def gather(self, names: str, number: int, m: float | None = None) -> Generator[Step, None, State]:
         """Yields the steps of a pass in which each thread computes m, l or both ("ml") of its numbers; returns the state.
         `number`: of the pass. `m`: the maximum if known; without it l alone sums exp(x), not exp(x - m)."""
         state = empty(self.threads, names)
-        for turn in range(self.turns):
-            j, t = self.at(turn)
+        for iteration in range(self.iterations):
+            j, t = self.at(iteration)
             before, x = part(state, t), self.x[j]
             incoming = {"m": x, "l": np.ones_like(x) if names == "ml" else np.exp(x - np.float32(m or 0))}
             incoming = {name: incoming[name] for name in names}
             after = merge(before, incoming)
             state = put(state, t, after)
             kind, args = describe_gathered(names, x, t, before, after, incoming, m)
-            step_args = (number, turn + 1, self.turns, int(j[0]), *args)
+            step_args = (number, iteration + 1, self.iterations, int(j[0]), *args)
             writes, totals_now = ({n: (t, values) for n, values in after.items()}, {"m": m or 0.0} | totals(state))
             yield Step(kind, step_args, t, {"x": j}, writes, **totals_now)
         return state
@@ -149,8 +149,8 @@ class RowSteps:
 
     def result(self, number: int, m: np.ndarray, l: np.ndarray, kind: str = "write") -> Iterator[Step]:
         """Yields the steps of the pass that writes y. m, l: of each thread."""
-        for turn in range(self.turns):
-            j, t = self.at(turn)
+        for iteration in range(self.iterations):
+            j, t = self.at(iteration)
             nan = np.isnan(self.y[j])
             k = int(nan.argmax()) if nan.any() else int(np.argmax(self.y[j]))
             x, own_m, own_l = (float(of) for of in (self.x[j[k]], m[t[k]], l[t[k]]))
@@ -158,8 +158,8 @@ class RowSteps:
             step_kind = f"{kind}_nan" if nan.any() else f"{kind}_zero" if np.isinf(own_l) else kind
             args = (
                 number,
-                turn + 1,
-                self.turns,
+                iteration + 1,
+                self.iterations,
                 int(j[0]),
                 int(t[k]),
                 x,
@@ -179,7 +179,7 @@ def example(state: State, merged: State, a: int, b: int) -> tuple[float, ...]:
 def describe_gathered(
     names: str, x: np.ndarray, t: np.ndarray, before: State, after: State, incoming: State, m: float | None
 ) -> tuple[str, tuple[float, ...]]:
-    """Returns the kind of a turn's caption and its numbers, those of an example thread."""
+    """Returns the kind of an iteration's caption and its numbers, those of an example thread."""
     if names == "l":
         return _describe_added(x, t, incoming["l"], before["l"], after["l"], m)
     risen = np.where(after["m"] > before["m"], x, -np.inf)

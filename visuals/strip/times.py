@@ -10,7 +10,7 @@ from kernels.model.row import Json
 from kernels.records import comparable
 from kernels.records.statistics import fastest, same_time, undecided, within_ratio
 from visuals import units
-from visuals.charts.story import fastest_library
+from visuals.charts.ladder_notes import fastest_library
 from visuals.strip.evidence import Evidence, Row
 
 MAX_BARS = 4

@@ -85,7 +85,7 @@ class Plan:
 @cached(32)
 def plan(network: str, batch: int, optimizer: str, memory: Memory = PLAIN) -> Plan:
     """Returns the plan of a network's step with the kernels for a GPU. RuleError names a rule that a shape breaks."""
-    graph, _ = step.cached(network, batch, False, optimizer, (), memory)
+    graph, _ = step.cached(network, batch, cpu=False, optimizer=optimizer, factors=(), memory=memory)
     nbytes = [[moment.nbytes[role] for role in ROLES] for moment in timeline(graph)]
     return Plan(graph, _parts(graph, graphs.program(graph, ladder_of)), np.array(nbytes, np.int64))
 
@@ -103,7 +103,7 @@ def _parts(graph: Graph, program: Program) -> tuple[Part, ...]:
 
 def all_bytes(network: str, batch: int, optimizer: str, memory: Memory = PLAIN) -> int:
     """Returns the bytes of all buffers of a step on the processor."""
-    return step.cached(network, batch, True, optimizer, (), memory)[1].nbytes()
+    return step.cached(network, batch, cpu=True, optimizer=optimizer, factors=(), memory=memory)[1].nbytes()
 
 
 def held(graph: Graph) -> dict[str, int]:
@@ -112,9 +112,7 @@ def held(graph: Graph) -> dict[str, int]:
     for node in graph.nodes:
         for name in node.tensors.values():
             phases.setdefault(name, set()).add(node.phase)
-    return {
-        t.name: t.buffer(False).nbytes for t in graph.of_kind(ACTIVATION) if graphs.BACKWARD in phases.get(t.name, ())
-    }
+    return {t.name: t.nbytes for t in graph.of_kind(ACTIVATION) if graphs.BACKWARD in phases.get(t.name, ())}
 
 
 __all__ = ["FAINT", "HUES", "NAMES", "ROLES", "WORKSPACE", "Part", "Plan", "all_bytes", "held", "plan"]

@@ -145,7 +145,7 @@ def _scene(
 def _tensors(layout: Layout) -> Iterator[Tensor]:
     nodes, learning = layout.plan.graph.nodes, layout.learning
     yield Tensor(KERNELS, "k", tr("kernels"), "output", 1, 1, len(nodes))
-    nbytes = np.array([t.buffer(False).nbytes for t in layout.tensors], np.float32)
+    nbytes = np.array([t.nbytes for t in layout.tensors], np.float32)
     yield Tensor(TENSORS, "t", tr("activations and gradients"), "input", 1, 1, len(nbytes), nbytes)
     weights = np.array([sum(_sizes(layout, name)) for name in learning], np.float32)
     yield Tensor(LAYERS, "w", tr("weights"), WEIGHT_HUE, 1, 1, len(learning), weights)
@@ -218,15 +218,14 @@ def _place_tensors(layout: Layout) -> None:
         row = SLOPE if t.kind == GRADIENT else KEPT
         by_place.setdefault((_column(layout, t.name), row), []).append(n)
     for (column, row), members in by_place.items():
-        sizes = [layout.tensors[n].buffer(False).nbytes ** 0.25 for n in members]  # so that a small one can be seen
+        sizes = [layout.tensors[n].nbytes ** 0.25 for n in members]  # so that a small one can be seen
         ends = np.cumsum(sizes) / sum(sizes)
         for n, left, right in zip(members, (0.0, *ends[:-1]), ends, strict=True):
             t = layout.tensors[n]
             hue = HUES.get(t.kind, "input")
-            lines = (units.bytes_(t.buffer(False).nbytes), _extents(t.shape))
-            layout.add(
-                TENSORS, n, column, row, hue, lines, *_life(layout, t.name), False, float(left), float(min(1, right))
-            )
+            lines = (units.bytes_(t.nbytes), _extents(t.shape))
+            life, left, right = _life(layout, t.name), float(left), float(min(1, right))
+            layout.add(TENSORS, n, column, row, hue, lines, *life, left=left, right=right)
 
 
 def _column(layout: Layout, name: str) -> int:
@@ -258,7 +257,7 @@ def _place_weights(layout: Layout) -> None:
     for n, layer in enumerate(layout.learning):
         text = units.bytes_(sum(_sizes(layout, layer)))
         column = layout.column(layer)
-        layout.add(LAYERS, n, column, PARAMETERS, WEIGHT_HUE, (text,), 0, last, False, 0.0, 0.5)
+        layout.add(LAYERS, n, column, PARAMETERS, WEIGHT_HUE, (text,), 0, last, right=0.5)
         first = min(
             k
             for k, part in enumerate(p.parts)
@@ -269,7 +268,7 @@ def _place_weights(layout: Layout) -> None:
                 for a in p.graph.nodes[part.node].tensors.values()
             )
         )
-        layout.add(SLOPES, n, column, PARAMETERS, "output", (tr("gradient"),), first, last, False, 0.5, 1.0)
+        layout.add(SLOPES, n, column, PARAMETERS, "output", (tr("gradient"),), first, last, left=0.5, right=1.0)
 
 
 # -- what each step reads, and the texts -----------------------------------------------------------------
@@ -411,7 +410,7 @@ def _about_node(layout: Layout, n: int) -> str:
 def _about_tensor(layout: Layout, n: int) -> str:
     t, p = layout.tensors[n], layout.plan
     first, last = _life(layout, t.name)
-    fields = {"name": t.name, "shape": _extents(t.shape), "bytes": units.bytes_(t.buffer(False).nbytes)}
+    fields = {"name": t.name, "shape": _extents(t.shape), "bytes": units.bytes_(t.nbytes)}
     if t.kind == DATA:
         return _safe(tr("{name}, [{shape}]: {bytes} of images or labels. It stays in memory.", **fields))
     return _safe(
@@ -478,7 +477,7 @@ def _diagram(layout: Layout) -> Diagram:
     p = layout.plan
     peak = units.bytes_(int(p.total.max()))
     phases = [p.node(n).phase for n in range(len(p.parts))]
-    turns = [n for n, phase in enumerate(phases) if not n or phase != phases[n - 1]]
+    begins = [n for n, phase in enumerate(phases) if not n or phase != phases[n - 1]]
     return Diagram(
         boxes=tuple(layout.boxes),
         heights=HEIGHTS,
@@ -491,7 +490,7 @@ def _diagram(layout: Layout) -> Diagram:
         title=tr("Memory during each launch:"),
         line=_measured(layout),
         totals=tuple(_total(layout, n, peak) for n in range(len(p.parts))),
-        phases=tuple((tr(PHASES[phases[n]]), n) for n in turns),
+        phases=tuple((tr(PHASES[phases[n]]), n) for n in begins),
     )
 
 

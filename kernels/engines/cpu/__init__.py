@@ -37,7 +37,7 @@ MEASURES = True
 
 
 def status() -> Status:
-    return Status(True, processor.device_name())
+    return Status(ready=True, text=processor.device_name())
 
 
 def free_bytes() -> int:

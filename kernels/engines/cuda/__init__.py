@@ -55,33 +55,33 @@ def refusal(rung: Rung, shape: Shape, tiles: Tiles) -> str:
     """Returns why the GPU of the machine that the reader's runs go to, or its libraries, cannot run a rung at a shape and
     all its tile sizes; "" if nothing is known against it."""
     there = elsewhere.chosen()
-    card = there.gpu if there else machine_driver.find()
-    if card is None or isinstance(card, machine_driver.GpuUnavailable):
+    gpu = there.gpu if there else machine_driver.find()
+    if gpu is None or isinstance(gpu, machine_driver.GpuUnavailable):
         return ""  # the whole engine is refused, by its status
     min_capability = rung.capability(shape)
-    if card.capability < min_capability:
-        required, available = machine_driver.dotted(min_capability), machine_driver.dotted(card.capability)
+    if gpu.capability < min_capability:
+        required, available = machine_driver.dotted(min_capability), machine_driver.dotted(gpu.capability)
         return tr(
             "compute capability {required} or newer is needed, {gpu} has {available}",
             required=required,
-            gpu=card.name,
+            gpu=gpu.name,
             available=available,
         )
-    if rung.last_capability and card.capability > rung.last_capability:
+    if rung.last_capability and gpu.capability > rung.last_capability:
         return tr(
             "compute capability {required} is needed, {gpu} has {available}",
             required=machine_driver.dotted(rung.last_capability),
-            gpu=card.name,
-            available=machine_driver.dotted(card.capability),
+            gpu=gpu.name,
+            available=machine_driver.dotted(gpu.capability),
         )
     program = rung.build(shape, tiles)
     shared = max((step.shared for step in program.steps if isinstance(step, Launch)), default=0)
-    if shared > max(card.shared_bytes, MAX_STATIC_SHARED):
+    if shared > max(gpu.shared_bytes, MAX_STATIC_SHARED):
         return tr(
             "a block needs {needed} bytes of shared memory, {gpu} has {available}",
             needed=decimal(f"{shared:,}"),
-            gpu=card.name,
-            available=decimal(f"{card.shared_bytes:,}"),
+            gpu=gpu.name,
+            available=decimal(f"{gpu.shared_bytes:,}"),
         )
     return wheels.refusal(program)
 
@@ -141,9 +141,9 @@ def sample(
     `Timed.queued` reports how many samples were not queued in time.
     Hot: no flush. A graph of many runs is launched twice, and the second launch is timed.
     """
-    card = machine_driver.find()
-    assert not isinstance(card, machine_driver.GpuUnavailable)  # the sessions are on it
-    stream, programs = own_stream(), Programs(card.bus)
+    gpu = machine_driver.find()
+    assert not isinstance(gpu, machine_driver.GpuUnavailable)  # the sessions are on it
+    stream, programs = own_stream(), Programs(gpu.bus)
     with stream:
         for session in sessions:
             warm_up(lambda s=session: (s.run(), stream.synchronize()), budget.warm_up_s)

@@ -32,24 +32,24 @@ def status() -> Status:
 @cached(machine_driver.LANGUAGES)
 def status_here() -> Status:
     """Returns the same of this machine."""
-    card = machine_driver.find()
-    if isinstance(card, machine_driver.GpuUnavailable):
-        return Status(False, card.text, card.advice)
+    gpu = machine_driver.find()
+    if isinstance(gpu, machine_driver.GpuUnavailable):
+        return Status(ready=False, text=gpu.text, advice=gpu.advice)
     if importlib.util.find_spec("cupy") is None:
         return Status(
-            False,
-            tr("CuPy is not installed"),
-            tr("pip install {wheel} installs it", wheel=f"cupy-cuda{machine_driver.CUDA}x"),
+            ready=False,
+            text=tr("CuPy is not installed"),
+            advice=tr("pip install {wheel} installs it", wheel=f"cupy-cuda{machine_driver.CUDA}x"),
         )
     if wheels.missing("nvrtc"):
         name, wheel = wheels.WHEELS["nvrtc"]
         return Status(
-            False,
-            tr("{library} was not found on this machine", library=tr(name)),
-            tr("pip install {wheel} installs it", wheel=wheel),
+            ready=False,
+            text=tr("{library} was not found on this machine", library=tr(name)),
+            advice=tr("pip install {wheel} installs it", wheel=wheel),
         )
-    which = tr("GPU {n} of {count}", n=machine_driver.GPU, count=card.count) if card.count > 1 else ""
-    return Status(True, card.name, which=which)
+    which = tr("GPU {n} of {count}", n=machine_driver.GPU, count=gpu.count) if gpu.count > 1 else ""
+    return Status(ready=True, text=gpu.name, which=which)
 
 
 def device_name() -> str:
@@ -117,10 +117,10 @@ def smi(*fields: str) -> list[Any]:
     """Returns what nvidia-smi reports about the GPU in use, integers as int. A field that it does not know is None; all
     are None if it is missing or does not answer."""
     unknown: list[Any] = [None] * len(fields)
-    card = machine_driver.find()
-    if isinstance(card, machine_driver.GpuUnavailable):
+    gpu = machine_driver.find()
+    if isinstance(gpu, machine_driver.GpuUnavailable):
         return unknown
-    query = [f"--id={card.bus}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    query = [f"--id={gpu.bus}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
         ran = subprocess.run(["nvidia-smi", *query], capture_output=True, text=True, timeout=SMI_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -36,7 +36,9 @@ MAX_THREADS = 1 << 22  # of one launch: with more, one register takes 16 MB and 
 
 
 def status() -> Status:
-    return Status(True, f"NumPy {np.__version__}, PTX for {precompiled.compile.PTX_TARGET.replace('compute', 'sm')}")
+    return Status(
+        ready=True, text=f"NumPy {np.__version__}, PTX for {precompiled.compile.PTX_TARGET.replace('compute', 'sm')}"
+    )
 
 
 def check(step: Launch) -> None:
@@ -152,7 +154,11 @@ def order_of_launch(program: Program, until: tuple[str, int] | None = None, orde
     """Returns the trace of block 0 of a program's only step, a launch, with all inputs zero: the order of what it does, if
     this does not depend on values. `until` and `order` as in Options."""
     zeros = {b.name: np.zeros(b.shape, b.dtype) for b in program.of_role(INPUT)}
-    session = Session(program, zeros, Options(True, 0, False, order=order, seconds=math.inf, until=until, zeros=True))
+    session = Session(
+        program,
+        zeros,
+        Options(count=True, trace_block=0, trace_values=False, order=order, seconds=math.inf, until=until, zeros=True),
+    )
     return session._launch(program.launch()).traced
 
 

@@ -70,7 +70,7 @@ class BulkCopies:
     def _check(self, load: Load, pieces: np.ndarray) -> None:
         m = self.m
         try:
-            m.shared.check(pieces, 8, True)
+            m.shared.check(pieces, 8, write=True)
         except Fault as fault:
             m.fail(load.pc, fault.description, load.slot)
         if m.products is not None:

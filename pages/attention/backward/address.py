@@ -55,7 +55,7 @@ def valid_values(name: str | None) -> str:
     return name if name is not None and name in KINDS else next(iter(KINDS))
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
     query, _ = ADDRESS.read(params)
     values, order = valid_values(params.get(VALUES)), params.get("order", "explaining")

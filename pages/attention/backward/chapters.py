@@ -9,8 +9,8 @@ from kernels.model.launch import ceil
 from pages.parts.chapters import Chapter, Question, Story, faster
 from visuals import units
 from visuals.attention.backward.memory import LENGTHS, MEMORY, NAIVE, kept
+from visuals.attention.backward.notes import squares
 from visuals.attention.backward.plan import ATOMIC
-from visuals.attention.backward.story import squares
 from visuals.strip.facts import Evidences, Facts
 
 REAL = {"B": "4", "H": "16", "N": "2048", "d": "64"}

@@ -19,7 +19,7 @@ from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from visuals import units
 from visuals.attention.backward.inputs import KINDS
-from visuals.attention.backward.story import squares
+from visuals.attention.backward.notes import squares
 
 CHIPS = {
     "backward-toy": mark("Toy N=16"),

@@ -11,7 +11,7 @@ from pages.parts.sizes import shown
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
 from visuals.attention.backward.inputs import KINDS
-from visuals.attention.backward.story import BACKWARD
+from visuals.attention.backward.notes import BACKWARD
 
 PAGE = "attention/backward/page.py"
 

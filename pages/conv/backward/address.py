@@ -262,6 +262,6 @@ def _smaller(s: Shape, part: Shape) -> str:
     return tr("The stage shows a smaller convolution of the same kind: {part}.", part=str(part))
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the rung can run with them."""
     return required(scene(ADDRESSES[gradient(params)].read(params)[0]))

@@ -12,7 +12,7 @@ from kernels.model.launch import ceil
 from pages.parts.chapters import Chapter, Question, Story, faster
 from visuals import units
 from visuals.conv.backward.links import Links
-from visuals.conv.backward.story import PARTS, links, most_additions
+from visuals.conv.backward.notes import PARTS, links, most_additions
 from visuals.strip.facts import Evidences, Facts
 
 DENSE = {"u": "1", "v": "1"}  # stride 1

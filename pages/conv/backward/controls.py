@@ -22,7 +22,7 @@ from pages.parts.query import explored, others, url_values
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from visuals import units
-from visuals.conv.backward.story import most_additions
+from visuals.conv.backward.notes import most_additions
 
 CHIPS = {
     "backward-stride-toy": mark("Toy, stride 2"),

@@ -6,7 +6,7 @@ from pages.conv.backward.chapters import STORY
 from pages.parts import every_step, lesson, query, run, sources
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
-from visuals.conv.backward import story
+from visuals.conv.backward import notes
 
 PAGE = "conv/backward/page.py"
 IDEAS = {
@@ -28,7 +28,7 @@ IDEAS = {
         "added up. It is the gradient of a convolution’s input, used as a forward operation: the output is larger than the input."
     ),
 }
-STORIES = {address.INPUT_GRADIENT: story.DINPUT, address.FILTERS: story.DWEIGHT, address.TRANSPOSED: story.TRANSPOSE}
+NOTES = {address.INPUT_GRADIENT: notes.DINPUT, address.FILTERS: notes.DWEIGHT, address.TRANSPOSED: notes.TRANSPOSE}
 
 chapter = STORY.open()
 parts, whole = lesson.begin(tr("Convolution backward: the same links, the other way"), page=PAGE, chapter=chapter)
@@ -50,7 +50,7 @@ if "watch" in parts:
 if whole:
     idea(tr(IDEAS[gradient]))
 if {"run", "why"} & parts:
-    run.run_section(settings, STORIES[gradient], link, sizes=sizes)
+    run.run_section(settings, NOTES[gradient], link, sizes=sizes)
 if "kernel" in parts:
     rung = selection.rung.name
     sources.draw_tabs(ladder, selection.shape, selection.tiles_of, rung, address.FILES.get(rung, ""))

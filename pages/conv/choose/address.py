@@ -145,7 +145,7 @@ def title(rung: Rung, engine: str) -> str:
 
 def reason(rung: Rung, race: Race, engine: str) -> str:
     mode = next(iter(race.rows.values()))["mode"]
-    if why := rung.not_on(engine):
+    if why := rung.why_not_on(engine):
         return why
     missing = (
         tr("not measured {caches} at this shape", caches=mode)

@@ -16,7 +16,7 @@ from kernels.jobs.job import Request
 from kernels.machine.timing import MODES
 from kernels.model.row import Row
 from kernels.records import availability
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS, LADDER
 from pages.parts import autotune, cards, run_series
@@ -186,7 +186,7 @@ def _recorded(shape: ConvShape, across: Axis, down: Axis, timing: str, predict: 
         if on_page_shape
         else tr("at {values}", values=fixed)
     )
-    _map(result, "recorded", caption, False, shape, predict, elsewhere=not on_page_shape)
+    _map(result, "recorded", caption, stale=False, shape=shape, predict=predict, elsewhere=not on_page_shape)
 
 
 def _map(

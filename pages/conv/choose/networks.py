@@ -9,7 +9,7 @@ import streamlit as st
 from kernels import records
 from kernels.conv.networks import BATCH, NETWORKS
 from kernels.i18n import tr, trn
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from pages.conv.choose import address, map
 from pages.parts import cards
 from pages.parts.controls import option

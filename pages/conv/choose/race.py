@@ -14,7 +14,7 @@ from kernels.conv.shape import ConvShape
 from kernels.i18n import mark, tr, trn
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS, LADDER, SHOW, Race
-from pages.parts import card_choice, cards, guess, run, why
+from pages.parts import cards, gpu_choice, guess, run, why
 from pages.parts.address import is_presented
 from pages.parts.links import drawn
 from pages.parts.query import explored, others
@@ -22,8 +22,8 @@ from pages.parts.run_settings import CardRows, RunSettings, card_rows
 from pages.parts.text import card_title, quiet
 from visuals import units
 from visuals.charts import sweeps
+from visuals.conv.choose import notes as choose_notes
 from visuals.conv.choose import race as race_chart
-from visuals.conv.choose import story as choose_story
 from visuals.conv.choose.families import family
 
 PAGE = "conv/choose/page.py"
@@ -51,7 +51,7 @@ def _content(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -
         picture = st.container(key="race_picture")  # it is above the controls, but depends on them
         with st.container(key="race_controls"):
             settings = run.head(LADDER, shape, DEFAULT_TILES, tr("Run on this machine"))
-            card_choice.control(LADDER.name)
+            gpu_choice.control(LADDER.name)
             if with_cards:
                 _smaller_shape_link(settings, predict)
         runs = address.races(settings)
@@ -118,7 +118,7 @@ def _races(shape: ConvShape, races: list[Race], predict: str) -> None:
     with st.container(key="chips_race", horizontal=True):
         st.html(card_title(tr("The race")))
         if st.button(tr("race again"), key="again"):
-            st.session_state["race_turn"] = st.session_state.get("race_turn", 0) + 1
+            st.session_state["race_replay"] = st.session_state.get("race_replay", 0) + 1
         _chip(shape, "", tr("guess") if predict == SHOW else tr("guess again"))
     for race in races:
         _race(race, predict)
@@ -146,7 +146,7 @@ def _race(race: Race, predict: str) -> None:
         if rung:
             title, reason = address.title(rung, first["engine"]), address.reason(rung, race, first["engine"])
             name, status = rung.name, race_chart.verdict(lanes, rung.name, title, reason)
-        replay = st.session_state.get("race_turn", 0)
+        replay = st.session_state.get("race_replay", 0)
         st.html(race_chart.html(lanes, address.without_lane(race), name, status, replay))
 
 
@@ -157,25 +157,25 @@ def _provenance(race: Race) -> str:
 
 # -- the cards under it --------------------------------------------------------------------------
 def _cards_of(settings: RunSettings, link: Callable) -> None:
-    displayed, story = card_rows(settings), choose_story.CHOOSE
+    displayed, notes = card_rows(settings), choose_notes.CHOOSE
     # With so many rungs, memory over time would be unreadable: only the peaks are drawn.
     brief = {name: {k: v for k, v in row.items() if k != "timeline"} for name, row in displayed.rows.items()}
     with guess.cards():
         with st.container(key="cards_left"), st.container(key="card_memory", border=True):
-            cards.memory(settings, replace(displayed, rows=brief), story.cost(settings.shape))
+            cards.memory(settings, replace(displayed, rows=brief), notes.cost(settings.shape))
         with st.container(key="cards_right"), st.container(key="card_why", border=True):
             _why_card(settings, displayed, link)
 
 
 def _why_card(settings: RunSettings, displayed: CardRows, link: Callable) -> None:
     st.html(card_title(tr("Why")))
-    cards.sentence(choose_story.CHOOSE.gain(displayed.rows))
+    cards.sentence(choose_notes.CHOOSE.gain(displayed.rows))
     engine = next(iter(displayed.rows.values()))["engine"] if displayed.rows else settings.engine
-    titles, lines = choose_story.predicted(settings.shape, engine)
+    titles, lines = choose_notes.predicted(settings.shape, engine)
     st.html(why.lines([escape(title) for title in titles], [(units.badge("predicted"), lines)]))
     with st.container(key="chips_why", horizontal=True):
-        if examples := choose_story.CHOOSE.examples():
-            st.html(f'<p class="kt-quiet">{escape(tr(choose_story.CHOOSE.examples_label))}</p>')
+        if examples := choose_notes.CHOOSE.examples():
+            st.html(f'<p class="kt-quiet">{escape(tr(choose_notes.CHOOSE.examples_label))}</p>')
         for preset, label in examples:
             link(preset, label)
     why.downloads(settings)

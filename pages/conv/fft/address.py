@@ -21,8 +21,8 @@ from visuals import units
 from visuals.conv.fft.arrays import PAD, TOO_SMALL, Arrays, arrays_of, cut_of
 from visuals.conv.fft.butterfly import butterfly_scene
 from visuals.conv.fft.charts import tile_name
+from visuals.conv.fft.notes import discarded_share
 from visuals.conv.fft.scene import fft_scene
-from visuals.conv.fft.story import discarded_share
 from visuals.conv.fft.sum_of_waves import waves_scene
 from visuals.conv.inputs import Inputs, outputs
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene

@@ -6,7 +6,7 @@ from kernels.i18n import mark
 from pages.conv.fft.address import BUTTERFLIES, WAVES
 from pages.parts.chapters import Chapter, Question, Story, faster
 from visuals import units
-from visuals.charts.story import recorded_at
+from visuals.charts.ladder_notes import recorded_at
 from visuals.conv.fft import butterfly, filter_sizes
 from visuals.conv.fft.charts import with_taps
 from visuals.strip.evidence import Evidence

@@ -8,7 +8,7 @@ from pages.parts import lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
-from visuals.conv.fft import story
+from visuals.conv.fft import notes
 
 chapter = STORY.open()
 parts, whole = lesson.begin(tr("FFT: a convolution becomes a product of spectra"), page=address.PAGE, chapter=chapter)
@@ -42,7 +42,7 @@ if whole:
     cards.side_cards(inputs)
 if {"run", "why"} & parts:
     run.run_section(
-        settings, story.FFT, link, more=cards.more, sizes=conv_controls.sizes(settings, watched.rung, address.REAL)
+        settings, notes.FFT, link, more=cards.more, sizes=conv_controls.sizes(settings, watched.rung, address.REAL)
     )
 if "kernel" in parts:
     sources.draw_tabs(address.LADDER, shape, watched.tiles_of, first=watched.rung.name)

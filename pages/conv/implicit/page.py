@@ -10,7 +10,7 @@ from pages.parts import lesson, run
 from pages.parts.query import chosen
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
-from visuals.conv.implicit import story
+from visuals.conv.implicit import notes as implicit_notes
 
 PAGE, LADDER = "conv/implicit/page.py", conv_address.ladder("implicit")
 CHIPS = {"one-tile": mark("one tile")} | conv_controls.CHIPS
@@ -50,5 +50,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.STORY, link, more=half.card, sizes=conv_controls.sizes(settings, current.rung))
+    run.run_section(
+        settings, implicit_notes.NOTES, link, more=half.card, sizes=conv_controls.sizes(settings, current.rung)
+    )
 conv_lesson.end(parts, LADDER, inputs, current.tiles_of, current.rung.name)

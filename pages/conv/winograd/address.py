@@ -149,7 +149,7 @@ def orders() -> dict[str, str]:
     return {order: tr(text) for order, text in ORDERS.items()}
 
 
-def card(params: Mapping[str, str]) -> Scene:
+def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the shape can run."""
     query = conv_address.query_of(FIELDS.read(params)[0])
     kernel = params.get(PARAMETER, next(iter(KERNELS)))

@@ -11,7 +11,7 @@ from pages.parts.query import chosen
 from pages.parts.sizes import shown
 from pages.parts.stage import Stage
 from pages.parts.text import idea
-from visuals.conv.winograd import story
+from visuals.conv.winograd import notes
 
 PAGE, LADDER = "conv/winograd/page.py", conv_address.ladder("winograd")
 
@@ -50,7 +50,7 @@ if whole:
         )
     )
 if {"run", "why"} & parts:
-    run.run_section(settings, story.WINOGRAD, link, sizes=conv_controls.sizes(settings, watched.rung))
+    run.run_section(settings, notes.WINOGRAD, link, sizes=conv_controls.sizes(settings, watched.rung))
 cards.section(parts, shape, shown(settings))
 if matrices.PART in parts:
     matrices.section()

@@ -44,7 +44,7 @@ def test_a_lost_move_is_noticed(pair, ranks, elements, data):
     same = [a.tobytes() for a in executor.execute(faulty, arrays)] == [
         a.tobytes() for a in executor.execute(plan, arrays)
     ]
-    if lost.source == lost.destination and not lost.add:  # it copies an array onto itself
+    if lost.source == lost.destination and not lost.adds:  # it copies an array onto itself
         assert same
         return
     with pytest.raises(CollectiveError):

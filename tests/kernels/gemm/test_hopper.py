@@ -221,8 +221,8 @@ def test_gpus_of_other_capabilities_are_refused_in_words(monkeypatch):
         ((9, 0), ""),
         ((10, 0), "compute capability 9.0 is needed, a GPU has 10.0"),
     ):
-        card = driver.GpuInfo("a GPU", 1, "0000:00:00.0", capability, 232_448)
-        monkeypatch.setattr(driver, "find", lambda card=card: card)
+        gpu = driver.GpuInfo("a GPU", 1, "0000:00:00.0", capability, 232_448)
+        monkeypatch.setattr(driver, "find", lambda gpu=gpu: gpu)
         assert cuda.refusal(rung, s, rung.default_tiles) == message
 
 

@@ -1,5 +1,5 @@
 """A pool of three workers, real processes on this machine: any free one runs, one that ends is replaced, series stay on a
-kind of card, and what is wrong ends in words."""
+kind of device, and what is wrong ends in words."""
 
 from __future__ import annotations
 
@@ -126,11 +126,11 @@ def test_progress_comes_from_the_machine(pool):
     assert job.done
 
 
-def test_a_chosen_card_runs_and_one_that_is_not_there_is_told(pool):
-    (card,) = pool.machines()
-    assert pool.submit(act("sleep 0"), card=card).result(PATIENCE_S)
+def test_a_chosen_device_runs_and_one_that_is_not_there_is_named(pool):
+    (device,) = pool.machines()
+    assert pool.submit(act("sleep 0"), device=device).result(PATIENCE_S)
     with pytest.raises(JobError, match="the pool has no H200 now; it has"):
-        pool.submit(act("sleep 0"), card="H200").result(PATIENCE_S)
+        pool.submit(act("sleep 0"), device="H200").result(PATIENCE_S)
 
 
 def test_a_run_on_a_gpu_ends_in_words_if_no_machine_has_one(pool):
@@ -138,13 +138,13 @@ def test_a_run_on_a_gpu_ends_in_words_if_no_machine_has_one(pool):
         pool.submit(act("sleep 0", engine="cuda")).result(PATIENCE_S)
 
 
-def test_a_series_stays_on_its_kind_of_card(pool):
+def test_a_series_stays_on_its_kind_of_device(pool):
     pool.submit(act("sleep 0.02"), owner="ann/sweep").result(PATIENCE_S)
-    (card,) = pool.machines()
-    until(lambda: pool._cards.get("ann/sweep") == card)
+    (device,) = pool.machines()
+    until(lambda: pool._devices.get("ann/sweep") == device)
     with pool._changed:
-        pool._cards["ann/sweep"] = "another card"
-    with pytest.raises(JobError, match="the pool has no another card now"):
+        pool._devices["ann/sweep"] = "another device"
+    with pytest.raises(JobError, match="the pool has no another device now"):
         pool.submit(act("sleep 0.03"), owner="ann/sweep").result(PATIENCE_S)
 
 
@@ -152,7 +152,7 @@ def test_this_machine_can_be_chosen(machines):
     local = Worker(module=ACTS)
     pool = Pool(machines.address, child=ACTS, here=lambda: local)
     try:
-        job = pool.submit(act("hang"), card=THIS_MACHINE)
+        job = pool.submit(act("hang"), device=THIS_MACHINE)
         begun(job)
         assert not pool._busy and pool.position(job) == 0
         pool.cancel(job)

@@ -1,4 +1,4 @@
-"""A pool whose worker has a real GPU: it announces the card, runs on it, and its rows name it."""
+"""A pool whose worker has a real GPU: it announces the device, runs on it, and its rows name it."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ while True:
 """
 
 
-def test_a_worker_announces_its_card_and_runs_on_it(tmp_path):
+def test_a_worker_announces_its_device_and_runs_on_it(tmp_path):
     rows = []
     with running(tmp_path, "") as machines:
         pool = Pool(machines.address, on_rows=rows.append)
         try:
             until(lambda: len(pool.machines()) == 1)
-            (card, machine), *_ = pool.machines().items()
-            assert machine.gpu == driver.find() and card == machine.gpu.name
+            (device, machine), *_ = pool.machines().items()
+            assert machine.gpu == driver.find() and device == machine.gpu.name
             request = Request(("gemm/mma-sync", "gemm/cublas-fp16"), SHAPE, engine="cuda", seconds=0.05)
             found = pool.submit(request).result(PATIENCE_S)
         finally:
             pool.close()
     assert [row["rung"] for row in found] == ["gemm/mma-sync", "gemm/cublas-fp16"] and rows == [found]
-    assert {row["device"] for row in found} == {card} and all(row["median_ms"] > 0 for row in found)
+    assert {row["device"] for row in found} == {device} and all(row["median_ms"] > 0 for row in found)
 
 
 def test_another_program_on_the_gpu_is_counted():

@@ -47,7 +47,7 @@ def test_workers_announce_their_gpus(pool):
     assert found[H200].gpu.shared_bytes > 200_000 and found[H200].status().ready
     without = found[processor.device_name()]
     assert without.gpu is None and not without.status().ready
-    assert without.status().text.startswith(f"{without.card}, of the pool: ")
+    assert without.status().text.startswith(f"{without.device}, of the pool: ")
 
 
 def test_a_run_on_a_gpu_goes_to_a_machine_that_has_one(pool):
@@ -57,20 +57,20 @@ def test_a_run_on_a_gpu_goes_to_a_machine_that_has_one(pool):
     assert devices <= {H200, A100}
 
 
-@pytest.mark.parametrize("card", [H200, A100])
-def test_a_run_goes_to_the_chosen_card(pool, card):
-    (row,) = pool.submit(request(), card=card).result(PATIENCE_S)
-    assert row["device"] == card and row["engine"] == "cuda"
+@pytest.mark.parametrize("device", [H200, A100])
+def test_a_run_goes_to_the_chosen_device(pool, device):
+    (row,) = pool.submit(request(), device=device).result(PATIENCE_S)
+    assert row["device"] == device and row["engine"] == "cuda"
 
 
-def test_a_gpu_is_not_looked_for_on_a_chosen_card_without_one(pool):
+def test_a_gpu_is_not_looked_for_on_a_chosen_device_without_one(pool):
     with pytest.raises(JobError, match="no machine of the pool has a GPU now; it has"):
-        pool.submit(request(), card=processor.device_name()).result(PATIENCE_S)
+        pool.submit(request(), device=processor.device_name()).result(PATIENCE_S)
 
 
-def test_rules_are_those_of_the_chosen_card(pool, monkeypatch):
-    def refusal(card: str, name: str) -> str:
-        monkeypatch.setattr(elsewhere, "_current", lambda: pool.machines()[card])
+def test_rules_are_those_of_the_chosen_device(pool, monkeypatch):
+    def refusal(device: str, name: str) -> str:
+        monkeypatch.setattr(elsewhere, "_current", lambda: pool.machines()[device])
         assert engines.load("cuda").status().ready
         return engines.refusal("cuda", find(name), SHAPE, find(name).default_tiles)
 

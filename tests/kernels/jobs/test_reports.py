@@ -16,7 +16,7 @@ JOBS = 20
 
 def packed(what: str) -> Packed:
     request = act(what)
-    return Packed(request.rungs, "", request.key(), request.packed(), True)
+    return Packed(request.label, "", request.key(), request.packed(), True)
 
 
 @pytest.fixture

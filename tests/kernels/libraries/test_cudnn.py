@@ -25,7 +25,7 @@ from kernels.machine.status import Status
 from kernels.machine.timing import Budget
 from kernels.model.program import LibraryCall, Program, RefusedError, RuleError, UnsupportedError
 from kernels.model.rung import Rung
-from kernels.records import Card, availability, rows, unsupported
+from kernels.records import Gpu, availability, rows, unsupported
 from kernels.records.jsontext import RowError, canonical, load
 from kernels.runner import compare, run, seeded_inputs
 
@@ -239,8 +239,8 @@ def test_rule_quotes_the_recording_first(monkeypatch):
     set_status(monkeypatch, NO_GPU)
     message = "a library does not support this"
     entry = {"rung": WINOGRAD, "shape": SHAPE.params(), "device": "NVIDIA H200", "said": message, "date": "2026-11-21"}
-    of_card = {(WINOGRAD, canonical(SHAPE.params())): entry}
-    monkeypatch.setattr(unsupported, "_recorded", lambda: {Card("NVIDIA H200"): of_card})
+    of_gpu = {(WINOGRAD, canonical(SHAPE.params())): entry}
+    monkeypatch.setattr(unsupported, "_recorded", lambda: {Gpu("NVIDIA H200"): of_gpu})
     rung = next(r for r in conv_library.RUNGS if r.name == WINOGRAD)
     assert next(iter(availability.reasons(rung, SHAPE, {}))) == f"{message} (tried on NVIDIA H200, 2026-11-21)"
     assert len(list(availability.reasons(rung, SHAPE.with_(K=3), {}))) == 1

@@ -178,7 +178,7 @@ def test_messages_of_a_pipeline_are_the_tensors_between_its_stages():
     back = [t for t in found.tasks if t.kind == SEND and t.name == "1 → 0"]
     assert len(forward) == len(back) == 4
     crossing = stages.received(1, pipeline.Turn(FORWARD, 0))
-    assert {t.nbytes for t in forward} == {sum(stages.graph.tensors[n].buffer(False).nbytes for n in crossing)}
+    assert {t.nbytes for t in forward} == {sum(stages.graph.tensors[n].nbytes for n in crossing)}
 
 
 # -- constants -----------------------------------------------------------------------------------------

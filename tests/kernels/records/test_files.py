@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from kernels.records import files
-from kernels.records.cards import Card
+from kernels.records.gpus import Gpu
 
 
 def test_readers_who_come_together_read_the_files_once(monkeypatch):
@@ -16,7 +16,7 @@ def test_readers_who_come_together_read_the_files_once(monkeypatch):
     def slow():
         reads.append(1)
         time.sleep(0.1)
-        return iter([(Card("a GPU"), {"device": "a GPU"})])
+        return iter([(Gpu("a GPU"), {"device": "a GPU"})])
 
     monkeypatch.setattr(files, "_shipped", slow)
     files.forget()

@@ -106,8 +106,8 @@ def test_an_undisturbed_recording_goes_before_a_disturbed_one_of_the_same_settin
     shape = ladder_of(row["rung"]).shape(**row["shape"])
     disturbed = row | {"disturbed": "gpu"}
     for n, pair in enumerate(((disturbed, again), (again, disturbed))):
-        with own_recordings(tmp_path / str(n), card=pair):
-            (own,) = [card for card in records.cards_of("softmax") if card.own]
+        with own_recordings(tmp_path / str(n), gpu=pair):
+            (own,) = [gpu for gpu in records.gpus_of("softmax") if gpu.own]
             assert records.recorded(row["rung"], shape, row["tiles"], row["mode"], own) == again
 
 

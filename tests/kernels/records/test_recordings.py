@@ -24,7 +24,7 @@ from kernels.runner import run
 from kernels.sweep import GROUPS, Sweep, by_rules
 from visuals import units
 
-# Of each ladder the rows of the card that it is shown from.
+# Of each ladder the rows of the GPU that it is shown from.
 ROWS = tuple(row for name in LADDERS for row in records.recordings(name))
 MAX_ERROR_16_BIT = {"fp16": 5e-4, "bf16": 4e-3}  # half a last place of each output, on average less
 FIELDS = {
@@ -48,7 +48,7 @@ FIELDS = {
     "error",
     "clock_sm_mhz",
 }
-# Rungs that have no rows of this card yet.
+# Rungs that have no rows of this GPU yet.
 NOT_YET_RUNGS: set[str] = set()
 WITH_FASTER = [r.name for ladder in LADDERS.values() for r in ladder.rungs if r.faster]
 
@@ -64,7 +64,7 @@ def test_recordings_cover_every_rung_at_every_preset(name):
     for key, preset in ladder.presets.items():
         for rung in (r for r in ladder.rungs if "cuda" in r.engines):
             setting = rung.name, preset.shape
-            # The recordings list what a library did not support on the card; a rule refuses what it never has.
+            # The recordings list what a library did not support on the GPU; a rule refuses what it never has.
             refused = unsupported.recorded(*setting) or any(rung.rules(preset.shape, rung.default_tiles))
             assert bool(refused) != ((*setting, "cold") in recorded_keys), setting
             if key in ladder.swept and not refused:

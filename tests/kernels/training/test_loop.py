@@ -47,7 +47,7 @@ def test_a_stopped_training_goes_on_as_if_it_had_not_stopped(optimizer):
 def test_a_later_step_of_adam_is_what_a_new_graph_would_be(memory):
     settings = Settings("residual", 40, "adam", {"lr": 0.01}, memory=memory)
     first, later = step_of(settings, 0, "cpu"), step_of(settings, 6, "cpu")
-    built = step.cached("residual", 40, True, "adam", (("lr", 0.01), ("step", 7)), memory)
+    built = step.cached("residual", 40, cpu=True, optimizer="adam", factors=(("lr", 0.01), ("step", 7)), memory=memory)
     assert later[0].nodes == built[0].nodes and later[1].buffers == built[1].buffers
     for found, expected in zip(later[1].steps, built[1].steps, strict=True):
         assert (found.name, found.args) == (expected.name, expected.args)

@@ -71,7 +71,7 @@ def test_a_packed_step_computes_the_same_in_less_memory(name):
 
 
 def test_a_kept_tensor_is_there_after_the_step():
-    graph, program = step.cached("residual", 4, True, "sgd", (("lr", 0.5),))
+    graph, program = step.cached("residual", 4, cpu=True, optimizer="sgd", factors=(("lr", 0.5),))
     inputs = inputs_of(graph, "residual")
     whole = cpu.open(graphs.program(graph, ladder_of), inputs)
     packed = cpu.open(program, inputs)

@@ -25,7 +25,7 @@ names = pytest.mark.parametrize("name", NETWORKS)
 def small(name: str, batch: int = 4, on_cpu: bool = True, optimizer: str = "sgd"):
     """Returns (graph, program, inputs) of one step on the first images."""
     factors = (("lr", RATE),) if optimizer == "sgd" else ()
-    graph, program = step.cached(name, batch, on_cpu, optimizer, factors)
+    graph, program = step.cached(name, batch, cpu=on_cpu, optimizer=optimizer, factors=factors)
     training, _ = digits.load(NETWORKS[name].size)
     return graph, program, step.inputs(graph, training.images[:batch], training.labels[:batch], seed=3)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kernels.attention import traffic
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import DTYPES, VARIANTS, AttentionShape
-from pages import _cards
+from pages import _teasers
 from pages.attention import address
 from pages.attention.address import ADDRESS, DEFAULT, MAX, MAX_ELEMENTS, MAX_SCALE
 from pages.attention.controls import CHIPS
@@ -317,9 +317,9 @@ def test_recorded_peaks_are_compared_with_the_prediction():
 
 
 def test_home_card_shows_the_scene_of_the_lesson():
-    card = _cards.BY_PAGE["attention/page.py"]
-    assert 0 < card.step < card.build_scene().steps
-    assert stages(open_at(view="watch", **card.params)) == [card.build_scene().key]
+    teaser = _teasers.BY_PAGE["attention/page.py"]
+    assert 0 < teaser.step < teaser.build_scene().steps
+    assert stages(open_at(view="watch", **teaser.params)) == [teaser.build_scene().key]
 
 
 def test_the_map_of_a_launch():

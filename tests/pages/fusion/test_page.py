@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import KINDS, MAX_BLOCKS, OPTIONS, ChainShape
 from kernels.ladders import LADDERS
-from pages import _cards
+from pages import _teasers
 from pages.fusion import address, controls
 from pages.fusion.address import ADDRESS, DEFAULT, MAX, MAX_CHAIN, rule
 from pages.fusion.controls import CHIPS
@@ -20,7 +20,7 @@ from tests.helpers.recordings import recordings
 from tests.helpers.rows_of import a_full_row
 from tests.helpers.shapes import chain_shapes
 from visuals import units
-from visuals.fusion import story as fusion_story
+from visuals.fusion import notes as fusion_notes
 
 open_at = partial(open_page, "fusion/page.py")
 ANYTHING = st.one_of(
@@ -82,7 +82,7 @@ def test_markup_in_a_chain_is_escaped():
     at = open_at(chain="<script>alert(1)</script> relu")
     html = texts(at)
     assert "kt-note" in html and "&lt;script&gt;" in html and "<script>" not in html
-    assert stages(at) == [address.card({}).key]
+    assert stages(at) == [address.scene_at({}).key]
 
 
 # -- editing a chain -----------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_blocks_are_appended_removed_and_moved_by_links():
     removed, _ = ADDRESS.read(found["× remove"])
     assert removed.shape == chain(DEFAULT, "conv:K=2:R=3", "bias", "bn")
     at = open_at(**found[controls.NAMES["gap"]])
-    assert stages(at) == [address.card({"chain": f"{DEFAULT.chain} gap"}).key]
+    assert stages(at) == [address.scene_at({"chain": f"{DEFAULT.chain} gap"}).key]
 
 
 def test_forbidden_edit_names_its_rule():
@@ -166,7 +166,7 @@ def test_option_keeps_the_parameters_of_other_controls(more):
     field.set_value(3.0).run()
     assert not at.exception
     assert dict(at.query_params)["chain"] == "conv:K=3:R=3 bias bn relu"
-    assert stages(at) == [address.card(more | {"chain": "conv:K=3:R=3 bias bn relu"}).key]
+    assert stages(at) == [address.scene_at(more | {"chain": "conv:K=3:R=3 bias bn relu"}).key]
 
 
 def test_block_option_is_a_bounded_field_that_sets_the_url():
@@ -253,7 +253,7 @@ def test_the_table_of_launches_has_the_bytes_read_and_written():
     found = re.findall(
         r'<tr><th scope="row">\d [^<]*</th><td>[^<]*</td><td>([^<]*)</td><td>([^<]*)</td>', texts(open_at(size="stage"))
     )
-    launches = [part for rung in fusion_story.PLANS for part in fusion_story.parts(rung, DEFAULT)]
+    launches = [part for rung in fusion_notes.PLANS for part in fusion_notes.parts(rung, DEFAULT)]
     assert found == [(units.bytes_(part.reads), units.bytes_(part.writes)) for part in launches]
     assert any(part.reads != part.writes for part in launches)
 
@@ -295,9 +295,9 @@ def test_gpu_recordings_are_compared_with_the_library():
 
 
 def test_home_card_shows_a_step_of_the_lesson():
-    card = next(c for c in _cards.CARDS if c.page == "fusion/page.py")
-    scene = card.build_scene()
-    assert card.step < scene.steps and "The largest of the 4 values" in scene.caption(card.step)
+    teaser = next(c for c in _teasers.TEASERS if c.page == "fusion/page.py")
+    scene = teaser.build_scene()
+    assert teaser.step < scene.steps and "The largest of the 4 values" in scene.caption(teaser.step)
 
 
 def test_the_map_of_the_launches():

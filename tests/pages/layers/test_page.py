@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernels.ladders import find
 from kernels.model.shape import ShapeError
-from pages import _cards
+from pages import _teasers
 from pages.layers import address, controls
 from pages.layers.layers import BACKWARD, FORWARD, LAYERS
 from tests.helpers.chapters import WITH_STORY, open_chapter, story
@@ -229,10 +229,10 @@ def test_run_measures_the_rungs_that_a_processor_runs(params):
 
 
 def test_the_card_of_the_home_page_is_a_moment_of_this_page():
-    (card,) = [card for card in _cards.CARDS if card.page == "layers/page.py"]
-    scene = card.build_scene()
-    assert stages(open_at(**card.params)) == [scene.key] and "atomic" in scene.caption(card.step)
-    assert heads(open_at(**card.params))[0]["meta"]["steps"] == scene.steps
+    (teaser,) = [teaser for teaser in _teasers.TEASERS if teaser.page == "layers/page.py"]
+    scene = teaser.build_scene()
+    assert stages(open_at(**teaser.params)) == [scene.key] and "atomic" in scene.caption(teaser.step)
+    assert heads(open_at(**teaser.params))[0]["meta"]["steps"] == scene.steps
 
 
 def test_cross_entropy_has_the_same_numbers_in_all_its_passes():

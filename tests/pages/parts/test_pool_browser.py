@@ -1,4 +1,4 @@
-"""An app without a GPU and a pool with two: the reader chooses a card, and Run measures there.
+"""An app without a GPU and a pool with two: the reader chooses a device, and Run measures there.
 
 Scheduler, workers and app are real processes; the GPUs and their rows are stand-ins (tests.children.gpu_worker).
 """
@@ -12,22 +12,22 @@ from kernels.jobs.pool import Pool
 from tests.helpers.harness import Stage, serving
 from tests.helpers.pool import running, until
 
-CARDS = ("", "NVIDIA H200 9.0", "NVIDIA A100 8.0")
+DEVICES = ("", "NVIDIA H200 9.0", "NVIDIA A100 8.0")
 SLOW_MS = 180_000  # a busy machine: the child of a worker imports what a run needs
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("pool"), *CARDS) as machines:
+    with running(tmp_path_factory.mktemp("pool"), *DEVICES) as machines:
         pool = Pool(machines.address)
-        until(lambda: len(pool.machines()) == len(CARDS))
+        until(lambda: len(pool.machines()) == len(DEVICES))
         pool.close()
         with serving(jobs=machines.address) as server:
             yield server.url
 
 
 @pytest.mark.browser
-def test_a_run_is_measured_on_the_chosen_card(url: str, page: Page) -> None:
+def test_a_run_is_measured_on_the_chosen_device(url: str, page: Page) -> None:
     page.goto(f"{url}/tiling?view=explore&M=256&N=256&K=256&rung=mma-sync&dtype=fp16&machine=NVIDIA+A100")
     Stage(page).ready()
     page.locator(".st-key-run_options button").first.click()

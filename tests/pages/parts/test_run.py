@@ -94,22 +94,22 @@ def test_full_queue_is_reported(monkeypatch):
 
 
 # -- a pool: machines with GPUs, for an app that may have none --------------------------------------
-def machine(card: str, *capability: int) -> Machine:
-    gpu = GpuInfo(card, 1, "0000:65:00.0", capability, 232_448) if capability else None
-    return Machine(card, gpu, "" if gpu else "no NVIDIA GPU in this machine")
+def machine(device: str, *capability: int) -> Machine:
+    gpu = GpuInfo(device, 1, "0000:65:00.0", capability, 232_448) if capability else None
+    return Machine(device, gpu, "" if gpu else "no NVIDIA GPU in this machine")
 
 
-POOL = {m.card: m for m in (machine("A100", 8, 0), machine("H200", 9, 0), machine("a processor"))}
+POOL = {m.device: m for m in (machine("A100", 8, 0), machine("H200", 9, 0), machine("a processor"))}
 CHOICES = ["any", *POOL, "this machine"]
 
 
 @pytest.fixture
 def requested(monkeypatch):
-    """Returns the requests that the pool gets, each with its card."""
+    """Returns the requests that the pool gets, each with its device."""
     found = []
 
     def submit(request, **options):
-        found.append((request, options.get("card", "")))
+        found.append((request, options.get("device", "")))
         raise JobError("the pool has no worker")
 
     monkeypatch.setattr(machine_choice, "machines", lambda: POOL)
@@ -128,8 +128,8 @@ def test_the_reader_chooses_a_machine_of_the_pool(requested, choice):
     gpu = choice in ("any", "A100", "H200") or (engines.load("cuda").status().ready and choice == "this machine")
     assert pills(at, "engine") == [["cuda", "cpu"] if gpu else ["cpu"]]
     press(at, "run", size="stage")
-    ((request, card),) = requested
-    assert card == ("" if choice == "any" else choice) and request.engine == "cpu"
+    ((request, device),) = requested
+    assert device == ("" if choice == "any" else choice) and request.engine == "cpu"
     assert "the pool has no worker" in texts(at)
 
 
@@ -137,8 +137,8 @@ def test_the_reader_chooses_a_machine_of_the_pool(requested, choice):
 def test_a_page_offers_the_gpu_of_the_chosen_machine_with_its_rules(requested, choice):
     at = open_page("gemm/page.py", dtype="fp16", engine="cuda", machine=choice, M="256", N="256", K="256")
     press(at, "run", size="stage")
-    ((request, card),) = requested
-    assert request.engine == "cuda" and card == ("" if choice == "any" else choice)
+    ((request, device),) = requested
+    assert request.engine == "cuda" and device == ("" if choice == "any" else choice)
     assert "gemm/mma-sync" in request.rungs and ("gemm/wgmma" in request.rungs) == (choice != "A100")
     assert "cuda runs on" in " ".join(caption.value for caption in at.caption)
     text = texts(at)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kernels.precision import record
 from kernels.precision.formats import FP16, losses
 from kernels.precision.ladder import LADDER
-from pages import _cards
+from pages import _teasers
 from pages.parts.address import Choice
 from pages.precision import address, chapters
 from tests.helpers.page_runner import finish, heads, links, open_page, stages, strip, texts
@@ -174,10 +174,10 @@ def test_run_measures_the_rungs_that_a_processor_runs():
 
 
 def test_the_card_of_the_home_page_is_a_moment_of_this_page():
-    (card,) = [card for card in _cards.CARDS if card.page == "precision/page.py"]
-    scene = card.build_scene()
-    at = open_at(**card.params, view="explore")
-    assert stages(at) == [scene.key] and heads(at)[0]["meta"]["steps"] == scene.steps > card.step
+    (teaser,) = [teaser for teaser in _teasers.TEASERS if teaser.page == "precision/page.py"]
+    scene = teaser.build_scene()
+    at = open_at(**teaser.params, view="explore")
+    assert stages(at) == [scene.key] and heads(at)[0]["meta"]["steps"] == scene.steps > teaser.step
 
 
 # -- the story -------------------------------------------------------------------------------------
@@ -206,6 +206,6 @@ def test_no_stage_tells_the_answer_before_the_guess(n):
     chapter = chapters.CHAPTERS[n]
     if not chapter.question:
         return
-    scene = address.card(dict(chapter.params))
+    scene = address.scene_at(dict(chapter.params))
     right = chapter.question.answers[chapter.question.right({})]
     assert right.removesuffix(" %") not in scene.caption(chapter.step).replace(",", "")

@@ -7,7 +7,7 @@ import pytest
 from kernels.engines.emulator.compiler import compile
 from kernels.softmax import ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
-from pages import _cards, _lessons
+from pages import _lessons, _teasers
 from pages.parts.rung_address import Selection
 from pages.softmax import address, controls
 from tests.helpers.page_runner import finish, heads, links, open_page, stages, strip, texts
@@ -146,10 +146,10 @@ def test_run_measures_every_rung_supported_on_cpu():
 def test_lesson_precedes_attention_and_home_card_shows_its_scene():
     pages = [lesson.page for lesson in _lessons.LESSONS]
     assert pages.index("softmax/page.py") < pages.index("attention/page.py")
-    (card,) = [card for card in _cards.CARDS if card.page == "softmax/page.py"]
-    scene = card.build_scene()
-    assert stages(open_at(**card.params)) == [scene.key]
-    assert "rescaled" in scene.caption(card.step)
+    (teaser,) = [teaser for teaser in _teasers.TEASERS if teaser.page == "softmax/page.py"]
+    scene = teaser.build_scene()
+    assert stages(open_at(**teaser.params)) == [scene.key]
+    assert "rescaled" in scene.caption(teaser.step)
 
 
 def test_missing_compiler_is_reported_and_precompiled_tiles_still_run(monkeypatch):

@@ -17,7 +17,7 @@ from kernels.runner import check_memory, run
 from pages.parts.tiles import SelectedRung
 from tests.helpers.rows_of import CEILINGS, a_full_row
 from visuals.attention import charts as attention_charts
-from visuals.attention import story as attention_story
+from visuals.attention import notes as attention_notes
 from visuals.attention.charts import (
     LEGEND_CHARS,
     MAX_LABELS,
@@ -30,7 +30,7 @@ from visuals.attention.charts import (
     memory_sentences,
 )
 from visuals.attention.inputs import KINDS, LARGEST, qkv
-from visuals.attention.story import attention_cost, attention_gain
+from visuals.attention.notes import attention_cost, attention_gain
 from visuals.palette import DARK, LIGHT
 
 LADDER = LADDERS["attention"]
@@ -243,7 +243,7 @@ def test_sentence_names_the_peak_farthest_from_its_prediction():
     assert "2 % more than predicted" in memory_sentences(chart, SQUARES)[-1]
 
 
-# -- the story -----------------------------------------------------------------------------------------
+# -- the notes -----------------------------------------------------------------------------------------
 def test_no_gain_without_flash_attention():
     assert attention_gain({}) == "" and attention_gain(rows_of(row("naive"), row("cublas"))) == ""
 
@@ -292,7 +292,7 @@ def test_overlapping_spreads_are_no_gain():
 def test_cost_names_s_and_p_and_flash_attentions_extra_work(B, H, N, d, causal):
     s = AttentionShape(B, H, N, d, causal)
     text = attention_cost(s)
-    assert f"S and P take {attention_story.units.bytes_(8 * B * H * N * N)}" in text
+    assert f"S and P take {attention_notes.units.bytes_(8 * B * H * N * N)}" in text
     blocks = -(-N // 32)
     assert f"{blocks:,} block{'s' * (blocks > 1)} of 32 queries per head" in text
     assert ("Causal attention uses" in text) == bool(causal)
@@ -305,7 +305,7 @@ def test_cost_uses_the_tiles_of_the_page():
     assert "one tile of 4 × 8 scores per block instead: 128 B" in text
     assert "4 blocks of 4 queries per head each load K and V" in text and "each of 2 tiles of 8 keys" in text
     assert "one multiplication per 32 FLOPs" in text
-    assert attention_story.story(selected).cost(s) == text
+    assert attention_notes.notes_of(selected).cost(s) == text
     # Of a kernel without such tiles, or of another type, the defaults of flash attention are used.
     for other in (
         SelectedRung(RUNGS["naive"], {"BLOCK": 8}),
@@ -316,7 +316,7 @@ def test_cost_uses_the_tiles_of_the_page():
 
 
 def test_p_has_half_the_bytes_of_s_at_16_bits():
-    assert attention_story.squares(LARGE.with_(dtype="fp16")) == 6 * 64 * 2048**2
+    assert attention_notes.squares(LARGE.with_(dtype="fp16")) == 6 * 64 * 2048**2
     assert "128 × 64 scores" in attention_cost(LARGE.with_(dtype="bf16"))
 
 
@@ -330,7 +330,7 @@ def test_examples_come_from_recordings(monkeypatch):
         "recorded",
         lambda name, s, tiles, *rest: (t := ms.get((s, name.partition("/")[2]))) and row(name.partition("/")[2], s, t),
     )
-    examples = attention_story.attention_examples.__wrapped__()
+    examples = attention_notes.attention_examples.__wrapped__()
     assert [text for _, text in examples] == ["GPT-2: 3×", "BERT: 0.5×"]
 
 

@@ -16,7 +16,7 @@ from kernels.runner import run
 from visuals.attention import lse
 from visuals.attention.inputs import qkv
 from visuals.attention.lse import BLOCKED, LSE, SCENES, lse_scene, why_not
-from visuals.attention.lse_story import STORIES
+from visuals.attention.lse_notes import NOTES
 from visuals.scene.payload import payload
 
 TILES = {BLOCKED: {"TILE": 8}, LSE: {"Br": 32, "Bc": 8}}
@@ -109,14 +109,14 @@ def test_captions_and_payload(rung, s):
 
 @pytest.mark.parametrize("key", LSE_PRESETS)
 def test_the_story_names_the_bytes_of_l(key):
-    text = STORIES["attention-lse"].cost(LSE_PRESETS[key].shape)
+    text = NOTES["attention-lse"].cost(LSE_PRESETS[key].shape)
     assert re.match(r"L is [\d.,]+ [KMG]?B, ", text) and "{" not in text
 
 
 def test_the_real_size_keeps_one_number_where_the_weights_are_n():
     shape = LSE_PRESETS["lse-2048"].shape
-    text = STORIES["attention-lse"].cost(shape)
+    text = NOTES["attention-lse"].cost(shape)
     assert "L is 524 KB" in text and "would be 1.07 GB" in text
-    assert STORIES["attention-lse"].gain({}) == ""
+    assert NOTES["attention-lse"].gain({}) == ""
     found = find(LSE).build(shape, find(LSE).default_tiles)
     assert next(b.nbytes for b in found.buffers if b.name == "L") == 524_288

@@ -20,7 +20,7 @@ from kernels.ladders import find
 from kernels.model.program import INPUT, OUTPUT
 from tests.helpers.emulated import needs_nvrtc
 from visuals.attention.ring import RingScene, ring_scene
-from visuals.attention.ring_order import ON_TURN, SOFTMAX, K, O, P, Q, S, V, folded, ring_order
+from visuals.attention.ring_order import ON_TOKEN, SOFTMAX, K, O, P, Q, S, V, folded, ring_order
 from visuals.attention.ring_plan import RINGS, RingPlan
 from visuals.scene.payload import payload
 from visuals.scene.ring import ARRIVED, FOLDED, FREE, ISSUE, MULTIPLY, STATES, STORE
@@ -141,10 +141,10 @@ def test_each_rung_shows_its_idea():
     own = {rung: any(who in s.doers for s in of for who, _ in s.running) for rung, of in weighing.items()}
     assert own == rungs | dict.fromkeys(("wgmma-overlap", "wgmma-balanced", "wgmma-persistent"), True)
     other = {rung: any(who not in s.doers for s in of for who, _ in s.running) for rung, of in weighing.items()}
-    assert other == rungs | {rung: plan.kind.turns for rung, plan in plans.items()}
+    assert other == rungs | {rung: plan.kind.passes_token for rung, plan in plans.items()}
 
 
-@pytest.mark.parametrize("rung", [rung for rung, kind in RINGS.items() if kind.turns])
+@pytest.mark.parametrize("rung", [rung for rung, kind in RINGS.items() if kind.passes_token])
 def test_two_consumers_alternate(rung):
     """From the second tile on, each computes softmax while products of the other are under way, one after the other."""
     weighing = [s for s in plan_at(rung, SHAPE.with_(N=512)).slots if s.kind == SOFTMAX]
@@ -157,7 +157,7 @@ def test_two_consumers_alternate(rung):
 def test_more_consumers_wait_for_their_turn_and_compute_softmax_at_one_step():
     slots = RingPlan(SHAPE, PING_PONG, find(PING_PONG).default_tiles).order
     assert {len(s.doers) for s in slots if s.kind == SOFTMAX} == {4}
-    assert any(wait.on == ON_TURN for s in slots for wait in s.waits.values())
+    assert any(wait.on == ON_TOKEN for s in slots for wait in s.waits.values())
     assert "softmax at the same step" in ring_scene(SHAPE, PING_PONG, {}).order_note
     assert "one warpgroup" in ring_scene(SHAPE, PING_PONG, SMALL).order_note
 

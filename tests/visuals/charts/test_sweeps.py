@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kernels import sources
 from kernels.gemm.shape import GemmShape
 from visuals.charts import source_diff, sweeps
-from visuals.gemm import story as gemm_story
+from visuals.gemm import notes as gemm_notes
 from visuals.palette import LIGHT
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "", "  c <d> & e", "}"]), max_size=12).map("\n".join)
@@ -153,26 +153,26 @@ def test_four_of_eleven_lines_have_a_name():
     assert {t.name for t in figure.data} == set(names)
 
 
-# -- the story -------------------------------------------------------------------------------------
+# -- the notes -------------------------------------------------------------------------------------
 def test_gain_compares_with_the_first_rung_and_the_library_of_the_same_precision():
     rows = {r["rung"]: r for r in (row("gemm/uncoalesced", 8.0), row("gemm/naive", 2.0), row("gemm/cublas", 1.0, {}))}
-    assert gemm_story.best_kernel(rows) is rows["gemm/naive"]
-    assert gemm_story.gemm_gain(rows) == (
+    assert gemm_notes.best_kernel(rows) is rows["gemm/naive"]
+    assert gemm_notes.gemm_gain(rows) == (
         "Naive, coalesced is 4× as fast as uncoalesced. Naive, coalesced reaches 50 % of the speed of cuBLAS FP32."
     )
     close_rows = rows | {"gemm/naive": row("gemm/naive", 1.05)}
-    assert gemm_story.gemm_gain(close_rows).endswith(
+    assert gemm_notes.gemm_gain(close_rows).endswith(
         "Naive, coalesced and cuBLAS FP32 have no measurable difference: their spreads overlap."
     )
     same = {r["rung"]: r for r in (row("gemm/uncoalesced", 1.05), row("gemm/naive", 1.0))}
-    assert "their spreads overlap" in gemm_story.gemm_gain(same) and "×" not in gemm_story.gemm_gain(same)
-    assert gemm_story.gemm_gain({"gemm/cublas": rows["gemm/cublas"]}) == ""
-    assert gemm_story.library_row({"gemm/naive": row(dtype="int8")}) is None
+    assert "their spreads overlap" in gemm_notes.gemm_gain(same) and "×" not in gemm_notes.gemm_gain(same)
+    assert gemm_notes.gemm_gain({"gemm/cublas": rows["gemm/cublas"]}) == ""
+    assert gemm_notes.library_row({"gemm/naive": row(dtype="int8")}) is None
     on_cpu = {
         r["rung"]: r | {"engine": "cpu"}
         for r in (row("gemm/naive", 8.0), row("gemm/shared-tile", 2.0), row("gemm/cublas", 1.0, {}))
     }
-    assert gemm_story.gemm_gain(on_cpu) == (
+    assert gemm_notes.gemm_gain(on_cpu) == (
         "Blocked, BLAS in each block is 4× as fast as naive loop (NumPy einsum). Blocked, BLAS in each block reaches 50 % "
         "of the speed of NumPy BLAS."
     )
@@ -180,6 +180,6 @@ def test_gain_compares_with_the_first_rung_and_the_library_of_the_same_precision
 
 @given(st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 5000), st.sampled_from(["fp32", "fp16", "int8"]))
 def test_cost_counts_the_loads_of_one_thread_per_result(M, N, K, dtype):
-    text = gemm_story.gemm_cost(GemmShape(M, N, K, dtype=dtype))
+    text = gemm_notes.gemm_cost(GemmShape(M, N, K, dtype=dtype))
     for name, count in (("A", N), ("B", M)):
         assert f"Each element of {name} is loaded {count:,} time{'s' * (count > 1)}." in text

@@ -121,28 +121,28 @@ def test_captions_lines_and_payload(rung):
 
 
 def test_the_gradient_uses_the_plan_of_the_loss():
-    """The same columns in the same turns by the same threads, read forward and written backward."""
+    """The same columns in the same iterations by the same threads, read forward and written backward."""
     forward, _, _ = made("cross-entropy/online", (2, 40))
     backward, _, _ = made("cross-entropy-backward/rows", (2, 40))
     reads = next(read for read in forward.reads if read.source == "x")
-    turns = [reads.cells[a:b].tolist() for a, b in zip(reads.start, reads.start[1:], strict=False) if b - a > 1]
+    iterations = [reads.cells[a:b].tolist() for a, b in zip(reads.start, reads.start[1:], strict=False) if b - a > 1]
     (write,) = [w for w in backward.writes if w.target == "dx"]
     steps = np.resize(write.steps, len(write.cells))
     written = [np.sort(write.cells[steps == step]).tolist() for step in np.unique(steps)]
-    assert turns == written[:-1]  # the last step is that of the other rows
+    assert iterations == written[:-1]  # the last step is that of the other rows
 
 
 @settings(max_examples=60)
 @given(st.integers(0, 9), st.integers(1, 300), st.sampled_from([32, 64]), st.sampled_from([1, 2, 4]))
 def test_the_plan_has_every_column_once(first, count, block, loads):
-    turns = list(plan.fours(first, count, block, loads))
-    turns += [turn for turn in [plan.singles(first, count, block)] if turn]
-    columns = np.concatenate([turn.cols for turn in turns])
+    iterations = list(plan.fours(first, count, block, loads))
+    iterations += [iteration for iteration in [plan.singles(first, count, block)] if iteration]
+    columns = np.concatenate([iteration.cols for iteration in iterations])
     assert sorted(columns) == list(range(count))
-    for turn in turns:
-        assert (turn.thread >= 0).all() and (turn.thread < block).all()
-    for turn in plan.fours(first, count, block, loads):
-        assert ((first + turn.cols[::4]) % 4 == 0).all()
+    for iteration in iterations:
+        assert (iteration.thread >= 0).all() and (iteration.thread < block).all()
+    for iteration in plan.fours(first, count, block, loads):
+        assert ((first + iteration.cols[::4]) % 4 == 0).all()
 
 
 def test_too_many_logits_are_refused():

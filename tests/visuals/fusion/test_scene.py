@@ -18,7 +18,7 @@ from kernels.ladders import find
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.shapes import chain_shapes
 from visuals.charts.roofline import Roof
-from visuals.fusion import captions, charts, plan, story
+from visuals.fusion import captions, charts, notes, plan
 from visuals.fusion.scene import fusion_scene
 from visuals.fusion.steps import lane_sums
 from visuals.scene.payload import payload
@@ -261,17 +261,17 @@ ROOF = Roof("a GPU", "recorded", 4e12, 60e12, {"launch_us": 1.5})
 def test_fusion_saves_the_maps_between_and_their_launches():
     s = FUSION_PRESETS["fusion-bias-bn-relu"].shape
     maps = 4 * 64 * 256 * 56 * 56
-    assert story.saved_bytes(s) == 2 * 2 * maps  # two maps between three launches, written and read
-    conclusion, text = story.pays(s, ROOF)
+    assert notes.saved_bytes(s) == 2 * 2 * maps  # two maps between three launches, written and read
+    conclusion, text = notes.pays(s, ROOF)
     assert "memory limits this chain" in conclusion
     assert "2 launches (3 µs) and 822 MB" in text and "At the speed of a copy, this traffic takes 206 µs" in text
-    columns = story.launch_table(s)
+    columns = notes.launch_table(s)
     assert columns["fusion/fused"]["bytes moved / minimum"] == "1×" and columns["fusion/unfused"]["launches"] == "3"
 
 
 def test_convolution_above_the_ridge_hardly_pays():
     s = FUSION_PRESETS["resnet50-res4-3x3-bias-bn-relu-n32"].shape
-    text = " ".join(story.pays(s, ROOF))
+    text = " ".join(notes.pays(s, ROOF))
     assert "a GPU computes 15 FLOP (the ridge of its roof)" in text and "w′ = w · gamma" in text
     assert "arithmetic limits the convolution: it takes 123 µs at the FP32 peak" in text
     saved = 2 * 3 * 4 * 32 * 256 * 14 * 14 / 4e12 * 1e3 + 3 * 1.5e-3
@@ -283,9 +283,9 @@ def test_convolution_above_the_ridge_hardly_pays():
 @pytest.mark.parametrize("key", FUSION_PRESETS)
 def test_only_one_sentence_says_what_limits_a_chain(key):
     s = FUSION_PRESETS[key].shape
-    conclusion, *reasons = story.pays(s, ROOF)
+    conclusion, *reasons = notes.pays(s, ROOF)
     assert conclusion.count("limits") == 1 and not any("limits" in text for text in reasons)
-    assert f"{story.limits(s, ROOF).limit} limit" in conclusion.replace("launch overhead", "launches").replace(
+    assert f"{notes.limits(s, ROOF).limit} limit" in conclusion.replace("launch overhead", "launches").replace(
         "memory", "bytes"
     )
 
@@ -304,29 +304,29 @@ def test_only_one_sentence_says_what_limits_a_chain(key):
     ],
 )
 def test_the_limit_of_a_chain_is_its_longest_part(words, extent, limit):
-    found = story.limits(ChainShape(1, 64, extent, extent, words), ROOF)
+    found = notes.limits(ChainShape(1, 64, extent, extent, words), ROOF)
     assert found.limit == limit
     longest = max(found.launches, found.bytes, found.arithmetic)
     assert longest == {"launches": found.launches, "bytes": found.bytes, "arithmetic": found.arithmetic}[limit]
 
 
 def test_a_chain_in_which_nothing_is_fused_has_no_limit_named():
-    (text, *_) = story.pays(ChainShape(1, 2, 6, 6, "conv:K=2:R=3 conv:K=2:R=3"), ROOF)
+    (text, *_) = notes.pays(ChainShape(1, 2, 6, 6, "conv:K=2:R=3 conv:K=2:R=3"), ROOF)
     assert text == "Fusion changes nothing in this chain: every block begins its own kernel."
 
 
 def test_times_are_no_powers_of_ten_and_no_ratio_is_one():
-    assert story._time(2e-8) == "less than 0.01 µs" and story._time(2e-3) == "2 µs"
+    assert notes._time(2e-8) == "less than 0.01 µs" and notes._time(2e-3) == "2 µs"
     s = FUSION_PRESETS["fusion-bias-bn-relu"].shape
 
     def row(rung, ms):
         return {"rung": rung, "shape": s.params(), "median_ms": ms, "p20_ms": ms, "p80_ms": ms}
 
-    rows = {rung: row(rung, ms) for rung, ms in ((story.UNFUSED, 0.3001), (story.FUSED, 0.3), (story.LIBRARY, 0.3))}
-    text = story.fusion_gain(rows)
+    rows = {rung: row(rung, ms) for rung, ms in ((notes.UNFUSED, 0.3001), (notes.FUSED, 0.3), (notes.LIBRARY, 0.3))}
+    text = notes.fusion_gain(rows)
     assert "take nearly the same time" in text and "is as fast as PyTorch" in text and "1×" not in text
-    rows[story.FUSED] |= {"ceilings": {"copy_bytes_per_s": s.bytes / 0.3 * 1e3}}
-    assert "Our fastest version takes the same time as this copy." in story.fusion_gain(rows)
+    rows[notes.FUSED] |= {"ceilings": {"copy_bytes_per_s": s.bytes / 0.3 * 1e3}}
+    assert "Our fastest version takes the same time as this copy." in notes.fusion_gain(rows)
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_times_are_no_powers_of_ten_and_no_ratio_is_one():
     ],
 )
 def test_reason_why_a_block_begins_a_kernel(words, says):
-    assert says in " ".join(story.pays(ChainShape(1, 2, 6, 6, words), None))
+    assert says in " ".join(notes.pays(ChainShape(1, 2, 6, 6, words), None))
 
 
 def test_bars_are_consecutive_and_a_single_launch_takes_all():

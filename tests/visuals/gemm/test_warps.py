@@ -52,9 +52,9 @@ def test_wavefronts_and_sectors_equal_the_counters(request):
     active[0, lanes_of(mask)] = True
     assert mask_of(lanes_of(mask)) == mask
     wavefronts, minimum = counters.wavefronts(byte[None].astype(np.uint64), active, width)
-    turn, bank, lane = bank_wavefronts(byte, mask, width)
-    assert (int(turn.max()) + 1, min_wavefronts(byte, mask, width)) == (wavefronts, minimum)
-    assert len(set(zip(turn, bank, strict=True))) == len(turn)  # one word per bank in a wavefront
+    wavefront, bank, lane = bank_wavefronts(byte, mask, width)
+    assert (int(wavefront.max()) + 1, min_wavefronts(byte, mask, width)) == (wavefronts, minimum)
+    assert len(set(zip(wavefront, bank, strict=True))) == len(wavefront)  # one word per bank in a wavefront
     assert set(lane) <= set(lanes_of(mask))
     count, fewest = requested_sectors(byte, mask, width)
     assert count == counters.distinct(byte[None] // 32, active) and fewest <= count

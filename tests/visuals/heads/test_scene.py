@@ -16,8 +16,8 @@ from kernels.ladders import find, ladder_of
 from kernels.model.program import RuleError
 from kernels.runner import inputs_of, run
 from visuals.heads import scene as heads
+from visuals.heads.notes import NOTES
 from visuals.heads.scene import RUNGS, Places, heads_scene
-from visuals.heads.story import STORIES
 from visuals.scene.payload import payload
 
 QKV = HeadsShape(1, 3, 2, 4, 3)
@@ -101,13 +101,13 @@ def test_a_shape_too_large_is_refused():
         heads_scene(f"{SPLIT}/elements", HeadsShape(1, 64, 8, 8), {}, {})
 
 
-@pytest.mark.parametrize("ladder", STORIES)
+@pytest.mark.parametrize("ladder", NOTES)
 def test_the_story_has_the_figures_of_the_shape(ladder):
     for preset in presets(ladder).values():
-        text = STORIES[ladder].cost(preset.shape)
+        text = NOTES[ladder].cost(preset.shape)
         assert f"{preset.shape.elements:,} numbers" in text and "{" not in text
-    assert STORIES[ladder].gain({}) == ""
-    assert {preset.key for preset, _ in STORIES[ladder].examples()} <= presets(ladder).keys()
+    assert NOTES[ladder].gain({}) == ""
+    assert {preset.key for preset, _ in NOTES[ladder].examples()} <= presets(ladder).keys()
 
 
 def test_a_caption_names_the_plane_that_is_written():

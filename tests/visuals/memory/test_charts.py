@@ -6,7 +6,7 @@ import pytest
 
 from kernels.memory.shape import AddShape, LayoutShape
 from visuals.memory import charts as memory_charts
-from visuals.memory import story as memory_story
+from visuals.memory import count_tables
 from visuals.memory.charts import Line
 from visuals.palette import LIGHT
 
@@ -62,17 +62,17 @@ def test_counts_of_a_warp():
 
 def test_sentence_says_whether_padding_helps():
     assert "8 passes without padding. With padding it takes 1 pass. Padding helps here." in " ".join(
-        memory_story.banks(8).sentences
+        count_tables.banks(8).sentences
     )
     assert "1 pass without padding. With padding it takes 2 passes. Padding makes it worse here" in " ".join(
-        memory_story.banks(3).sentences
+        count_tables.banks(3).sentences
     )
-    assert "Padding changes nothing here." in memory_story.banks(1).sentences
-    assert dict(memory_story.strides(7).lines)["stride 7"] == ["28", "896 B", "14.3 %"]
+    assert "Padding changes nothing here." in count_tables.banks(1).sentences
+    assert dict(count_tables.strides(7).lines)["stride 7"] == ["28", "896 B", "14.3 %"]
 
 
 def test_sentence_names_the_mapping_with_most_sectors():
-    table = memory_story.mappings("add", AddShape(64, 64), {"BLOCK": 256, "TILE": 32})
+    table = count_tables.mappings("add", AddShape(64, 64), {"BLOCK": 256, "TILE": 32})
     assert dict(table.lines)["matrix add, x down the column"] == ["8,192", "4,096", "8 ×"]
     assert (
         "“matrix add, x down the column” requests 12,288 sectors" in " ".join(table.sentences)
@@ -80,5 +80,5 @@ def test_sentence_names_the_mapping_with_most_sectors():
     )
     assert (
         "At this size each kernel requests 15 sectors."
-        in memory_story.mappings("layout", LayoutShape(2, 3, 2, 4), {}).sentences
+        in count_tables.mappings("layout", LayoutShape(2, 3, 2, 4), {}).sentences
     )

@@ -34,7 +34,7 @@ def is_split(rung: str) -> bool:
 
 
 def small(rung: str):
-    """Returns (shape, tile sizes) that show several threads, several turns, and several blocks."""
+    """Returns (shape, tile sizes) that show several threads, several iterations, and several blocks."""
     shape = ladder_of(rung).shape
     if issubclass(shape, MapsShape):
         layout = "nhwc" if "nhwc" in rung else "nchw"
@@ -102,22 +102,22 @@ def test_a_distance_is_that_of_the_number_from_the_mean(rung):
     shape, tiles = small(rung)
     run = plan.execute(rung, shape, tiles, {})
     x, mean = run.arrays["x"][plan.units(shape)[0]], run.arrays["mean"][0]
-    turns = [step for step in STEP_FUNCTIONS[rung](run) if step.kind == "squares"]
-    assert len(turns) > 1
-    for turn, step in enumerate(turns):  # of thread 0
-        read = x[turn * tiles["BLOCK"]]
+    iterations = [step for step in STEP_FUNCTIONS[rung](run) if step.kind == "squares"]
+    assert len(iterations) > 1
+    for iteration, step in enumerate(iterations):  # of thread 0
+        read = x[iteration * tiles["BLOCK"]]
         assert step.args[3:6] == pytest.approx((read, mean, read - mean), rel=1e-4)
 
 
 def test_moments_so_far_are_those_of_the_numbers_read_so_far():
-    """Welford's n, mean and M2 of all threads together, after each turn, against float64."""
+    """Welford's n, mean and M2 of all threads together, after each iteration, against float64."""
     rung = "batch-norm/welford"
     shape, tiles = small(rung)
     run = plan.execute(rung, shape, tiles, {})
     x = run.arrays["x"][plan.units(shape)[0]].astype(np.float64)
-    turns = [s for s in STEP_FUNCTIONS[rung](run) if s.kind == "welford"]
-    for turn, step in enumerate(turns):
-        read = x[: (turn + 1) * tiles["BLOCK"]]
+    iterations = [s for s in STEP_FUNCTIONS[rung](run) if s.kind == "welford"]
+    for iteration, step in enumerate(iterations):
+        read = x[: (iteration + 1) * tiles["BLOCK"]]
         assert step.totals["n"] == len(read)
         assert step.totals["mean"] == pytest.approx(read.mean(), rel=1e-5, abs=1e-6)
         assert step.totals["M2"] == pytest.approx(((read - read.mean()) ** 2).sum(), rel=1e-5)
@@ -200,13 +200,13 @@ def test_forward_and_backward_have_the_same_places_and_links(forward, backward):
 
 
 @pytest.mark.parametrize(("forward", "backward"), FORWARD_AND_BACKWARD[:1] + FORWARD_AND_BACKWARD[3:])
-def test_the_last_pass_takes_the_same_numbers_in_the_same_turns(forward, backward):
-    def turns(rung, source, out):
+def test_the_last_pass_takes_the_same_numbers_in_the_same_iterations(forward, backward):
+    def iterations(rung, source, out):
         run = plan.execute(rung, *small(rung), {})
         steps = [s for s in STEP_FUNCTIONS[rung](run) if out in s.writes and s.active is not None]
         return [(s.reads[source].tolist(), s.writes[out][0].tolist(), s.active.tolist()) for s in steps]
 
-    assert turns(forward, "x", "y") == turns(backward, "dy", "dx")
+    assert iterations(forward, "x", "y") == iterations(backward, "dy", "dx")
 
 
 def test_units_are_the_channels_of_both_layouts():

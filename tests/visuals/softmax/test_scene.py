@@ -21,8 +21,8 @@ from pages.softmax import address as softmax_address
 from visuals.scene.payload import payload
 from visuals.softmax import inputs as softmax_inputs
 from visuals.softmax import long_rows, plan
+from visuals.softmax import notes as softmax_notes
 from visuals.softmax import rows as softmax_rows
-from visuals.softmax import story as softmax_story
 from visuals.softmax.captions import MARKS, TEMPLATES
 from visuals.softmax.scene import MAX_COLUMNS, softmax_scene
 
@@ -197,7 +197,7 @@ def test_only_the_unsafe_kernel_has_infinity_and_nan():
     x = softmax_inputs.row(softmax_inputs.LARGE, 40)
     unsafe = softmax_scene("softmax/unsafe", SMALL["softmax/unsafe"], x)
     y = unsafe.cells("y")
-    assert np.isinf(unsafe.cells("partial_l")).any() and np.isnan(y).sum() == (x > softmax_story.OVERFLOW).sum() > 2
+    assert np.isinf(unsafe.cells("partial_l")).any() and np.isnan(y).sum() == (x > softmax_notes.OVERFLOW).sum() > 2
     captions = [unsafe.caption(t) for t in range(unsafe.steps)]
     assert any("beyond 3.4·10^38" in text for text in captions) and any("∞ / ∞ is NaN" in text for text in captions)
     for rung in SMALL:
@@ -231,12 +231,13 @@ def test_a_sum_that_was_infinite_before_does_not_overflow_again():
     ("rung", "passes", "middle"),
     [("softmax/unsafe", 2, 5), ("softmax/three-pass", 3, 10), ("softmax/online", 2, 5), ("softmax/warp-shuffle", 2, 5)],
 )
-def test_number_of_turns_levels_and_exchanges(rung, passes, middle):
-    """Each pass has one turn per part of the row. A tree of 8 threads: store, 3 levels, root. A butterfly: 5 exchanges."""
+def test_number_of_iterations_levels_and_exchanges(rung, passes, middle):
+    """Each pass has one iteration per part of the row. A tree of 8 threads: store, 3 levels, root. A butterfly: 5
+    exchanges."""
     n = 40
     scene = softmax_scene(rung, SMALL[rung], softmax_inputs.row(softmax_inputs.SMALL, n))
-    turns = -(-n // plan.threads_of(rung, SMALL[rung]))
-    assert scene.steps == passes * turns + middle
+    iterations = -(-n // plan.threads_of(rung, SMALL[rung]))
+    assert scene.steps == passes * iterations + middle
 
 
 @pytest.mark.parametrize("rung", ["softmax/unsafe", "softmax/three-pass", "softmax/online"])
@@ -311,7 +312,7 @@ def test_rows_match_their_descriptions():
         assert all(x.shape == (n,) and x.dtype == np.float32 for x in rows_by_name.values())
         assert (
             np.abs(rows_by_name[softmax_inputs.SMALL]).max() <= 5
-            and (rows_by_name[softmax_inputs.LARGE] > softmax_story.OVERFLOW).any()
+            and (rows_by_name[softmax_inputs.LARGE] > softmax_notes.OVERFLOW).any()
         )
         assert np.ptp(rows_by_name[softmax_inputs.EQUAL]) == 0 and (rows_by_name[softmax_inputs.ONE_HOT] > 0).sum() == 1
         assert np.isneginf(rows_by_name[softmax_inputs.MASKED]).sum() == n // 3
@@ -361,7 +362,7 @@ def test_any_text_gives_numbers_or_a_rule(text):
 @pytest.mark.parametrize("name", LOGITS)
 def test_outcomes_are_compared_with_float64(name):
     x = softmax_inputs.row(name, 40)
-    outcomes = {outcome.rung: outcome for outcome in softmax_story.outcomes(x, SMALL)}
+    outcomes = {outcome.rung: outcome for outcome in softmax_notes.outcomes(x, SMALL)}
     for rung, outcome in outcomes.items():
         assert (outcome.reads, outcome.writes) == (outcome.predicted, 1) == (softmax_ladder.reads(rung), 1)
         assert outcome.is_right == (rung != "softmax/unsafe" or name != softmax_inputs.LARGE)
@@ -373,17 +374,17 @@ def test_nan_is_right_only_if_the_definition_gives_it():
     x = np.array([1, np.inf, 2], np.float32)
     assert all(
         outcome.is_right and "as the definition says" in outcome.verdict
-        for outcome in softmax_story.outcomes(x, SMALL)
+        for outcome in softmax_notes.outcomes(x, SMALL)
         if outcome.rung != "softmax/unsafe"
     )
-    assert "∞ − ∞ has no value" in softmax_story.row_sentence(x)
-    assert "All numbers are −∞" in softmax_story.row_sentence(np.full(3, -np.inf, np.float32))
+    assert "∞ − ∞ has no value" in softmax_notes.row_sentence(x)
+    assert "All numbers are −∞" in softmax_notes.row_sentence(np.full(3, -np.inf, np.float32))
     sums = np.full(9, 88.5, np.float32)  # each finite, their sum not
-    unsafe = softmax_story.outcomes(sums, SMALL)[0]
+    unsafe = softmax_notes.outcomes(sums, SMALL)[0]
     assert not unsafe.is_right and unsafe.verdict == "wrong: the sum is 0, not 1"
 
 
-# -- the story -----------------------------------------------------------------------------------------
+# -- the notes -----------------------------------------------------------------------------------------
 def row(rung: str, ms: float, **more):
     shape = SOFTMAX_PRESETS["softmax-attention"].shape.params()
     row = {"rung": rung, "engine": "cuda", "shape": shape, "median_ms": ms, "p20_ms": ms, "p80_ms": ms}
@@ -400,13 +401,13 @@ def test_gain_and_cost_sentences_have_the_figures():
             row("softmax/library", 0.018),
         )
     }
-    text = softmax_story.softmax_gain(rows)
+    text = softmax_notes.softmax_gain(rows)
     assert "“a row in registers” is 2.5× as fast as three passes" in text
     assert "“a row in registers” reaches 90 % of the speed of PyTorch softmax" in text
     rows["softmax/registers"]["median_ms"] = rows["softmax/registers"]["p20_ms"] = 0.06
-    assert "Three passes are the fastest at this size" in softmax_story.softmax_gain(rows)
-    assert softmax_story.softmax_gain({}) == ""
-    cost = softmax_story.softmax_cost(SoftmaxShape(8192, 1024))
+    assert "Three passes are the fastest at this size" in softmax_notes.softmax_gain(rows)
+    assert softmax_notes.softmax_gain({}) == ""
+    cost = softmax_notes.softmax_cost(SoftmaxShape(8192, 1024))
     assert "Three passes over x move 134 MB. Two passes move 101 MB. One pass moves 67.1 MB" in cost
 
 
@@ -419,13 +420,13 @@ def test_the_share_of_useful_bytes_is_given_beside_the_share_of_all_bytes():
         row(f"softmax/{name}", ms * by, ceilings=ceilings)
         for name, by in (("three-pass", 2.0408), ("registers", 1.3889))
     )
-    text = softmax_story.softmax_gain({r["rung"]: r for r in (three_pass, registers)})
+    text = softmax_notes.softmax_gain({r["rung"]: r for r in (three_pass, registers)})
     assert "counts all bytes that it moves" in text and "Useful bytes are only 67.1 MB" in text
     assert "72 % of the time of “a row in registers” and 49 % of the time of three passes" in text
-    alone = softmax_story.softmax_gain({"softmax/three-pass": three_pass})
+    alone = softmax_notes.softmax_gain({"softmax/three-pass": three_pass})
     assert "This is 49 % of the time of three passes." in alone
     del registers["ceilings"]
-    assert "Useful" not in softmax_story.softmax_gain({r["rung"]: r for r in (three_pass, registers)})
+    assert "Useful" not in softmax_notes.softmax_gain({r["rung"]: r for r in (three_pass, registers)})
 
 
 @pytest.mark.parametrize(
@@ -439,17 +440,17 @@ def test_the_share_of_useful_bytes_is_given_beside_the_share_of_all_bytes():
 )
 def test_the_sentence_on_a_row_fits_its_largest_number(largest, says):
     x = np.array([largest, largest - 1], np.float32)
-    assert says in softmax_story.row_sentence(x)
-    unsafe = softmax_story.outcomes(x, SMALL)[0]
-    assert unsafe.is_right == ("is right too" in softmax_story.row_sentence(x))
+    assert says in softmax_notes.row_sentence(x)
+    unsafe = softmax_notes.outcomes(x, SMALL)[0]
+    assert unsafe.is_right == ("is right too" in softmax_notes.row_sentence(x))
 
 
 def test_the_number_of_right_kernels_is_told():
     x = softmax_inputs.row(softmax_inputs.LARGE, 40)
-    outcomes = softmax_story.outcomes(x, SMALL)
-    assert softmax_story.outcomes_sentence(outcomes) == "7 of 8 kernels give the right result for this row."
-    assert softmax_story.outcomes_sentence(outcomes[1:]).startswith("All kernels give the right result")
+    outcomes = softmax_notes.outcomes(x, SMALL)
+    assert softmax_notes.outcomes_sentence(outcomes) == "7 of 8 kernels give the right result for this row."
+    assert softmax_notes.outcomes_sentence(outcomes[1:]).startswith("All kernels give the right result")
 
 
 def test_errors_are_powers_of_ten():
-    assert softmax_story._power(1.23e-7) == "1·10⁻⁷" and softmax_story._power(0.0) == "0"
+    assert softmax_notes._power(1.23e-7) == "1·10⁻⁷" and softmax_notes._power(0.0) == "0"

@@ -14,7 +14,7 @@ LADDER, SHAPE = LADDERS["gemm"], GemmShape(64, 64, 64)
 
 def evidence(name: str, engine: str, **rows) -> Evidence:
     rung = LADDER.rung(f"gemm/{name}")
-    return Evidence(LADDER, rung, SHAPE, "64³", rung.default_tiles, rows, "measured", not_here=rung.not_on(engine))
+    return Evidence(LADDER, rung, SHAPE, "64³", rung.default_tiles, rows, "measured", not_here=rung.why_not_on(engine))
 
 
 def row(name: str, ms: float, engine: str = "cpu") -> dict:

@@ -52,7 +52,7 @@ def test_what_exists_on_the_stage_is_what_memory_holds(case):
         for box in boxes(scene, TENSORS):
             t = shown[box.index]
             if kinds[t.name] == kind:
-                alive[box.first : box.last + 1] += t.buffer(False).nbytes
+                alive[box.first : box.last + 1] += t.nbytes
         held = p.memory[:, ROLES.index(kind)]
         if kind == ACTIVATION:
             np.testing.assert_array_equal(alive, held)

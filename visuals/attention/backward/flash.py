@@ -11,7 +11,7 @@ from kernels.attention.backward.shape import BackwardShape
 from kernels.i18n import mark, tr, trn
 from kernels.ladders import find
 from visuals.attention.backward.captions import LINES
-from visuals.attention.backward.flash_steps import Steps
+from visuals.attention.backward.flash_steps import FlashBackwardSteps
 from visuals.attention.backward.parts import global_group, in_global, sources_of, tile
 from visuals.attention.backward.plan import MAX_TILE, part_of, plan_of
 from visuals.attention.parts import scene_key
@@ -27,7 +27,7 @@ ORDER_NOTE = mark(
 def flash_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of a rung of flash attention. head: Q, K, V, dO, O float32 [N, d] and L [N]."""
     plan = plan_of(s, rung, tiles)
-    flash = Steps(s, plan, part_of(s, plan), head)
+    flash = FlashBackwardSteps(s, plan, part_of(s, plan), head)
     r = flash.r
     source, later = sources_of(r, find(rung).build(s, tiles).launches, LINES[rung])
     return Scene(
@@ -49,7 +49,7 @@ def flash_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Map
     )
 
 
-def _readings(flash: Steps) -> tuple[Reading, ...]:
+def _readings(flash: FlashBackwardSteps) -> tuple[Reading, ...]:
     counters = {
         "read": tr("bytes loaded by the followed blocks"),
         "written": tr("bytes of gradients stored"),
@@ -62,7 +62,7 @@ def _readings(flash: Steps) -> tuple[Reading, ...]:
     )
 
 
-def _tensors(flash: Steps) -> tuple[Tensor, ...]:
+def _tensors(flash: FlashBackwardSteps) -> tuple[Tensor, ...]:
     s, part, head, cols = flash.s, flash.part, flash.head, flash.part.cols
     rows, keys = flash.rows_shown, flash.keys_shown
     of_queries = [in_global(name, s, part.queries, cols, head) for name in ("Q", "dO", "O", "L")]
@@ -86,7 +86,7 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
     return (*of_queries, *of_keys, *results, *in_tile, *sums)
 
 
-def _groups(flash: Steps) -> tuple[Group, ...]:
+def _groups(flash: FlashBackwardSteps) -> tuple[Group, ...]:
     s, part = flash.s, flash.part
     sums = ("dv", "dk") if flash.plan.atomic else ("dv", "dk", "dq")
     squares = ("Ps", "dSs")
@@ -109,7 +109,7 @@ def _groups(flash: Steps) -> tuple[Group, ...]:
     )
 
 
-def _annotations(flash: Steps) -> tuple[Annotation, ...]:
+def _annotations(flash: FlashBackwardSteps) -> tuple[Annotation, ...]:
     """Returns notes on P and dS: the rows that each element is computed from."""
     rows, keys, cols = flash.rows_shown, flash.keys_shown, flash.part.cols
     i, j = (index.ravel() for index in np.mgrid[:rows, :keys])

@@ -16,7 +16,7 @@ from visuals.scene.recorder import Recorder
 from visuals.scene.requests import WORD
 
 
-class Steps:
+class FlashBackwardSteps:
     """The steps of the followed blocks, and what the others leave in the part of global memory that is shown."""
 
     def __init__(self, s: BackwardShape, plan: Plan, part: Part, head: Mapping[str, np.ndarray]):
@@ -171,7 +171,7 @@ class Steps:
         first = self.part.queries.start
         rows = self._in_memory(tile)
         before = self.dQ[rows.start - first : rows.stop - first]
-        after = next_dQ(self.n, before, t.dS[: len(rows)], self.keys, True)
+        after = next_dQ(self.n, before, t.dS[: len(rows)], self.keys, atomic=True)
         i = min(at, rows.stop - 1) - rows.start
         part = WORD * len(tile) * self.s.d
         self.r.step("dQ", rows.start + i, before[i, 0], after[i, 0] - before[i, 0], after[i, 0], added=part)
@@ -191,7 +191,7 @@ class Steps:
             if self.plan.atomic and len(rows):
                 first = self.part.queries.start
                 place = slice(rows.start - first, rows.stop - first)
-                self.dQ[place] = next_dQ(self.n, self.dQ[place], t.dS[: len(rows)], self.keys, True)
+                self.dQ[place] = next_dQ(self.n, self.dQ[place], t.dS[: len(rows)], self.keys, atomic=True)
         count = tiles[-1].stop - tiles[0].start
         moved = {"read": count * (2 * self.s.d * self.plan.word + 2 * WORD)}
         if self.plan.atomic:
@@ -219,7 +219,7 @@ class Steps:
         if plan.atomic:
             for tile in tiles_of(0, s.N, Br):
                 if len(rows := self._in_memory(tile)):
-                    found = query_gradients(n, rows, key_tiles(s, tile, Bc), True)
+                    found = query_gradients(n, rows, key_tiles(s, tile, Bc), atomic=True)
                     self._store("dQ", rows.start, found)
 
     # -- a block of queries -------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class Steps:
         self._step_dS("q-dS", t, queries, tile, self.row, 0)
         if not plan.halves:
             r.step("q-dS-there")
-        self.dq = next_dQ(n, self.dq, t.dS, tile, False)
+        self.dq = next_dQ(n, self.dq, t.dS, tile, atomic=False)
         r.step("q-dQ", tile.start, tile.stop - 1, queries.start + self.row, self.dq[self.row, 0])
         r.look("dSs", np.arange(self.rows_shown * self.keys_shown))
         r.look("Ks", np.arange(self.keys_shown * self.part.cols))
@@ -279,7 +279,7 @@ class Steps:
         if not tiles:
             return
         for tile in tiles:
-            self.dq = next_dQ(self.n, self.dq, self.n.tile(queries, tile).dS, tile, False)
+            self.dq = next_dQ(self.n, self.dq, self.n.tile(queries, tile).dS, tile, atomic=False)
         count = sum(len(tile) for tile in tiles)
         at = queries.start + self.row
         args = tiles[0].start, tiles[-1].stop - 1, len(tiles[0]), at, self.dq[self.row, 0]
@@ -294,4 +294,4 @@ class Steps:
         for block, queries in enumerate(tiles_of(0, s.N, Br)):
             rows = self._in_memory(queries)
             if block != part.query_block and len(rows):
-                self._store("dQ", rows.start, query_gradients(n, rows, key_tiles(s, queries, Bc), False))
+                self._store("dQ", rows.start, query_gradients(n, rows, key_tiles(s, queries, Bc), atomic=False))

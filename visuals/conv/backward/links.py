@@ -69,11 +69,11 @@ class Links:
 
     @cached_property
     def rows(self) -> np.ndarray:
-        return self.axis(False)
+        return self.axis(horizontal=False)
 
     @cached_property
     def columns(self) -> np.ndarray:
-        return self.axis(True)
+        return self.axis(horizontal=True)
 
     def tap(self, r: int, t: int) -> int:
         """Returns the tap (flat in R, S) at position (r, t) of a window: a flipped filter is in reverse order."""

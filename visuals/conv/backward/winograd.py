@@ -414,7 +414,7 @@ def _readings(r: Recorder) -> tuple[Reading, ...]:
 
 def folded_scene(scene: Scene) -> Scene:
     """Returns either scene with most of its tiles, and most of its positions, as one step."""
-    kinds = dinput_kinds(False) if scene.key.startswith(DINPUT) else dweight_kinds(1)
+    kinds = dinput_kinds(flip=False) if scene.key.startswith(DINPUT) else dweight_kinds(1)
     kind, names = np.asarray(scene.captions.kind), list(kinds)
     pairs = [("turn", "u"), ("tile", "v"), ("dy", "u"), ("x", "v")]
     numbers = [tuple(map(names.index, pair)) for pair in pairs if set(pair) <= set(names)]

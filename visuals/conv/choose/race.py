@@ -163,9 +163,11 @@ def css() -> str:
     return Path(__file__).with_name("race.css").read_text(encoding="utf-8") + hues
 
 
-def html(lanes: Sequence[Lane], out: Sequence[NotStarted] = (), guess: str = "", said: str = "", turn: int = 0) -> str:
+def html(
+    lanes: Sequence[Lane], out: Sequence[NotStarted] = (), guess: str = "", said: str = "", replay: int = 0
+) -> str:
     """Returns the lanes, then the rungs that did not start. At the finish it shows the first one, and the
-    sentence `said` on a `guess`. Another `turn` starts the animation again."""
+    sentence `said` on a `guess`. Another `replay` starts the animation again."""
     count, unit = clock(winner(lanes).row["median_ms"])
     kernel, progress = tr("kernel"), tr("progress when the fastest finishes")
     spread_name = " <small>" + tr("p20 to p80") + "</small>"
@@ -179,7 +181,7 @@ def html(lanes: Sequence[Lane], out: Sequence[NotStarted] = (), guess: str = "",
         for o in out
     )
     return (
-        f'<div class="kt-race kt-turn-{turn % 2}" style="--kt-seconds:{SECONDS:g}s;--kt-count:{count};--kt-digits:{len(str(count))};--kt-end:{LINE}%;--kt-rows:{len(lanes) + len(out)}">'
+        f'<div class="kt-race kt-replay-{replay % 2}" style="--kt-seconds:{SECONDS:g}s;--kt-count:{count};--kt-digits:{len(str(count))};--kt-end:{LINE}%;--kt-rows:{len(lanes) + len(out)}">'
         f'<p class="kt-clock" role="timer" aria-label="{decimal(f"{count:,}")} {unit}"><b></b> {unit} '
         f"<span>{escape(pace(lanes))}</span></p>"
         f'<p class="kt-verdict">{escape(said)}</p>'

@@ -53,7 +53,7 @@ def direct_scene(
     """Returns the scene of image 0. float32: x [N,C,H,W], w [K,C,R,S] (the first part.C channels and part.K
     filters are enough), y [part.K, part.P, part.Q]: the kernel's output for the part. `block`: BLOCK, the default if
     None."""
-    steps = Steps(s, part, x, w, y)
+    steps = DirectSteps(s, part, x, w, y)
     kind = steps.kind
     rung = find("conv/direct")
     launch = rung.build(s, rung.default_tiles | ({"BLOCK": block} if block else {})).launch()
@@ -96,7 +96,7 @@ def folded_scene(scene: Scene) -> Scene:
     return dataclasses.replace(brief, key=f"{scene.key} folded")
 
 
-class Steps:
+class DirectSteps:
     """The steps. Each has its `kind`, its output `pixel` (flat in the part's [K, P, Q]) and its `term`, -1 if all
     terms of the pixel are one step."""
 

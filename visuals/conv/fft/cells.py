@@ -12,11 +12,11 @@ from visuals.conv.fft.arrays import Arrays, degrees, snap_to_integers
 from visuals.scene.parts import Annotation, Captions
 
 if TYPE_CHECKING:
-    from visuals.conv.fft.steps import Steps
+    from visuals.conv.fft.steps import FftSteps
 
 
 # -- annotations ---------------------------------------------------------------------------------
-def annotations_of(steps: Steps, shape: ConvShape) -> tuple[Annotation, ...]:
+def annotations_of(steps: FftSteps, shape: ConvShape) -> tuple[Annotation, ...]:
     spectra = (_spectrum(name, values, steps.a) for name, values in (("X", steps.X), ("W", steps.W)))
     return (*spectra, _product(steps, shape), _dense(steps), _output(steps))
 
@@ -41,7 +41,7 @@ def _spectrum(name: str, values: np.ndarray, a: Arrays) -> Annotation:
     return Annotation(name, Captions(texts, (args[:, 2:4] == 0).all(axis=1).astype(int), args))
 
 
-def _product(steps: Steps, shape: ConvShape) -> Annotation:
+def _product(steps: FftSteps, shape: ConvShape) -> Annotation:
     """Returns the annotation of a product [rows, frequencies]: the sum over the channels with its numbers, and
     its source cells."""
     x, w, y, maps = steps.X, steps.W, steps.Y, steps.part.maps
@@ -57,7 +57,7 @@ def _product(steps: Steps, shape: ConvShape) -> Annotation:
     return Annotation("Y", Captions((text,), np.zeros(len(args), int), args), {"X": cells, "W": cells})
 
 
-def _dense(steps: Steps) -> Annotation:
+def _dense(steps: FftSteps) -> Annotation:
     """Returns the annotation of the transformed back array [rows, columns]: whether each pixel becomes an output."""
     a, p, (h, w) = steps.a, steps.part, steps.picked_positions
     is_picked = np.zeros((p.rows, p.columns), bool)
@@ -74,7 +74,7 @@ def _dense(steps: Steps) -> Annotation:
     return Annotation("d", Captions(texts, (2 * is_picked + wraps).ravel(), args))
 
 
-def _output(steps: Steps) -> Annotation:
+def _output(steps: FftSteps) -> Annotation:
     """Returns the annotation of the output [P, Q visible]: where each pixel was taken from and, if that was
     wrong, its correct value."""
     a, p = steps.a, steps.part

@@ -20,7 +20,7 @@ from visuals import units
 from visuals.charts import conclusions
 from visuals.charts.bars import FONT
 from visuals.charts.sweeps import DASHES, HUES, SYMBOLS
-from visuals.conv.fft import story
+from visuals.conv.fft import notes
 
 if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
     from plotly.graph_objects import Figure
@@ -178,7 +178,7 @@ def _fft_and_fastest_other(times: Sequence[tuple[str, Points]]) -> dict[int, tup
     ours, others = {}, {}
     for _, points in times:
         for taps, row in points:
-            if row["rung"] in story.OURS:
+            if row["rung"] in notes.OURS:
                 ours.setdefault(taps, []).append(row)
             elif "fft" not in row["rung"]:
                 others.setdefault(taps, []).append(row)
@@ -335,7 +335,7 @@ def tilings(s: ConvShape, spectra: int, rows: Mapping[int, Row], kind: str = "me
         area = int(cut["rows"]) * int(cut["columns"])
         transforms = int(cut["down"]) * int(cut["across"])
         valid = int(cut["step_h"]) * int(cut["step_w"])
-        w, padded, spectrum = story.filter_bytes(s, tiles)
+        w, padded, spectrum = notes.filter_bytes(s, tiles)
         row = rows.get(tile)
         found[name] = {
             tr("size of a transform"): f"{cut['rows']} × {cut['columns']}",
@@ -353,10 +353,10 @@ def tilings(s: ConvShape, spectra: int, rows: Mapping[int, Row], kind: str = "me
 
 def _share_lines(row: Row | None) -> dict[str, str]:
     """Returns the share of each part of the steps in the time; "–" where it was not timed."""
-    parts = story.part_shares(row) if row else {}
+    parts = notes.part_shares(row) if row else {}
     return {
         tr("share of the time: {part}", part=tr(name)): units.share(parts[name]) if name in parts else "–"
-        for name in story.PARTS
+        for name in notes.PARTS
     }
 
 

@@ -14,9 +14,9 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.ladders import LADDERS
 from kernels.model.preset import Preset
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import fastest, within_spread
-from visuals.charts.story import Row, recorded_at
+from visuals.charts.ladder_notes import Row, recorded_at
 from visuals.conv.fft.charts import TAPS, with_taps
 
 OURS = (*fft.RUNGS, fft_tiled.RUNG)

@@ -18,7 +18,7 @@ from kernels.ladders import find
 from kernels.model.program import Launch
 from visuals.conv.fft import captions, cells
 from visuals.conv.fft.arrays import TOO_SMALL, Arrays
-from visuals.conv.fft.steps import Steps, part_of
+from visuals.conv.fft.steps import FftSteps, part_of
 from visuals.scene.parts import Group, Reading, Source, Tensor
 from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
@@ -43,7 +43,7 @@ def fft_scene(
     """Returns the scene of one transform. `shape` is the shape on the page; `expected` float [P, Q] is the
     correct output. With `phases`, the spectra show phases instead of magnitudes. `rung` is the one whose kernels are
     beside it."""
-    steps = Steps(a, part_of(a), expected, padding, phases)
+    steps = FftSteps(a, part_of(a), expected, padding, phases)
     tiled = rung == IN_TILES
     return Scene(
         key=f"fft {a.cut} {steps.part} {padding} {'phases ' * phases}{'tiles ' * tiled}"
@@ -64,7 +64,7 @@ def fft_scene(
     )
 
 
-def _tensors(steps: Steps, shape: ConvShape) -> tuple[Tensor, ...]:
+def _tensors(steps: FftSteps, shape: ConvShape) -> tuple[Tensor, ...]:
     a, p, s, C = steps.a, steps.part, steps.a.shape, steps.part.maps
     rows, half = a.rows, a.columns // 2 + 1
     channel = tr("channel") if shape.C > 1 else ""
@@ -124,13 +124,13 @@ def _tensors(steps: Steps, shape: ConvShape) -> tuple[Tensor, ...]:
     return tuple(tensors)
 
 
-def _groups(steps: Steps, tiled: bool) -> tuple[Group, ...]:
+def _groups(steps: FftSteps, tiled: bool) -> tuple[Group, ...]:
     more = ("right",) if steps.padding == TOO_SMALL else ()
     where = tr("tiles in shared memory, their spectra in global memory") if tiled else tr("workspace, in global memory")
     return (Group((("x", "w", "y", *more),)), Group((("xp", "X", "wp", "W", "Y", "d"),), "workspace", where))
 
 
-def _readings(steps: Steps, tiled: bool) -> tuple[Reading, ...]:
+def _readings(steps: FftSteps, tiled: bool) -> tuple[Reading, ...]:
     """Returns the numbers of values written and multiplied so far, in the visible part. In tiles not all values written
     go to the workspace, so they are left out."""
     titles = {"macs": tr("complex multiply-adds")}

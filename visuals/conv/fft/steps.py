@@ -81,7 +81,7 @@ def input_range(a: Arrays, part: Part) -> tuple[range, range]:
     return ranges[0], ranges[1]
 
 
-class Steps:
+class FftSteps:
     """The steps in their order, in the recorder `r`. They count floats written to the workspace (`floats`), complex
     multiply-adds (`macs`) and outputs from windows that ran over the end (`wrong`). With `phases`, cells of a spectrum are
     phases in degrees, else magnitudes."""

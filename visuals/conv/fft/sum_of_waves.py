@@ -73,7 +73,7 @@ def waves_scene(a: Arrays) -> Scene:
 
 def scene_of(x: np.ndarray, w: np.ndarray, notes: tuple[str, str] = ("", "")) -> Scene:
     """Returns the scene of x and w, 8 real numbers each. `notes`: where they come from."""
-    steps = Steps(np.asarray(x, float), np.asarray(w, float))
+    steps = WaveSteps(np.asarray(x, float), np.asarray(w, float))
     r = steps.r
     kinds, r.kinds = tuple(r.kinds), list(range(len(steps.texts)))  # a caption for each step
     return Scene(
@@ -103,7 +103,7 @@ def scene_of(x: np.ndarray, w: np.ndarray, notes: tuple[str, str] = ("", "")) ->
     )
 
 
-def _tensors(steps: Steps, notes: tuple[str, str]) -> tuple[Tensor, ...]:
+def _tensors(steps: WaveSteps, notes: tuple[str, str]) -> tuple[Tensor, ...]:
     def column(name: str, symbol: str, role: str) -> Tensor:
         return Tensor(name, symbol, symbol, role, 1, WAVES, 1)
 
@@ -126,7 +126,7 @@ def _tensors(steps: Steps, notes: tuple[str, str]) -> tuple[Tensor, ...]:
     )
 
 
-class Steps:
+class WaveSteps:
     """The steps in the recorder `r`, with kinds of the FFT's captions: they light the line. `texts`: a caption for each."""
 
     def __init__(self, x: np.ndarray, w: np.ndarray):

@@ -10,10 +10,10 @@ from kernels.conv.half.presets import SWEPT
 from kernels.i18n import tr
 from kernels.ladders import LADDERS
 from kernels.model.preset import Preset
-from kernels.records.cards import cached
+from kernels.records.gpus import cached
 from kernels.records.statistics import fastest
 from visuals import units
-from visuals.charts.story import Row, title
+from visuals.charts.ladder_notes import Row, title
 from visuals.charts.sweeps import tiles_text
 
 LADDER = LADDERS["conv-fp16"]
@@ -35,7 +35,7 @@ class Layer:
 
 @cached(8)
 def layers() -> list[Layer]:
-    """Returns the swept layers of which the card in use has cold recordings of our kernels and of cuDNN."""
+    """Returns the swept layers of which the GPU in use has cold recordings of our kernels and of cuDNN."""
     return list(_layers())
 
 

@@ -41,7 +41,7 @@ def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndar
     if reason := why_not(s, rung, tiles):
         raise ValueError(reason)
     plan = Plan(s, rung, dict(tiles))
-    steps = Steps(plan, x, w)
+    steps = ImplicitSteps(plan, x, w)
     launch = find(rung).build(s, tiles).launch()
     kind = np.array(steps.r.kinds)
     sizes = ",".join(f"{k}={v}" for k, v in tiles.items())
@@ -64,7 +64,7 @@ def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndar
     )
 
 
-class Steps:
+class ImplicitSteps:
     """The steps, in the recorder `r` (kinds as in captions.py), and what each step writes."""
 
     def __init__(self, plan: Plan, x: np.ndarray, w: np.ndarray):

@@ -58,7 +58,7 @@ def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np
         if readable.any():
             at = chosen[readable] + np.uint64(n)
             try:
-                memory.check(at, width, False)
+                memory.check(at, width, write=False)
             except Fault as fault:
                 m.fail(source.pc, fault.description, m.slot_of(int(np.flatnonzero(readable)[fault.index])))
             data[readable, n : n + width] = memory.load(at, width)[:, None].view(np.uint8)

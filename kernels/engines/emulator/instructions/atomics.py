@@ -72,7 +72,7 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
             compare_and_swap.count(m, pc, width, offsets)
         before = _apply(update, memory, chosen, values, DTYPES[compute])
         if m.trace is not None:
-            m.trace.access(pc, name, offsets, before.view(UNSIGNED[width]), DTYPES[type_], True)
+            m.trace.access(pc, name, offsets, before.view(UNSIGNED[width]), DTYPES[type_], write=True)
         if put is not None:
             put(m.spread(before))
         access.acquired()

@@ -116,7 +116,7 @@ class _Copy:
         pieces = [np.uint64(b * m.shared.size) + inner.astype(np.uint64) for b in blocks]
         barriers = [b * m.shared.size + barrier for b in blocks]
         for offset in barriers:
-            self._checked(slot, m.shared, np.array([offset], np.uint64), 8, False)
+            self._checked(slot, m.shared, np.array([offset], np.uint64), 8, write=False)
         load = Load(self.pc, slot, read, pieces, barriers, nbytes)
         if m.trace is not None:
             load.number = self._event(slot, blocks, at, source, nbytes, map_, barrier)
@@ -137,10 +137,10 @@ class _Copy:
             offsets, width = (target - GLOBAL_BASE + np.arange(0, nbytes, 8)).astype(np.uint64), 8
             inside = np.ones(len(offsets), bool)
         pieces = np.uint64(block * m.shared.size) + inner.astype(np.uint64)
-        self._checked(slot, m.shared, pieces, 8, False)
+        self._checked(slot, m.shared, pieces, 8, write=False)
         needed(m.proxies).check(self.pc, pieces, slot)
         if offsets.size:
-            self._checked(slot, m.memory, offsets, width, True)
+            self._checked(slot, m.memory, offsets, width, write=True)
         self._count("st", offsets.size * width)
 
         def move() -> None:
@@ -232,7 +232,7 @@ class _Copy:
             data = m.param_space.bytes[offset : offset + MAP_BYTES]
         else:
             offsets = np.uint64(address - GLOBAL_BASE) + np.arange(0, MAP_BYTES, 8, dtype=np.uint64)
-            self._checked(slot, m.memory, offsets, 8, False)
+            self._checked(slot, m.memory, offsets, 8, write=False)
             data = m.memory.load(offsets, 8)
         found = decoded(data.tobytes()) if data.nbytes == MAP_BYTES else None
         if found is None:
@@ -262,7 +262,7 @@ class _Copy:
         width = ELEMENTS[map_.dtype]
         offsets = (offsets[inside] + (start - GLOBAL_BASE)).astype(np.uint64)
         if offsets.size:
-            self._checked(slot, self.m.memory, offsets, width, False)
+            self._checked(slot, self.m.memory, offsets, width, write=False)
         self._count("ld", offsets.size * width)
 
         def read() -> np.ndarray:
@@ -277,11 +277,11 @@ class _Copy:
         if self.from_shared:
             block, at = self._shared(slot, address)
             pieces = (block * self.m.shared.size + at + np.arange(0, nbytes, PIECE)).astype(np.uint64)
-            self._checked(slot, self.m.shared, pieces, 8, False)
+            self._checked(slot, self.m.shared, pieces, 8, write=False)
             needed(self.m.proxies).check(self.pc, pieces, slot)
             return lambda: self._pieces(pieces)
         offsets = (address - GLOBAL_BASE + np.arange(0, nbytes, 8)).astype(np.uint64)
-        self._checked(slot, self.m.memory, offsets, 8, False)
+        self._checked(slot, self.m.memory, offsets, 8, write=False)
         self._count("ld", nbytes)
         return lambda: self.m.memory.load(offsets, 8).view(np.uint8).reshape(-1, PIECE)
 

@@ -70,7 +70,9 @@ def expect(m: Machine, pc: int, i: Instruction) -> Run:
     access, count = Accessor(m, pc, i.operands[0], space_of(i), WIDTH), m.reader(i.operands[1], "u32")
     sign = 1 if i.parts[1] == "expect_tx" else -1
     none = np.uint32(0)
-    return lambda: _arrivals(m, access, m.active(none), False, sign * m.active(count()).astype(np.int64)) and None
+    return lambda: (
+        _arrivals(m, access, m.active(none), drop=False, nbytes=sign * m.active(count()).astype(np.int64)) and None
+    )
 
 
 def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
@@ -84,7 +86,7 @@ def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
 
     def run() -> None:
         ones = np.ones(m.slots if m.active_mask is None else np.count_nonzero(m.active_mask), np.uint32)
-        _arrivals(m, access, ones, False)
+        _arrivals(m, access, ones, drop=False)
 
     return run
 
@@ -182,7 +184,7 @@ def store_and_report(m: Machine, pc: int, i: Instruction) -> Run:
             access.report_write(offsets, np.stack(values, axis=-1))
         for n, value in enumerate(values):
             memory.store(chosen + np.uint64(n * width), width, value)
-        _arrivals(m, to, m.active(none), False, np.full(len(chosen), -nbytes))
+        _arrivals(m, to, m.active(none), drop=False, nbytes=np.full(len(chosen), -nbytes))
 
     return run
 

@@ -31,7 +31,7 @@ def load(m: Machine, pc: int, i: Instruction) -> Run:
         for n, put in enumerate(puts):
             loaded = memory.load(chosen + np.uint64(n * width) if n else chosen, width)
             if m.trace is not None:
-                m.trace.access(pc, name, offsets + np.uint64(n * width), loaded, dtype, False)
+                m.trace.access(pc, name, offsets + np.uint64(n * width), loaded, dtype, write=False)
             put(m.spread(loaded).view(dtype))
         access.acquired()
 
@@ -68,7 +68,7 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
         for n, values in enumerate(elements):
             memory.store(chosen + np.uint64(n * width) if n else chosen, width, values)
             if m.trace is not None:
-                m.trace.access(pc, name, offsets + np.uint64(n * width), values, dtype, True)
+                m.trace.access(pc, name, offsets + np.uint64(n * width), values, dtype, write=True)
 
     return run
 

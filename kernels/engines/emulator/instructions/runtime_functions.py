@@ -76,7 +76,7 @@ def _string(m: Machine, pc: int, address: int, slot: int) -> bytes:
     while stop < space.bytes.size and space.bytes[stop] and space.state[stop] == WRITTEN:
         stop += 1
     try:
-        space.check(start + np.arange(stop - offset + 1, dtype=np.uint64), 1, False)
+        space.check(start + np.arange(stop - offset + 1, dtype=np.uint64), 1, write=False)
     except Fault as fault:
         m.fail(pc, fault.description, slot)
     return space.bytes[offset:stop].tobytes()
@@ -118,7 +118,7 @@ def _arguments(m: Machine, pc: int, pieces, buffer: Values, slots: np.ndarray) -
         at = -(-at // size) * size
         space, offsets = _resolve(m, buffer + np.uint64(at), slots)
         try:
-            space.check(offsets, size, False)
+            space.check(offsets, size, write=False)
         except Fault as fault:
             m.fail(pc, f"printf, argument {len(out) + 1}: {fault.description}", int(slots[fault.index]))
         out.append(space.load(offsets, size).tolist())

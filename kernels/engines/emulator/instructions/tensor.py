@@ -105,7 +105,7 @@ def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
             for n in range(of.count):
                 for half in (0, 1):
                     traced = (spread(m, warps, element_offsets[:, n, half]), spread(m, warps, values[:, n, half]))
-                    m.trace.access(pc, name, traced[0], m.active(traced[1]), np.float16, False)
+                    m.trace.access(pc, name, traced[0], m.active(traced[1]), np.float16, write=False)
 
     return run
 

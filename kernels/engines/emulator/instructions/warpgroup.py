@@ -228,7 +228,7 @@ class _Product:
             m.fail(self.pc, message, row * 32)
         at = (inside + block * m.shared.size).astype(np.uint64)
         try:
-            m.shared.check(at.reshape(-1), self.item, False)
+            m.shared.check(at.reshape(-1), self.item, write=False)
         except Fault as fault:
             m.fail(self.pc, fault.description, row * 32)
         needed(m.proxies).check(self.pc, at, row * 32)

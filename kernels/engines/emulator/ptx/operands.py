@@ -24,7 +24,6 @@ def operands(text: str) -> tuple[Operand, ...]:
 
 @lru_cache(maxsize=1 << 14)  # a kernel names each register several times
 def operand(text: str) -> Operand:
-    """Returns one operand."""
     text = text.strip()
     if text.startswith("{"):
         return Operand("vector", tuple(operand(p) for p in _split(text[1:-1])))

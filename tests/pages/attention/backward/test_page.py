@@ -14,7 +14,7 @@ from kernels.attention.backward.presets import BACKWARD_PRESETS
 from kernels.attention.backward.shape import BackwardShape
 from kernels.ladders import find
 from kernels.runner import run
-from pages import _cards
+from pages import _teasers
 from pages.attention.address import MAX, MAX_ELEMENTS, bounds
 from pages.attention.backward import address, chapters, controls
 from pages.attention.backward.address import ADDRESS, DEFAULT
@@ -23,8 +23,8 @@ from tests.helpers.page_runner import heads, links, open_page, stages, strip, te
 from visuals import units
 from visuals.attention.backward.inputs import KINDS, inputs
 from visuals.attention.backward.memory import LENGTHS, NAIVE, kept
+from visuals.attention.backward.notes import squares
 from visuals.attention.backward.scene import SCENES
-from visuals.attention.backward.story import squares
 
 open_at = partial(open_page, "attention/backward/page.py")
 RUNGS = ADDRESS.rungs
@@ -134,7 +134,7 @@ def test_no_n_answers_another_question():
 # -- truth -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("values", KINDS)
 def test_the_page_opens_with_a_scene_that_ends_with_what_the_kernel_stored(values):
-    scene = address.card({address.VALUES: values})
+    scene = address.scene_at({address.VALUES: values})
     query, _ = ADDRESS.read({})
     given_inputs = inputs(DEFAULT, values)
     stored = run(query.rung.name, DEFAULT, given_inputs, engine="emulator", tiles=query.tiles, measure=False).outputs
@@ -143,9 +143,9 @@ def test_the_page_opens_with_a_scene_that_ends_with_what_the_kernel_stored(value
 
 
 def test_the_card_shows_a_step_of_the_memory_over_n():
-    card = _cards.BY_PAGE["attention/backward/page.py"]
-    scene = card.build_scene()
-    assert scene.key.startswith("memory ") and 0 < card.step < scene.steps
+    teaser = _teasers.BY_PAGE["attention/backward/page.py"]
+    scene = teaser.build_scene()
+    assert scene.key.startswith("memory ") and 0 < teaser.step < scene.steps
 
 
 def test_every_scene_of_the_ladder_is_in_a_chapter():

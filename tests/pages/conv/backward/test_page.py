@@ -16,7 +16,7 @@ from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from kernels.model.shape import ShapeError
 from kernels.runner import run
-from pages import _cards
+from pages import _teasers
 from pages.conv.backward import address, chapters, controls
 from pages.conv.backward.address import ADDRESSES, GRADIENTS
 from tests.helpers.page_runner import finish, heads, links, open_page, stages, strip, texts
@@ -219,21 +219,21 @@ def test_shapes_have_names():
 
 # -- truth ---------------------------------------------------------------------------------------
 def test_the_card_ends_with_what_the_kernel_stored():
-    card = _cards.BY_PAGE["conv/backward/page.py"]
-    scene = card.build_scene()
+    teaser = _teasers.BY_PAGE["conv/backward/page.py"]
+    scene = teaser.build_scene()
     given_inputs = address.inputs("conv-dinput/direct", address.DEFAULT)
     stored = run("conv-dinput/direct", address.DEFAULT, given_inputs, engine="emulator", measure=False).output
     np.testing.assert_array_equal(scene.cells("dx"), stored[0].ravel())
-    assert card.step < scene.steps
+    assert teaser.step < scene.steps
 
 
 def test_the_chapters_count_what_the_stage_counts():
     counts = chapters._counts(address.DEFAULT)
-    scene = address.card({"rung": "gemm-atomics"})
+    scene = address.scene_at({"rung": "gemm-atomics"})
     assert counts["additions"] == f"{int(scene.readings[0].values[-1])}"
     assert scene.cells("adds").max() == int(counts["most"])
     fed = ADDRESSES["input"].read({"u": "1", "v": "1"})[0].shape
-    assert "Outputs of each filter that it fed: " + chapters._counts(fed)["most"] in address.card(
+    assert "Outputs of each filter that it fed: " + chapters._counts(fed)["most"] in address.scene_at(
         {"u": "1", "v": "1"}
     ).caption(14)
 

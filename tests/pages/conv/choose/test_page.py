@@ -18,7 +18,7 @@ from pages.conv.choose import networks as choose_networks
 from tests.helpers.page_runner import finish, links, open_page, texts
 from tests.helpers.race_rows import LADDER, timed
 from tests.helpers.recordings import recordings
-from visuals.conv.choose import story
+from visuals.conv.choose import notes as choose_notes
 
 SMALL = ConvShape(1, 2, 8, 8, 3, 3, 3, pad=1)
 
@@ -43,7 +43,7 @@ def recorded(monkeypatch):
     names = [r.name for r in LADDER.rungs if r.name not in ("conv/cudnn-direct", "conv/cudnn-gemm")]
     rows = tuple(timed(name, s, 1 + n / 10) for s in shapes for n, name in enumerate(reversed(names)))
     refusal = {"said": "cuDNN 9 does not support DIRECT for this shape", "device": "GPU X", "date": "2026-01-02"}
-    caches = map._by_shape, choose_networks._timed, story.examples
+    caches = map._by_shape, choose_networks._timed, choose_notes.examples
     monkeypatch.setattr(
         unsupported, "recorded", lambda rung, shape, card=None: refusal if rung == "conv/cudnn-direct" else None
     )
@@ -155,9 +155,9 @@ def test_picture_is_above_its_controls(recorded, predict, picture):
 
 def test_race_can_be_replayed(recorded):
     at = open_at(predict="fft")
-    assert "kt-turn-0" in texts(at)
+    assert "kt-replay-0" in texts(at)
     at.button(key="again").click().run()
-    assert "kt-turn-1" in texts(at) and not at.exception
+    assert "kt-replay-1" in texts(at) and not at.exception
 
 
 # -- shapes ----------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from pages.conv.fft import address, cards
 from pages.parts.run_settings import CardRows, RunSettings
 from tests.helpers.page_runner import components, heads, open_page, texts
 from visuals import units
-from visuals.conv.fft import story
+from visuals.conv.fft import notes as fft_notes
 from visuals.conv.inputs import Inputs
 
 open_at = partial(open_page, "conv/fft/page.py")
@@ -158,8 +158,8 @@ def test_the_page_shows_the_share_of_each_step():
     shape = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
     html = texts(open_at(**conv_address.at_shape(conv_address.DEFAULT, shape), size="stage"))
     row = records.recorded("conv/fft", shape, fft.RUNGS[0].default_tiles)
-    assert row and story.largest_part(row) and story.largest_part(row) in html
-    for part, share in story.part_shares(row).items():
+    assert row and fft_notes.largest_part(row) and fft_notes.largest_part(row) in html
+    for part, share in fft_notes.part_shares(row).items():
         assert f'<th scope="row">share of the time: {part}</th><td>{units.share(share)}</td>' in html
     assert units.bytes_(row["workspace_bytes"]) in html
 

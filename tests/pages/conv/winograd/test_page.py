@@ -10,7 +10,7 @@ from kernels.conv import winograd_matrices
 from kernels.conv.presets import CONV_PRESETS
 from kernels.jobs.job import JobError
 from kernels.ladders import find
-from pages import _cards
+from pages import _teasers
 from pages.conv.controls import PRESETS
 from pages.conv.winograd import address, chapters, matrices
 from pages.conv.winograd.address import KERNELS
@@ -128,9 +128,9 @@ def test_each_view_shows_only_its_part(view, stages, cards):
 
 
 def test_home_card_shows_the_scene_of_the_lesson():
-    card = _cards.BY_PAGE["conv/winograd/page.py"]
-    assert 0 < card.step < card.build_scene().steps
-    assert head(open_at(**card.params))["key"] == card.build_scene().key
+    teaser = _teasers.BY_PAGE["conv/winograd/page.py"]
+    assert 0 < teaser.step < teaser.build_scene().steps
+    assert head(open_at(**teaser.params))["key"] == teaser.build_scene().key
 
 
 def test_effective_and_actual_rates_use_different_flops():

@@ -14,8 +14,8 @@ from kernels.engines import emulator
 from kernels.ladders import find
 from kernels.runner import compare
 from tests.helpers.shapes import conv_shapes
+from visuals.conv.direct import notes
 from visuals.conv.direct import scene as scene_module
-from visuals.conv.direct import story
 from visuals.conv.direct import warps as direct_warps
 from visuals.conv.direct.scene import MANY_TERMS, PIXEL, STORE, TERM, ZERO, direct_scene, folded_scene, part_shown
 from visuals.conv.inputs import Inputs, outputs
@@ -231,12 +231,12 @@ def test_why_not_names_shapes_that_are_too_large(s):
     assert bool(reason) == (not whole or direct_warps.max_requests(s) > direct_warps.MAX_REQUESTS)
 
 
-# -- story -------------------------------------------------------------------------------------------
+# -- notes -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, HARD, HARD.with_(N=2)], ids=str)
 def test_values_read_equal_the_emulator_counters(s):
     x, w = integers(s)
     _, counters, _ = traced(s, x, w)
-    assert 4 * story.values_read(s) == counters.total["bytes_ld"]
+    assert 4 * notes.values_read(s) == counters.total["bytes_ld"]
 
 
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, ConvShape(1, 6, 20, 18, 10, 3, 3, pad=1)], ids=str)
@@ -246,7 +246,7 @@ def test_values_tiled_equal_the_emulated_shared_stores(s):
     trace, _ = emulator.trace_launch(program, 0, {"x": x, "w": w})
     names = np.array(trace.buffers)[trace.buffer]
     copied = int((trace.write & (names == "shared")).sum())
-    assert copied * np.prod(program.steps[0].grid) == story.values_tiled(s)
+    assert copied * np.prod(program.steps[0].grid) == notes.values_tiled(s)
 
 
 def row(rung: str, ms: float) -> dict:
@@ -270,5 +270,5 @@ def row(rung: str, ms: float) -> dict:
     ],
 )
 def test_gain_sentence(rows, says):
-    text = story.gain({name: row(name, ms) for name, ms in rows})
+    text = notes.gain({name: row(name, ms) for name, ms in rows})
     assert text == says if not says else says in text

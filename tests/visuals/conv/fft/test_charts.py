@@ -18,7 +18,7 @@ from pages.conv.fft import address as fft_address
 from tests.helpers.rows_of import a_row
 from tests.helpers.shapes import conv_shapes
 from visuals import units
-from visuals.conv.fft import charts, story
+from visuals.conv.fft import charts, notes
 from visuals.conv.fft import waves as fft_waves
 from visuals.conv.fft.charts import Flops, crossing, curve, flops, tilings, with_taps
 from visuals.palette import LIGHT
@@ -204,7 +204,7 @@ def test_tiling_has_buffer_bytes_or_the_forbidding_rule(s):
         if rules := list(RUNG.rules(s, tiles)):
             assert lines == {charts.RULE: rules[0]}
             continue
-        w, padded, spectra = story.filter_bytes(s, tiles)
+        w, padded, spectra = notes.filter_bytes(s, tiles)
         buffers = {b.name: b.nbytes for b in RUNG.build(s, tiles).buffers}
         assert (w, padded, spectra) == (buffers["w"], buffers["w_padded"], buffers["w_spectra"])
         assert lines["workspace, measured"] == "–"
@@ -235,25 +235,25 @@ def test_tilings_are_compared_by_time_or_by_flops():
 # -- sentences -----------------------------------------------------------------------------------------
 def test_strides_discard_all_but_one_of_u_times_v():
     s = ConvShape(1, 1, 66, 66, 1, 3, 3)
-    assert story.discarded_share(s) == 0
-    assert story.discarded_share(s.with_(u=2, v=2)) == pytest.approx(1 - 1 / 4)
-    assert story.discarded_share(s.with_(u=4, v=2)) == pytest.approx(1 - 1 / 8)
-    assert "the stride discards 75 % of the pixels" in story.fft_cost(s.with_(u=2, v=2))
-    assert "discards" not in story.fft_cost(s)
+    assert notes.discarded_share(s) == 0
+    assert notes.discarded_share(s.with_(u=2, v=2)) == pytest.approx(1 - 1 / 4)
+    assert notes.discarded_share(s.with_(u=4, v=2)) == pytest.approx(1 - 1 / 8)
+    assert "the stride discards 75 % of the pixels" in notes.fft_cost(s.with_(u=2, v=2))
+    assert "discards" not in notes.fft_cost(s)
 
 
 def test_the_cost_names_bytes_or_the_rule():
-    text = story.fft_cost(RES2)
+    text = notes.fft_cost(RES2)
     assert (
         "each filter of 3 × 3 taps becomes an array of 60 × 60 numbers" in text and "147 KB" in text and "59 MB" in text
     )
-    assert "groups must be 1" in story.fft_cost(RES2.with_(groups=4))
-    assert "workspace must not exceed" in story.fft_cost(ConvShape(1, 512, 224, 224, 512, 3, 3))
+    assert "groups must be 1" in notes.fft_cost(RES2.with_(groups=4))
+    assert "workspace must not exceed" in notes.fft_cost(ConvShape(1, 512, 224, 224, 512, 3, 3))
 
 
 def test_gain_is_empty_without_a_row_of_the_fft():
-    assert story.fft_gain({}) == ""
-    assert story.fft_gain({"conv/direct": row("conv/direct", 1.0)}) == ""
+    assert notes.fft_gain({}) == ""
+    assert notes.fft_gain({"conv/direct": row("conv/direct", 1.0)}) == ""
 
 
 def test_the_gain_is_against_the_fastest_without_an_fft():
@@ -264,14 +264,14 @@ def test_the_gain_is_against_the_fastest_without_an_fft():
         "conv/cudnn-fft": row("conv/cudnn-fft", 0.5),
         "conv/cudnn-fft-tiling": row("conv/cudnn-fft-tiling", 0.25),
     }
-    text = story.fft_gain(rows)
+    text = notes.fft_gain(rows)
     assert "FFT takes 3× the time of implicit GEMM" in text
     assert "The largest part of FFT: padding and transforming the filters, 35 % of the time." in text
     assert "cuDNN FFT_TILING takes 8.3 % of the time of FFT" in text
     rows["conv/fft"] = row("conv/fft", 0.5)
-    assert "2× as fast as implicit GEMM" in story.fft_gain(rows)
+    assert "2× as fast as implicit GEMM" in notes.fft_gain(rows)
     rows["conv/fft"] = row("conv/fft", 1.001)
-    assert "No measurable difference" in story.fft_gain(rows)
+    assert "No measurable difference" in notes.fft_gain(rows)
 
 
 def test_the_gain_is_that_of_our_fastest_fft():
@@ -281,23 +281,23 @@ def test_the_gain_is_that_of_our_fastest_fft():
         "conv/fft-tiled": row("conv/fft-tiled", 0.5),
         "conv/cudnn-fft": row("conv/cudnn-fft", 0.4),
     }
-    text = story.fft_gain(rows)
+    text = notes.fft_gain(rows)
     assert "FFT in tiles is 2× as fast as implicit GEMM" in text
     assert "cuDNN FFT takes 80 % of the time of FFT in tiles" in text
 
 
 def test_parts_cover_all_steps_of_the_rung():
-    step_names = [step for steps in story.PARTS.values() for step in steps]
+    step_names = [step for steps in notes.PARTS.values() for step in steps]
     program = RUNG.build(CONV_PRESETS["toy"].shape, WHOLE)
     assert sorted(step_names) == sorted(step.name_on_cpu for step in program.steps)
-    shares = story.part_shares(row("conv/fft", 1.0, parts_ms=PARTS))
+    shares = notes.part_shares(row("conv/fft", 1.0, parts_ms=PARTS))
     assert sum(shares.values()) == pytest.approx(1)
-    assert story.part_shares(row("conv/fft", 1.0)) == {}
-    assert story.largest_part(row("conv/fft", 1.0, parts_ms={"fft_multiply": 1.0})) == ""
+    assert notes.part_shares(row("conv/fft", 1.0)) == {}
+    assert notes.largest_part(row("conv/fft", 1.0, parts_ms={"fft_multiply": 1.0})) == ""
 
 
 def test_examples_are_presets_with_recordings_of_the_fft():
-    examples = story.fft_examples()
+    examples = notes.fft_examples()
     assert examples
     for preset, caption in examples:
         rows = records.recorded("conv/fft", preset.shape, WHOLE)

@@ -16,8 +16,8 @@ from kernels.conv.shape import ConvShape
 from kernels.runner import compare
 from tests.helpers.shapes import conv_shapes
 from visuals import units
+from visuals.conv.im2col.notes import im2col_cost
 from visuals.conv.im2col.scene import im2col_scene
-from visuals.conv.im2col.story import im2col_cost
 from visuals.conv.part import Part, _block, copies_per_pixel, gather_index, part_of
 from visuals.scene.payload import payload
 

@@ -21,7 +21,7 @@ from kernels.ladders import find
 from kernels.model.fast_division import magic
 from tests.helpers.shapes import conv_shapes
 from tests.visuals.scene.test_payload import check_same_pictures, decoded, read  # noqa: F401
-from visuals.conv.implicit import captions, story
+from visuals.conv.implicit import captions, notes
 from visuals.conv.implicit.plan import RUNGS, Plan, why_not
 from visuals.conv.implicit.scene import implicit_scene
 from visuals.scene.parts import SceneError
@@ -404,7 +404,7 @@ def test_a_view_that_breaks_the_contract_is_refused(view, says):
         dataclasses.replace(scene, views=(dataclasses.replace(scene.views[0], **view),))
 
 
-# -- story -----------------------------------------------------------------------------------------------
+# -- notes -----------------------------------------------------------------------------------------------
 def row(rung: str, ms: float) -> dict:
     return {"rung": rung, "engine": "cuda", "median_ms": ms, "p20_ms": 0.99 * ms, "p80_ms": 1.01 * ms}
 
@@ -426,10 +426,10 @@ def row(rung: str, ms: float) -> dict:
     ],
 )
 def test_gain_sentence(rows, says):
-    sentence = story.gain({name: row(name, ms) for name, ms in rows})
+    sentence = notes.gain({name: row(name, ms) for name, ms in rows})
     assert all(text in sentence for text in says) and (sentence == "") == (says == [""])
 
 
 def test_unstored_matrix_has_the_size_of_im2col():
     program = find("conv/im2col-cublas").build(RAGGED, find("conv/im2col-cublas").default_tiles)
-    assert f"would take {bytes_(program.nbytes('workspace'))}." in story.cost(RAGGED)
+    assert f"would take {bytes_(program.nbytes('workspace'))}." in notes.cost(RAGGED)

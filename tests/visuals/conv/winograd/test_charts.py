@@ -16,9 +16,9 @@ from kernels.model.program import WORKSPACE
 from kernels.model.verify import relative_error
 from tests.helpers.recordings import recordings
 from tests.helpers.rows_of import a_full_row
-from visuals.conv.winograd import charts, story
+from visuals.conv.winograd import charts, notes
 from visuals.conv.winograd.charts import MEASURED, NAMES, TILES, error_caption, error_chart, errors, recorded, work
-from visuals.conv.winograd.story import BASE, LIBRARY, NONFUSED, winograd_cost, winograd_examples, winograd_gain
+from visuals.conv.winograd.notes import BASE, LIBRARY, NONFUSED, winograd_cost, winograd_examples, winograd_gain
 from visuals.palette import DARK, LIGHT
 
 LAYER = CONV_PRESETS["resnet50-res4-3x3-n32"].shape
@@ -162,7 +162,7 @@ def test_recorded_errors_are_at_their_tile(monkeypatch):
     assert recorded(LAYER.with_(K=7)) == []
 
 
-# -- the story ---------------------------------------------------------------------------------------
+# -- the notes ---------------------------------------------------------------------------------------
 def by_rung(*rows: dict) -> dict[str, dict]:
     return {r["rung"]: r for r in rows}
 
@@ -211,7 +211,7 @@ def test_overlapping_spreads_are_no_gain():
 @given(shapes)
 def test_the_cost_names_the_workspaces(s):
     counted, text = work(s, 4), winograd_cost(s)
-    assert all(f"{name} {story.units.bytes_(getattr(counted, name))}" in text for name in "UVZ")
+    assert all(f"{name} {notes.units.bytes_(getattr(counted, name))}" in text for name in "UVZ")
 
 
 def test_cost_of_an_unsupported_shape_is_its_rule():
