@@ -36,7 +36,7 @@ def set_cores(monkeypatch, cores):
 
 
 # -- results -------------------------------------------------------------------------------------------
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(st.builds(GemmShape, extent, extent, extent), st.sampled_from(cpu_ladder.BLOCKS[:9]), st.data())
 def test_every_rung_agrees_with_float64_at_any_shape(s, block, data):
     threads = data.draw(st.sampled_from([n for n in THREADS if n <= processor.cores()]))
@@ -183,7 +183,7 @@ def test_digests_of_loops_differ():
 
 
 # -- traffic -----------------------------------------------------------------------------------------------
-def cases(order: str, count: int = 60):
+def cases(order: str, count: int = 25):
     """Yields (shape, floats of a line, lines of the cache, block) at which a few lines do not change the formula.
 
     A cache two thirds as large or half as large again gives the same traffic.
