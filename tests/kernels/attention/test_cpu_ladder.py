@@ -332,7 +332,7 @@ def test_traffic_of_another_rung_differs():
     assert predicted_lines("flash", s, floats, lines, {"Br": 8, "Bc": 4}) < 0.5 * fused
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(
     st.builds(AttentionShape, st.just(1), st.integers(1, 4), st.integers(8, 4096), st.sampled_from([16, 64])),
     st.sampled_from([2**15, 2**20, 2**25]),

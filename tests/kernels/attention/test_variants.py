@@ -73,6 +73,7 @@ def shapes(draw, most: int = 20, d: int = 20) -> AttentionShape:
 
 
 # -- the shape -------------------------------------------------------------------------------------------
+@settings(max_examples=20)
 @given(shapes())
 def test_the_shape_counts_its_pairs_and_reads_back(s):
     spans = [(s.begin_key(i), s.end_key(i)) for i in range(s.N)]

@@ -131,7 +131,7 @@ def test_lost_product_is_detected(C):
 
 
 # -- sizes, rules, workspace -----------------------------------------------------------------------
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(st.integers(1, 4000))
 def test_good_sizes_are_the_smallest(n):
     def smooth(m):
@@ -143,7 +143,7 @@ def test_good_sizes_are_the_smallest(n):
     assert conv_fft.good_size(n) == next(m for m in range(n, 2 * n + 1) if smooth(m))
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(s=conv_shapes(max_extent=4), tiles=st.sampled_from(TILES))
 def test_transforms_cover_every_output(s, tiles):
     cut_struct = conv_fft.cut(s, tiles)

@@ -80,7 +80,7 @@ def test_wrong_entry_breaks_the_identity(size, data):
     assert any((winograd_matrices.correlate(wrong, g, d) != defined(g, d)).any() for g, d in pairs)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data(), m=st.integers(1, 4), r=st.integers(1, 4))
 def test_any_different_points_work(data, m, r):
     points = data.draw(st.lists(fractions, min_size=m + r - 2, max_size=m + r - 2, unique=True))

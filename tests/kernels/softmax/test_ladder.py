@@ -108,11 +108,15 @@ def test_hard_rows_stay_finite_and_right(name):
         np.testing.assert_allclose(y.sum(axis=1, dtype="f8"), 1, rtol=1e-6)
 
 
+SPOILT = {"NaN": np.nan, "+infinity": np.inf, "nothing but -infinity": -np.inf}
+
+
 @pytest.mark.parametrize("name", SAFE)
 def test_infinities_and_nans_give_what_the_reference_gives(name):
     """Each case has a row, between rows without one."""
     everywhere = slice(None)
-    spoilt = [(value, at) for value in (np.nan, np.inf) for at in (0, 33, everywhere)] + [(-np.inf, everywhere)]
+    spoilt = [(SPOILT[case], at) for case in ("NaN", "+infinity") for at in (0, 33, everywhere)]
+    spoilt.append((SPOILT["nothing but -infinity"], everywhere))
     shape = SoftmaxShape(2 * len(spoilt) + 1, 75)
     inputs = seeded_inputs(RUNGS[name].build(shape, RUNGS[name].default_tiles).of_role("input"))
     for row, (value, at) in enumerate(spoilt):

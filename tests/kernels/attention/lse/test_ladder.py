@@ -40,7 +40,7 @@ def lse_shapes(**limits) -> st.SearchStrategy[LseShape]:
 
 
 # -- the reference -------------------------------------------------------------------------------------
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(s=lse_shapes(max_extent=30, max_d=12), seed=st.integers(0, 99))
 def test_the_reference_is_the_definition(s, seed):
     """L is the logarithm of the plain sum of exponentials, whose derivative with respect to a score is its weight."""

@@ -164,7 +164,7 @@ def test_fault_in_a_kernel_is_detected(fault):
 
 
 # -- phases and parts ------------------------------------------------------------------------------------
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(plain_layer_shapes(max_extent=5))
 def test_phases_have_every_pixel_once_and_every_link(s):
     """The phases together read each (pixel, tap, output) that the definition has, and no other."""
