@@ -228,5 +228,6 @@ def runs_or_names_its_rule(rung: Rung, shape: Any, tiles: Mapping[str, int], rul
 
 def each_choice_is_legal(rung: Rung, shape: Any) -> None:
     """Asserts that every offered tile size is legal in some combination at this shape."""
+    sets = legal(rung, shape)
     for name, choices in rung.tiles.items():
-        assert {tiles[name] for tiles in legal(rung, shape)} == set(choices), (name, shape)
+        assert {tiles[name] for tiles in sets} == set(choices), (name, shape)

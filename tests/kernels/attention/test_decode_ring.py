@@ -69,14 +69,17 @@ def shapes(draw) -> AttentionShape:
 # -- results ---------------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("s", SHAPES, ids=str)
-def test_kernel_and_numpy_agree_with_the_reference(s):
-    for engine in (cpu, emulator):
-        for tiles in ({}, SMALL, LONG_TILES):
-            verified_output(engine, RUNG, s, tiles)
+def test_both_engines_agree_with_the_reference_and_the_requested_bytes_are_counted(s):
+    for tiles in (LONG_TILES, SMALL) if s in SHAPES[:2] else ({}, SMALL):
+        verified_output(cpu, RUNG, s, tiles)
+        tiles = RUNG.default_tiles | tiles
+        total = run(RUNG.name, s, engine="emulator", tiles=tiles).counters.total  # verifies each element
+        counted = sum(total[name] for name in ("bytes_ld", "bytes_st", "bulk_bytes_ld"))
+        assert counted == requested_bytes(RUNG, s, tiles)
 
 
 @needs_nvrtc
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(s=shapes())
 def test_any_shape(s):
     verified_output(emulator, RUNG, s, SMALL)
@@ -128,15 +131,6 @@ def test_numpy_stores_the_same_parts_as_the_kernel():
         np.testing.assert_allclose(*(session.fetch(name) for session in sessions), rtol=2e-3, atol=2e-3, err_msg=name)
 
 
-@needs_nvrtc
-@pytest.mark.parametrize("s", SHAPES, ids=str)
-def test_requested_bytes_are_those_that_the_emulator_counts(s):
-    for tiles in (RUNG.default_tiles, RUNG.default_tiles | SMALL):
-        total = run(RUNG.name, s, engine="emulator", tiles=tiles).counters.total
-        counted = sum(total[name] for name in ("bytes_ld", "bytes_st", "bulk_bytes_ld"))
-        assert counted == requested_bytes(RUNG, s, tiles)
-
-
 # -- rules -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("fields", "rule"),
@@ -150,15 +144,10 @@ def test_a_shape_that_it_does_not_run_breaks_a_rule(fields, rule):
 # -- faults ----------------------------------------------------------------------------------------------
 FAULTS = {  # what is wrong: (original code, faulty code)
     "a stage that is not filled again": ("if (lane == 0 && next < end)", "if (lane == 0 && next < first)"),
-    "a stage that is filled with the wrong keys": ("key + STAGES * STEP", "key + STEP"),
-    "the same parity in each round": ("parity ^= stage == 0;", ""),
     "no wait for a stage": ("    wait(full + stage, parity);\n", ""),
     "hidden keys after the last": ("key + TILE > keys.end(0)", "false"),
-    "sums that are not rescaled": ("m[band] = top, l[band] *= rescale;", "m[band] = top;"),
-    "a warp left out": ("RING / 2, WARPS,", "RING / 2, WARPS - 1,"),
     "no barrier before the warps merge": ("  __syncthreads();\n\n  // Merges the warps", "\n  // Merges the warps"),
     "a block that merges too early": ("== count - 1", "== count - 2"),
-    "a part left out": ("                       parts, sum);", "                       parts - 1, sum);"),
     "no swizzle of keys": (
         "load_matrices(keys, at(tile_k, n * 16 + row, k * 16 + col));",
         "load_matrices(keys, tile_k + (n * 16 + row) * BOX + (k * 16 + col) % BOX);",

@@ -21,7 +21,7 @@ from kernels.model.program import INPUT, RuleError
 from kernels.model.verify import agrees
 from kernels.runner import seeded_inputs
 from tests.helpers.emulated import needs_nvrtc, resources
-from tests.helpers.hard_scores import CORRUPTED, corrupted, side_by_side
+from tests.helpers.hard_scores import CORRUPTED, corrupted, side_by_side, stacked
 from tests.helpers.rung_runs import computed, legal, memory_of, same_in_any_order, verified_output
 from tests.helpers.shapes import attention_shapes
 
@@ -47,21 +47,21 @@ def wide(data, most: int = 210) -> AttentionShape:
 
 # -- results --------------------------------------------------------------------------------------------
 @every_rung
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(data=st.data())
 def test_agrees_with_the_reference_at_any_shape(name, data):
     verified_output(emulator, RUNGS[name], wide(data), SMALL[name])
 
 
 @every_rung
-@pytest.mark.parametrize("tiles", [{}, {"Br": 128, "Bc": 64, "STAGES": 3}])
-def test_tile_sizes_agree(name, tiles):
-    tiles = {size: n for size, n in tiles.items() if n in RUNGS[name].tiles[size]}
-    verified_output(emulator, RUNGS[name], RAGGED.with_(d=128, H=1, dtype="bf16"), tiles)
+def test_default_tiles_agree(name):
+    verified_output(emulator, RUNGS[name], RAGGED.with_(d=128, H=1, dtype="bf16"))
 
 
-@pytest.mark.parametrize("name", ["wgmma-consumers", "wgmma-balanced", "wgmma-persistent"])
-@pytest.mark.parametrize("tiles", [{}, {"Br": 192, "Bc": 128, "STAGES": 2}])
+@pytest.mark.parametrize(
+    ("name", "tiles"),
+    [("wgmma-consumers", {}), *((f"wgmma-{name}", {"Br": 192, "STAGES": 2}) for name in ("balanced", "persistent"))],
+)
 def test_three_and_four_consumers_agree(name, tiles):
     verified_output(emulator, RUNGS[name], RAGGED.with_(d=64, N=600), tiles)
 
@@ -95,11 +95,10 @@ def test_persistent_blocks_agree_with_large_heads(causal):
 
 
 @PERSISTENT
-@pytest.mark.parametrize("blocks", [1, 3])
-@pytest.mark.parametrize("N, causal", [(200, 1), (300, 1), (300, 0)])
-def test_a_block_computes_several_tiles(name, blocks, N, causal):
+@pytest.mark.parametrize("blocks, causal", [(1, 1), (3, 0)])
+def test_a_block_computes_several_tiles(name, blocks, causal):
     """Of 300 queries there are three tiles: the middle one has no other tile to be computed with."""
-    rung, s = RUNGS[name], RAGGED.with_(N=N, causal=causal)
+    rung, s = RUNGS[name], RAGGED.with_(N=300, H=2, causal=causal)
     program = rung.build(s, rung.default_tiles | SMALL[name] | {"BLOCKS": blocks})
     assert program.steps[0].grid == (blocks, 1, 1)
     inputs = seeded_inputs(program.of_role(INPUT))
@@ -108,19 +107,17 @@ def test_a_block_computes_several_tiles(name, blocks, N, causal):
 
 
 @SOFTMAXES
-@pytest.mark.parametrize("causal", [0, 1])
-def test_hard_scores_stay_finite_and_right(name, causal):
+def test_hard_scores_stay_finite_and_right(name):
     for dtype in HALVES:
-        s = AttentionShape(1, 2, 85, 16, causal=causal, scale=1, dtype=dtype)
+        s = AttentionShape(1, 2, 85, 16, causal=1, scale=1, dtype=dtype)
         shape, inputs = side_by_side(KINDS, s)
         verified_output(emulator, RUNGS[name], shape, SMALL[name], inputs)
 
 
 @SOFTMAXES
-@pytest.mark.parametrize("case", CORRUPTED)
-def test_infinities_and_nans_give_what_the_reference_gives(name, case):
-    shape = AttentionShape(1, 2, 85, 8, causal=1, dtype="fp16")
-    inputs = corrupted(case, shape)
+def test_infinities_and_nans_give_what_the_reference_gives(name):
+    one = AttentionShape(1, 1, 85, 8, causal=1, dtype="fp16")
+    shape, inputs = stacked(one, [corrupted(case, one) for case in CORRUPTED])
     ref, _ = attention(shape, **inputs)
     with np.errstate(all="ignore"):
         out, _ = computed(emulator, RUNGS[name], shape, SMALL[name], inputs)
@@ -151,8 +148,8 @@ ONE_HEAD = AttentionShape(1, 1, 256, 8, scale=1, dtype="fp16")
 
 
 @pytest.mark.parametrize("rise", RISES)
-@pytest.mark.parametrize("tiles", [{"Br": 128, "STAGES": 2}, {"Br": 192, "Bc": 80, "STAGES": 2}])
-def test_a_maximum_is_kept_until_scores_exceed_it_by_far(rise, tiles):
+def test_a_maximum_is_kept_until_scores_exceed_it_by_far(rise):
+    tiles = {"Br": 192, "Bc": 80, "STAGES": 2}
     verified_output(emulator, RUNGS["wgmma-persistent"], ONE_HEAD, tiles, scores(*RISES[rise], ONE_HEAD))
 
 
@@ -276,7 +273,7 @@ def test_every_legal_set_fits_into_shared_memory(name, d):
 
 
 @every_rung
-@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("d", [128])
 def test_no_kernel_spills(name, d):
     s = AttentionShape(1, 1, 256, d, dtype="fp16")
     for tiles in RUNGS[name].tile_sets(s):

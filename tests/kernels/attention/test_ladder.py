@@ -33,14 +33,14 @@ SMALL = {"attention/flash": {"Br": 4, "Bc": 8}, "attention/flash-registers": {"B
 
 # -- results at any shape ---------------------------------------------------------------------------
 @pytest.mark.parametrize("name", OUR_RUNGS)
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(shape=attention_shapes())
 def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
     verified_output(emulator, RUNGS[name], shape)
 
 
 @pytest.mark.parametrize("name", FLASH)
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(shape=attention_shapes())
 def test_small_tiles_agree_with_the_reference_at_any_shape(name, shape):
     """Uses many tiles of keys per row, so that earlier sums are rescaled many times."""
@@ -48,14 +48,14 @@ def test_small_tiles_agree_with_the_reference_at_any_shape(name, shape):
 
 
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(shape=attention_shapes(max_extent=90, max_d=128))
 def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
     assert verified_output(cpu, RUNGS[name], shape).dtype == np.float32
 
 
 @pytest.mark.parametrize("name", OUR_RUNGS)
-@pytest.mark.parametrize("d", [33, 64, 128])
+@pytest.mark.parametrize("d", [33, 128])
 def test_wide_heads(name, d):
     """Covers loads with and without float4, one row tile and more, and fewer rows per lane for more columns."""
     verified_output(emulator, RUNGS[name], AttentionShape(1, 1, 67, d, causal=1))
@@ -72,9 +72,8 @@ KINDS = ["logits of 1e4", "all equal", "one hot", "rising", "falling", "values o
 
 
 @pytest.mark.parametrize("name", RUNGS)
-@pytest.mark.parametrize("causal", [0, 1])
-def test_hard_scores_stay_finite_and_right(name, causal):
-    shape, inputs = side_by_side(KINDS, AttentionShape(1, 2, 45, 16, causal=causal, scale=1))
+def test_hard_scores_stay_finite_and_right(name):
+    shape, inputs = side_by_side(KINDS, AttentionShape(1, 2, 45, 16, causal=1, scale=1))
     for engine in (emulator, cpu):
         verified_output(engine, RUNGS[name], shape, SMALL.get(name), inputs)
 
@@ -112,30 +111,17 @@ def test_infinities_and_nans_give_what_the_reference_gives(name):
 
 
 # -- races, faults -------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("name", "tiles"), [*((name, {}) for name in OUR_RUNGS), *SMALL.items()])
-def test_warp_order_changes_nothing_and_no_races(name, tiles):
-    rung_runs.same_in_any_order(
-        lambda options: verified_output(emulator, RUNGS[name], RAGGED.with_(B=1), tiles, options=options)
-    )
+@pytest.mark.parametrize("name", OUR_RUNGS)
+def test_warp_order_changes_nothing_and_no_races(name):
+    s, tiles = RAGGED.with_(B=1, H=1), SMALL.get(name)
+    rung_runs.same_in_any_order(lambda options: verified_output(emulator, RUNGS[name], s, tiles, options=options))
 
 
 FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
     "old sums not shrunk": ("flash", "o[n] *= rescale;", ";"),
-    "the sum not shrunk": ("flash", "l = l * rescale + p;", "l = l + p;"),
-    "the maximum of a lane alone": ("flash", "new_m = fmaxf(new_m, __shfl_xor_sync(~0u, new_m, lane_mask));", ";"),
     "a hidden key seen": ("flash", "if (key_tile + thread_col >=\n", "if (key_tile + thread_col >\n"),
-    "the last barrier of a tile": (
-        "flash",
-        "tile_v[key][thread_col + Bc * n];\n    __syncthreads();",
-        "tile_v[key][thread_col + Bc * n];",
-    ),
-    "lanes' sums not added": ("flash-registers", "l[i] += __shfl_xor_sync(~0u, l[i], lane_mask);", ";"),
-    "O not shrunk": ("flash-registers", "o[i][n] *= rescale;", ";"),
     "the first barrier": ("flash-registers", "__syncthreads();  // K is loaded", "// K is loaded"),
-    "the second barrier": ("flash-registers", "__syncthreads();  // V and P", "// V and P"),
     "no base for rows of -infinity": ("flash-registers", "new_m == -INFINITE ? 0.0f : new_m", "new_m"),
-    "keys hidden too late": ("flash-registers", "if (key_tile + Bc > visible_keys(", "if (key_tile > visible_keys("),
-    "the scale left out": ("flash-registers", "float factor = scale * LOG2E;", "float factor = LOG2E;"),
     "a key of the next tile": ("flash-registers", "row < rows_left ? d - col : 0", "d - col"),
     "one group too few": ("fused", "BLOCK / d, dim", "BLOCK / d + 1, dim"),
     "the maximum left out": ("fused", "m = block_reduce<larger>(m, partial);", ""),
@@ -166,7 +152,7 @@ def test_fault_in_the_kernel_is_detected(fault):
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(attention_ladder.RUNGS))
@@ -182,7 +168,7 @@ def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(rung):
         assert sets[0] == rung.default_tiles and len(sets) > len(rung.sets or ())
 
 
-@pytest.mark.parametrize("d", [4, 64, 96, 128])
+@pytest.mark.parametrize("d", [64, 128])
 @pytest.mark.parametrize("rung", attention_ladder.RUNGS, ids=lambda r: r.name)
 def test_no_kernel_spills(rung, d):
     """Checks every precompiled set of tile sizes."""

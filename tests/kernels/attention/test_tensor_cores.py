@@ -20,7 +20,7 @@ from kernels.engines.emulator.launch import Options
 from kernels.model.program import INPUT, RuleError
 from kernels.runner import seeded_inputs
 from tests.helpers.emulated import archived, needs_nvrtc, resources
-from tests.helpers.hard_scores import adversarial, side_by_side
+from tests.helpers.hard_scores import CORRUPTED, adversarial, corrupted, side_by_side, stacked
 from tests.helpers.rung_runs import (
     computed,
     each_choice_is_legal,
@@ -49,22 +49,21 @@ def small_of(name: str) -> dict[str, int]:
 
 
 # -- results at any shape ---------------------------------------------------------------------------
-@settings(max_examples=14)
+@settings(max_examples=5)
 @given(shape=attention_shapes(max_extent=90, max_d=128), dtype=halves, tiles=st.sampled_from([{}, SMALL]))
 def test_emulator_agrees_with_the_reference_at_any_shape(shape, dtype, tiles):
     verified_output(emulator, RUNG, shape.with_(dtype=dtype), tiles)
 
 
 @pytest.mark.parametrize("name", BOTH)
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(shape=attention_shapes(max_extent=90, max_d=128), dtype=halves)
 def test_cpu_agrees_with_the_reference_at_any_shape(name, shape, dtype):
     expected = {"fp16": "float16", "bf16": "bfloat16"}[dtype]
     assert verified_output(cpu, BOTH[name], shape.with_(dtype=dtype), small_of(name)).dtype.name == expected
 
 
-@pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("d", [33, 64, 96, 128])
+@pytest.mark.parametrize(("d", "dtype"), [(33, "fp16"), (64, "bf16"), (96, "fp16"), (128, "bf16")])
 def test_wide_heads(d, dtype):
     """Covers copies with and without 16 bytes; Q kept in registers and loaded again; warps of 32 rows and of 16."""
     verified_output(emulator, RUNG, AttentionShape(1, 1, 150, d, causal=1, dtype=dtype))
@@ -109,10 +108,9 @@ KINDS = ["logits of 1e4", "logits of 1e9", "all equal", "one hot", "rising", "fa
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("name", BOTH)
-def test_hard_scores_stay_finite_and_right(name, causal, dtype):
-    shape, inputs = side_by_side(KINDS, AttentionShape(1, 2, 45, 16, causal=causal, scale=1, dtype=dtype))
+def test_hard_scores_stay_finite_and_right(name, dtype):
+    shape, inputs = side_by_side(KINDS, AttentionShape(1, 2, 45, 16, causal=1, scale=1, dtype=dtype))
     for engine in (emulator, cpu):
         verified_output(engine, BOTH[name], shape, small_of(name), inputs)
 
@@ -129,43 +127,24 @@ def test_hard_scores_have_the_stated_sizes():
 def test_negative_scale_reverses_the_order(dtype):
     """The maximum is then that of the smallest product: Q's signs are flipped, for scores of any size."""
     shape = AttentionShape(1, 1, 70, 24, scale=-1, dtype=dtype)
-    for tiles in ({}, SMALL):
-        verified_output(emulator, RUNG, shape, tiles, adversarial("logits of 1e4", shape))
-
-
-SPOILT = {  # input, position in it (N, d), value
-    "a NaN query": ("Q", (9, 2), np.nan),
-    "an infinite query": ("Q", (9, 2), np.inf),
-    "a NaN key": ("K", (11, 0), np.nan),
-    "keys of -infinity": ("K", (slice(0, 18), slice(0, 1)), -np.inf),
-    "keys of +-infinity": ("K", (slice(3, 6), slice(0, 1)), np.array([[-np.inf], [np.inf], [-np.inf]])),
-    "all keys of -infinity": ("K", (slice(None), slice(0, 1)), -np.inf),
-    "an infinite value": ("V", (0, 1), np.inf),  # of a key that is visible to all queries
-    "a NaN value": ("V", (0, 3), np.nan),
-}
+    verified_output(emulator, RUNG, shape, SMALL, adversarial("logits of 1e4", shape))
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("case", SPOILT)
-def test_infinities_and_nans_give_what_the_reference_gives(case, dtype):
+def test_infinities_and_nans_give_what_the_reference_gives(dtype):
     """A key of -infinity is a mask. With small tiles, the first tile has only such keys.
 
     A row is NaN (0 / 0) if all its keys are -infinity. It is NaN too if one score is +infinity.
     """
-    name_of_input, index, value = SPOILT[case]
+    tolerance = {"fp16": 4e-3, "bf16": 3e-2}[dtype]
     for name, causal in itertools.product(BOTH, (0, 1)):
-        shape = AttentionShape(1, 2, 37, 8, causal=causal, dtype=dtype)
-        inputs = seeded_inputs(RUNG.build(shape, RUNG.default_tiles).of_role(INPUT))
-        Q = inputs["Q"]
-        Q[..., 0] = np.abs(Q[..., 0]) + np.ones((), Q.dtype)  # else -infinity times it could be +infinity
-        inputs[name_of_input][(..., *index)] = value
+        one = AttentionShape(1, 1, 37, 8, causal=causal, dtype=dtype)
+        shape, inputs = stacked(one, [corrupted(case, one) for case in CORRUPTED])
         ref, _ = attention_ladder.reference(shape, **inputs)
-        assert np.isnan(ref).any() or not np.isfinite(inputs[name_of_input].astype("f4")).all()
         for engine in (emulator, cpu):
             with np.errstate(all="ignore"):
                 out, _ = computed(engine, BOTH[name], shape, small_of(name), inputs)
             np.testing.assert_array_equal(np.isnan(out), np.isnan(ref))
-            tolerance = {"fp16": 4e-3, "bf16": 3e-2}[dtype]
             np.testing.assert_allclose(out.astype("f8"), ref, rtol=tolerance, atol=tolerance)
 
 
@@ -186,28 +165,19 @@ def test_scale_allows_one_rounding_of_p_and_little_more(dtype, bits):
 
 
 # -- races, banks, faults --------------------------------------------------------------------------------
-@pytest.mark.parametrize("tiles", [{}, SMALL, {"Bc": 16, "STAGES": 3}, {"Bc": 32, "WM": 16}])
-@pytest.mark.parametrize("d", [37, 40])
-def test_warp_order_changes_nothing_and_no_races(tiles, d):
-    shape = RAGGED.with_(N=140, d=d)
+@pytest.mark.parametrize(("d", "tiles"), [(40, {}), (37, SMALL), (40, {"Bc": 16, "STAGES": 3})])
+def test_warp_order_changes_nothing_and_no_races(d, tiles):
+    shape = RAGGED.with_(N=140, H=1, d=d)
     same_in_any_order(lambda options: verified_output(emulator, RUNG, shape, tiles, options=options))
 
 
 FAULTS = {  # what is wrong: (original code, faulty code)
-    "O not shrunk": ("scale_rows(o, rescale);", ";"),
-    "the sum not shrunk": ("l[i][0] *= rescale[i][0], l[i][1] *= rescale[i][1];", ";"),
     "the maximum of two lanes": ("tile_m = fmaxf(tile_m, __shfl_xor_sync(~0u, tile_m, 2));", ";"),
-    "lanes' sums not added": ("sum += __shfl_xor_sync(~0u, sum, 2);", ";"),
-    "a hidden key seen": ("if (key >= keys + causal * row)", "if (key > keys + causal * row)"),
-    "keys hidden too late": ("if (key_tile + Bc > min_keys)", "if (key_tile > min_keys)"),
-    "the last tile left out": ("if (key_tile < max_keys) {", "if (key_tile + Bc < max_keys) {"),
     "the first barrier": ("wait_groups<STAGES - 2>();\n  __syncthreads();", "wait_groups<STAGES - 2>();"),
-    "the barrier of a tile": ("__syncthreads();  // the next tile", "// the next tile"),
     "no base for rows of -infinity": ("m[i][lower] == -INFINITE ? 0.0f : m[i][lower]", "m[i][lower]"),
     "the sign of the scale": ("scale < 0 ? 0x80008000 : 0", "0"),
     "far scores as near ones": ("if (farthest < FAR) return;", "return;"),
     "rows beyond N": ("row < rows_left);", "true);"),
-    "halves the wrong way round": (': "=r"(both) : "f"(high), "f"(low));', ': "=r"(both) : "f"(low), "f"(high));'),
     "K where V belongs": ("load_transposed(v,", "load_matrices(v,"),
 }
 
@@ -237,10 +207,9 @@ def test_fault_in_the_kernel_is_detected(fault):
     assert result.races or errors.any() or np.isnan(out)[finite].any()
 
 
-@pytest.mark.parametrize("d", [64, 128])
-def test_padded_rows_have_no_bank_conflicts(d):
+def test_padded_rows_have_no_bank_conflicts():
     """Without the padding there are conflicts."""
-    shape = AttentionShape(1, 1, 64, d, dtype="fp16")
+    shape = AttentionShape(1, 1, 64, 64, dtype="fp16")
     program = RUNG.build(shape, RUNG.check(shape, {"Br": 64}))
     (step,) = program.steps
 
@@ -277,7 +246,7 @@ def test_tiles_of_hidden_keys_are_skipped_by_each_warp():
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     shape = data.draw(attention_shapes(max_d=70)).with_(dtype=data.draw(halves))
@@ -292,7 +261,7 @@ def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(d):
     assert sets == [RUNG.default_tiles, *(RUNG.default_tiles | dict(tiles) for tiles in RUNG.sets)]
 
 
-@pytest.mark.parametrize("d", [16, 64, 96, 128])
+@pytest.mark.parametrize("d", [64, 128])
 def test_no_kernel_spills(d):
     """Checks every precompiled set of tile sizes."""
     shape = AttentionShape(1, 1, 256, d, dtype="fp16")

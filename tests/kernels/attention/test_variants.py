@@ -73,6 +73,7 @@ def shapes(draw, most: int = 20, d: int = 20) -> AttentionShape:
 
 
 # -- the shape -------------------------------------------------------------------------------------------
+@settings(max_examples=20)
 @given(shapes())
 def test_the_shape_counts_its_pairs_and_reads_back(s):
     spans = [(s.begin_key(i), s.end_key(i)) for i in range(s.N)]
@@ -102,7 +103,7 @@ def inputs_of(s: AttentionShape, seed: int = 0):
     return seeded_inputs([b for b in variants.buffers(s) if b.role == INPUT], seed)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(shapes(most=6, d=4))
 def test_the_reference_is_the_definition_pair_by_pair(s):
     inputs = inputs_of(s)
@@ -127,30 +128,31 @@ def test_the_reference_is_the_definition_pair_by_pair(s):
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("s", KINDS, ids=str)
-def test_kernels_and_numpy_agree_with_the_reference(name, s):
-    for engine in (cpu, emulator):
-        verified_output(engine, RUNGS[name], of(name, s), SMALL[name])
+def test_both_engines_agree_with_the_reference_and_the_requested_bytes_are_counted(name, s):
+    s, tiles = s.with_(dtype=DTYPE[name], d=16), RUNGS[name].default_tiles | SMALL[name]
+    verified_output(cpu, RUNGS[name], s, tiles)
+    total = run(RUNGS[name].name, s, engine="emulator", tiles=tiles).counters.total  # verifies each element
+    counted = sum(total[name] for name in ("bytes_ld", "bytes_st", "bulk_bytes_ld"))
+    assert counted == requested_bytes(RUNGS[name], s, tiles)
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("s", WIDE, ids=str)
-def test_several_tiles_by_wgmma_agree(s):
-    for tiles in ({}, SMALL[name := "flash-wgmma-variants"]):
-        verified_output(emulator, RUNGS[name], s, tiles)
+@pytest.mark.parametrize(("s", "tiles"), [*zip(WIDE, (SMALL["flash-wgmma-variants"], {}) * 2, strict=True)], ids=str)
+def test_several_tiles_by_wgmma_agree(s, tiles):
+    verified_output(emulator, RUNGS["flash-wgmma-variants"], s, tiles)
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=8)
-@given(s=shapes(most=40))
-def test_any_shape(name, s):
+@settings(max_examples=4)
+@given(s=shapes(most=40), small=st.booleans())
+def test_any_shape(name, s, small):
     s = of(name, s)
     if not any(RUNGS[name].rules(s, RUNGS[name].default_tiles)):
-        verified_output(emulator, RUNGS[name], s)
-        verified_output(emulator, RUNGS[name], s, SMALL[name])
+        verified_output(emulator, RUNGS[name], s, SMALL[name] if small else None)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(s=shapes(most=60))
 def test_numpy_at_any_shape(s):
     for rung in RUNGS.values():
@@ -179,14 +181,6 @@ def test_numpy_stores_the_same_parts_as_the_kernel():
 
 
 # -- bytes -----------------------------------------------------------------------------------------------
-@needs_nvrtc
-@pytest.mark.parametrize("name", RUNGS)
-@pytest.mark.parametrize("s", KINDS, ids=str)
-def test_requested_bytes_are_those_that_the_emulator_counts(name, s):
-    s, tiles = s.with_(dtype=DTYPE[name], d=16), RUNGS[name].default_tiles | SMALL[name]
-    total = run(RUNGS[name].name, s, engine="emulator", tiles=tiles).counters.total
-    counted = sum(total[name] for name in ("bytes_ld", "bytes_st", "bulk_bytes_ld"))
-    assert counted == requested_bytes(RUNGS[name], s, tiles)
 
 
 @needs_nvrtc
@@ -226,7 +220,6 @@ def test_a_rung_that_lacks_a_variant_names_its_rule(rung, fields, rule):
 WINDOW, CACHE = KINDS[1].with_(H=1), AttentionShape(1, 2, 1, 8, M=50, kv_heads=1)
 FAULTS = {  # what is wrong: (the rung, its shape, the launch, original code, faulty code)
     "a part that is not rescaled": ("flash-decode", CACHE, 1, "o += rescale * part_o", "o += part_o"),
-    "sums that are not rescaled": ("flash-decode", CACHE, 1, "l += rescale * part_l", "l += part_l"),
     "the last part left out": ("flash-decode", CACHE, 1, "part < parts; ++part) {", "part < parts - 1; ++part) {"),
     "no barrier before the softmax": (
         "flash-decode",
@@ -235,8 +228,6 @@ FAULTS = {  # what is wrong: (the rung, its shape, the launch, original code, fa
         "  __syncthreads();\n\n  // The softmax",
         "\n  // The softmax",
     ),
-    "keys after the cache": ("flash-decode", CACHE, 0, "key_part + key < M ? col : d", "col"),
-    "a window that is too wide": ("flash-variants", WINDOW, 0, "key < begin || ", ""),
     "the first tile of a window left out": ("flash-variants", WINDOW, 0, "/ Bc * Bc;", "/ Bc * Bc + Bc;"),
     "heads of keys in the wrong order": (
         "flash-mma-variants",

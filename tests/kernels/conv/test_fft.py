@@ -45,27 +45,27 @@ def check(engine, s: ConvShape, tiles: dict) -> None:
 
 
 # -- results at any shape ---------------------------------------------------------------------------
-@settings(max_examples=8)
+@settings(max_examples=5)
 @example(s=ONLY_PADDING, tiles=TILES[0])
 @given(s=some_shapes, tiles=st.sampled_from(TILES))
 def test_emulator_agrees_with_the_reference_at_any_shape(s, tiles):
     check(emulator, s, tiles)
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @example(s=ONLY_PADDING, tiles=TILES[0])
 @given(s=some_shapes, tiles=st.sampled_from(TILES))
 def test_cpu_agrees_with_the_reference_at_any_shape(s, tiles):
     check(cpu, s, tiles)
 
 
-@pytest.mark.parametrize("tiles", TILES, ids=str)
+@pytest.mark.parametrize("tiles", [TILES[0], TILES[3], TILES[4]], ids=str)
 def test_more_filters_maps_and_images_than_a_block_has(tiles):
     """Covers several blocks in each direction, none of them full, and several transforms over an image."""
     check(emulator, ConvShape(3, 5, 21, 34, 34, 3, 5, stride=(2, 1), pad=(1, 2), bias=1), tiles)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     H=st.integers(1, 70),
     W=st.integers(1, 70),
@@ -93,7 +93,7 @@ def test_layers_on_the_cpu(shape):
 
 def test_warp_order_changes_nothing_and_no_races():
     s, tiles = ConvShape(2, 9, 11, 12, 33, 3, 3, pad=1), {"FFT_TILE": 16}
-    same_in_any_order(lambda options: output(emulator, s, tiles, options)[0], ("forward", "reversed", 1))
+    same_in_any_order(lambda options: output(emulator, s, tiles, options)[0], ("forward", 1))
 
 
 # -- faults ----------------------------------------------------------------------------------------
@@ -131,6 +131,7 @@ def test_lost_product_is_detected(C):
 
 
 # -- sizes, rules, workspace -----------------------------------------------------------------------
+@settings(max_examples=20)
 @given(st.integers(1, 4000))
 def test_good_sizes_are_the_smallest(n):
     def smooth(m):
@@ -142,7 +143,7 @@ def test_good_sizes_are_the_smallest(n):
     assert conv_fft.good_size(n) == next(m for m in range(n, 2 * n + 1) if smooth(m))
 
 
-@settings(max_examples=200)
+@settings(max_examples=20)
 @given(s=conv_shapes(max_extent=4), tiles=st.sampled_from(TILES))
 def test_transforms_cover_every_output(s, tiles):
     cut_struct = conv_fft.cut(s, tiles)

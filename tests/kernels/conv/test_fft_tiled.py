@@ -11,12 +11,11 @@ from kernels.conv import fft_tiled, fft_tiled_cpu
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.engines import cpu, emulator
-from kernels.engines.emulator import Options
 from kernels.model.program import WORKSPACE
 from kernels.model.verify import agrees, relative_error
 from kernels.runner import seeded_inputs
 from tests.helpers.emulated import needs_nvrtc
-from tests.helpers.rung_runs import computed, reference_and_scale, same_in_any_order
+from tests.helpers.rung_runs import UNCOUNTED, computed, reference_and_scale, same_in_any_order
 from tests.helpers.shapes import conv_shapes
 
 RUNG = fft_tiled.RUNG
@@ -35,7 +34,7 @@ def check(engine, s: ConvShape, tiles: dict, options=None) -> None:
     assert agrees(out, ref, scale, RUNG.tolerance)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @example(s=PERIODIC, tiles=SIZES[1])
 @given(s=conv_shapes(max_extent=5), tiles=st.sampled_from(SIZES))
 def test_cpu_agrees_with_the_reference_at_any_shape(s, tiles):
@@ -43,20 +42,19 @@ def test_cpu_agrees_with_the_reference_at_any_shape(s, tiles):
 
 
 @needs_nvrtc
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(s=conv_shapes(max_extent=3), tiles=st.sampled_from(SIZES))
 def test_emulator_agrees_with_the_reference_at_any_shape(s, tiles):
     check(emulator, s, tiles)
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("size", fft_tiled.SIZES)
-@pytest.mark.parametrize("s", [PERIODIC, SEVERAL], ids=str)
+@pytest.mark.parametrize(("s", "size"), [(PERIODIC, 8), (SEVERAL, 16), (SEVERAL, 32)], ids=str)
 def test_kernel_and_cpu_write_the_same_to_every_buffer(s, size):
     """Compares every buffer, also the zeros that pad a row to a multiple of 4."""
     program = RUNG.build(s, RUNG.check(s, {"FFT_TILE": size, "BN": 32}))
     inputs = seeded_inputs(program.of_role("input"))
-    emulated, on_cpu = emulator.Session(program, inputs, Options()), cpu.open(program, inputs)
+    emulated, on_cpu = emulator.Session(program, inputs, UNCOUNTED), cpu.open(program, inputs)
     assert relative_error(emulated.verify_run(), on_cpu.verify_run()) < 2e-6
     for b in program.of_role(WORKSPACE):
         expected = on_cpu.arrays[b.name]

@@ -86,7 +86,7 @@ def test_layers_with_padding_at_one_end_are_recorded_whole_by_every_rung_that_ru
 
 
 def test_rows_of_a_group_have_few_samples_and_are_valid(tmp_path, monkeypatch):
-    small = {key: CONV_PRESETS[key] for key in ("toy", "cudnn-paper")}
+    small = {key: CONV_PRESETS[key] for key in ("cudnn-paper",)}
     monkeypatch.setitem(sweep.GROUPS, "grid", small)
     out = tmp_path / "here.jsonl"
     arguments = [
@@ -102,15 +102,15 @@ def test_rows_of_a_group_have_few_samples_and_are_valid(tmp_path, monkeypatch):
         "--modes",
         "hot",
     ]
-    monkeypatch.setattr(sweep, "FEW", 7)
+    monkeypatch.setattr(sweep, "FEW", 4)
     # Overwriting a processor's caches takes 95 % of the time of a small cold sample; here only their number matters.
     monkeypatch.setattr(cpu, "flusher", lambda: lambda: None)
     assert main(arguments) == 0
     rows_written = [json.loads(line) for line in out.read_text().splitlines()]
-    assert {(r["shape"]["C"], r["shape"]["H"]) for r in rows_written} == {(1, 8), (3, 3)}
+    assert {(r["shape"]["C"], r["shape"]["H"]) for r in rows_written} == {(3, 3)}
     for row in rows_written:
         rows.check(row)
-        assert row["mode"] == "cold" and row["n"] == 7
+        assert row["mode"] == "cold" and row["n"] == 4
         assert not set(CHART_FIELDS) & row.keys()
     before = out.read_bytes()
     assert main(arguments) == 0 and out.read_bytes() == before  # all rows existed

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PADDING, CONV_PRESETS
@@ -96,6 +96,7 @@ def test_presets_of_padding_have_the_stated_outputs():
     assert CONV_PADDING["signal"].shape.Q == 60
 
 
+@settings(max_examples=20)
 @given(conv_shapes())
 def test_shape_survives_params_and_text(s):
     assert ConvShape(**s.params()) == s
@@ -117,6 +118,7 @@ def test_malformed_text_is_explained(text, rule):
         parse_conv(text)
 
 
+@settings(max_examples=20)
 @given(conv_shapes(), st.data())
 def test_control_within_its_bound_keeps_a_shape_valid(s, data):
     limits = dict.fromkeys(LIMITED, 16)
@@ -126,6 +128,7 @@ def test_control_within_its_bound_keeps_a_shape_valid(s, data):
     s.with_(**{name: data.draw(st.integers(bound.low, bound.high))})  # raises if the shape is invalid
 
 
+@settings(max_examples=20)
 @given(conv_shapes())
 def test_value_beyond_a_bound_with_a_rule_is_invalid(s):
     for name, bound in conv_bounds(s, {}).items():
@@ -175,12 +178,14 @@ def test_broken_rule_of_a_layer_is_named(change, rule):
         ConvShape(**(PLAIN | change))
 
 
+@settings(max_examples=20)
 @given(layer_shapes())
 def test_layer_survives_params_and_text(s):
     assert ConvShape(**s.params()) == s
     assert parse_conv(",".join(f"{k}={v}" for k, v in s.params().items())) == s
 
 
+@settings(max_examples=20)
 @given(conv_shapes())
 def test_plain_shape_has_no_layer_params(s):
     """Older rows and links have the same params, so they refer to the same shape."""
@@ -189,6 +194,7 @@ def test_plain_shape_has_no_layer_params(s):
     assert s == s.with_(groups=1, bias=0, relu=False) and s.params() == s.with_(bias=0).params()
 
 
+@settings(max_examples=20)
 @given(layer_shapes(), st.data())
 def test_control_within_its_bound_keeps_a_layer_valid(s, data):
     limits = dict.fromkeys(LIMITED, 16)

@@ -61,7 +61,7 @@ def on_cpu(rung, shape, tiles, inputs=None):
 
 
 # -- results at any shape ---------------------------------------------------------------------------
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(shape=shapes(max_size=20), rung=st.sampled_from(RUNGS), m=st.sampled_from(winograd_matrices.TILES))
 def test_cpu_agrees_with_the_reference_at_any_shape(shape, rung, m):
     assert verified_output(cpu, rung, shape, with_m(rung, m)).dtype == np.float32
@@ -69,7 +69,7 @@ def test_cpu_agrees_with_the_reference_at_any_shape(shape, rung, m):
 
 @needs_nvrtc
 @rungs
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(data=st.data())
 def test_emulator_agrees_with_the_reference_at_any_shape(rung, data):
     shape = data.draw(shapes())
@@ -185,7 +185,7 @@ WHOLE_BLOCKS = ConvShape(4, 16, 16, 16, 64, 3, 3, pad=1)  # whole blocks at ever
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(("name", "m"), [("2x2", 2), ("4x4", 4), ("nonfused", 2), ("nonfused", 4)])
+@pytest.mark.parametrize(("name", "m"), [("2x2", 2), ("4x4", 4), ("nonfused", 2)])
 def test_predicted_flops_equal_counted_flops(name, m):
     """All blocks are full. The compiler may share a product between two sums."""
     rung, shape = RUNG[name], WHOLE_BLOCKS.with_(N=32 if m == 4 else 8)

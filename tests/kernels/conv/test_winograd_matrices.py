@@ -44,14 +44,14 @@ def test_identity_holds_for_every_pair_of_basis_vectors(m, r):
         assert (winograd_matrices.correlate(t, g, d) == defined(g, d)).all()
 
 
-@pytest.mark.parametrize(("m", "r"), [(2, 3), (3, 2), (4, 3)])
+@pytest.mark.parametrize(("m", "r"), [(2, 3), (3, 2)])
 def test_identity_holds_for_every_pair_in_two_dimensions(m, r):
     t = winograd_matrices.derive(m, r)
     for g, d in itertools.product(basis(r, r), basis(t.n, t.n)):
         assert (winograd_matrices.correlate(t, g, d) == defined(g, d)).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(size=st.sampled_from(SIZES), dimensions=st.sampled_from([1, 2]), data=st.data())
 def test_identity_holds_for_any_filter_and_input(size, dimensions, data):
     m, r = size
@@ -66,7 +66,7 @@ def test_identity_holds_for_any_filter_and_input(size, dimensions, data):
     assert (winograd_matrices.correlate(t, g, d) == defined(g, d)).all()
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(size=st.sampled_from(SIZES), data=st.data())
 def test_wrong_entry_breaks_the_identity(size, data):
     """The tests above would detect one wrong entry at any position."""
@@ -80,7 +80,7 @@ def test_wrong_entry_breaks_the_identity(size, data):
     assert any((winograd_matrices.correlate(wrong, g, d) != defined(g, d)).any() for g, d in pairs)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data(), m=st.integers(1, 4), r=st.integers(1, 4))
 def test_any_different_points_work(data, m, r):
     points = data.draw(st.lists(fractions, min_size=m + r - 2, max_size=m + r - 2, unique=True))

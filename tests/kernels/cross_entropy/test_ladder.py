@@ -40,7 +40,7 @@ def given_inputs(name: str, shape, **arrays: np.ndarray) -> dict[str, np.ndarray
 # -- results -------------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=8)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name, data):
     shape, rung = of(name, *data.draw(extents)), RUNGS[name]
@@ -50,12 +50,12 @@ def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name,
 
 
 @pytest.mark.parametrize("name", RUNGS)
-@pytest.mark.parametrize("size", [(3, 2500), (2, 4096), (2, 1), (1, 131)], ids=str)
-def test_long_rows_and_short_ones(name, size):
-    for tiles in ({}, {"BLOCK": 32, "LOADS": 1, "SPLITS": 2}):
-        own = {key: value for key, value in tiles.items() if key in RUNGS[name].tiles}
+def test_long_rows_and_short_ones(name):
+    few = {"BLOCK": 32, "LOADS": 1, "SPLITS": 2}
+    few = {key: value for key, value in few.items() if key in RUNGS[name].tiles}
+    for size, tiles in (((2, 2500), few), ((2, 4096), {}), ((2, 1), {}), ((1, 131), few)):
         for engine in ENGINES:
-            rung_runs.verified_outputs(engine, RUNGS[name], of(name, *size), own)
+            rung_runs.verified_outputs(engine, RUNGS[name], of(name, *size), tiles)
 
 
 HARD = {
@@ -124,21 +124,12 @@ def test_warp_order_changes_nothing_and_no_races(name):
 
 FAULTS = {  # what is wrong: (rung, which launch, original code, faulty code)
     "the sum not rescaled": ("cross-entropy/online", 0, "l *= __expf(old_m - m);", ""),
-    "the rest of the row left out": ("cross-entropy/online", 0, "int others = N - 4 * fours;", "int others = 0;"),
-    "the rest read from the front": ("cross-entropy/online", 0, "i < before ? i : i + 4 * fours", "i"),
     "a value that adds to the sum": ("cross-entropy/online", 0, "-INFINITE, -INFINITE, -INFINITE, -INFINITE", "0, 0, 0, 0"),
     "the warps’ barrier": ("cross-entropy/two-pass", 0, "  __syncthreads();\n", ""),
-    "the last exchange left out": ("cross-entropy/two-pass", 0, "lane_mask = 16; lane_mask;", "lane_mask = 16; lane_mask > 1;"),
-    "the maximum not taken off": ("cross-entropy/two-pass", 0, "expf(x[col] - m)", "expf(x[col])"),
-    "a part too short": ("cross-entropy/split", 0, "int count = min(length,", "int count = min(length - 1,"),
     "a part too few": ("cross-entropy/split", 1, "split < SPLITS", "split < SPLITS - 1"),
     "a row without its first floats": ("cross-entropy-step/cluster", 0, "col + j >= 0 && col + j < N ? x[col + j]", "col >= 0 && col + j < N ? x[col + j]"),
-    "warps of one block only": ("cross-entropy-step/cluster", 0, "load_from(warp / WARPS,", "load_from(0,"),
-    "the own sum not rescaled": ("cross-entropy-step/cluster", 0, "__expf(own.m - all.m) * (row_g", "(row_g"),
     "the piece of the row before": ("cross-entropy-backward/pieces", 0, "blockIdx.x / pieces, piece", "(blockIdx.x - 1) / pieces, piece"),
-    "the next label": ("cross-entropy-backward/rows", 0, "(col == label ?", "(col == label + 1 ?"),
     "the weight left out": ("cross-entropy-backward/elements", 0, "0.0f)) * g[row]", "0.0f))"),
-    "another row’s sum": ("cross-entropy-backward/elements", 0, "lse[row]", "lse[0]"),
     "the label of every column": ("cross-entropy-step/fused", 0, "col == label ? weighted_p - row_g : weighted_p", "weighted_p"),
     "a kept number of another thread": ("cross-entropy-step/shared-row", 0, "float4 value = kept4[four]", "float4 value = kept4[four ^ 1]"),
 }  # fmt: skip

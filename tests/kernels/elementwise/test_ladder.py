@@ -71,7 +71,7 @@ def options(shape: type) -> list[tuple[str, ...]]:
 # -- results -----------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(data=st.data(), extents=extents)
 def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name, data, extents):
     ladder, rung = RUNGS[name]
@@ -82,7 +82,7 @@ def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name,
 
 
 @pytest.mark.parametrize("name", RUNGS)
-@pytest.mark.parametrize("count", [1, 31, 32, 33, 127, 128, 129])
+@pytest.mark.parametrize("count", [1, 32, 33, 129])
 def test_edges_of_a_word_a_warp_and_a_float4(name, count):
     ladder, rung = RUNGS[name]
     for fields in options(ladder.shape):
@@ -92,10 +92,8 @@ def test_edges_of_a_word_a_warp_and_a_float4(name, count):
 
 
 HARD = {
-    "zeros of both signs": [0.0, -0.0],
-    "subnormal and tiny": [1e-45, -1e-45, 1e-38, -1e-38],
+    "zeros of both signs, subnormal and tiny": [0.0, -0.0, 1e-45, -1e-45, 1e-38, -1e-38],
     "near the largest": [1.5e38, -1.5e38, 1.0],
-    "all equal": [2.5],
     "all negative": [-1.0, -3.0],
     "every size": [1e-30, -1e30, 3.0, 1e10, -1e-10],
 }
@@ -257,6 +255,7 @@ def test_a_fault_in_a_kernel_is_detected(name, fields, file, right, wrong, monke
 
 
 # -- masks -------------------------------------------------------------------------------------------
+@settings(max_examples=20)
 @given(st.lists(st.floats(-4, 4, width=32), min_size=1, max_size=100))
 def test_a_mask_of_bits_holds_each_answer_at_its_place(values):
     x = np.array(values, np.float32).reshape(1, 1, 1, -1)

@@ -6,7 +6,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import grad
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.embedding import reference
@@ -28,6 +28,7 @@ def loss(table, tokens, dy):
     return anp.sum(dy * anp.dot(one_hot, table))
 
 
+@settings(max_examples=20)
 @given(sizes, st.integers(0, 99))
 def test_rows_are_those_of_the_table(s, seed):
     tokens, table, _ = inputs(*s, seed)
@@ -37,6 +38,7 @@ def test_rows_are_those_of_the_table(s, seed):
     np.testing.assert_array_equal(scale, np.abs(y))
 
 
+@settings(max_examples=20)
 @given(sizes, st.integers(0, 99))
 def test_gradient_is_that_of_automatic_differentiation(s, seed):
     tokens, table, dy = inputs(*s, seed)
@@ -46,6 +48,7 @@ def test_gradient_is_that_of_automatic_differentiation(s, seed):
     assert (scale >= np.abs(dtable) - 1e-12).all()
 
 
+@settings(max_examples=20)
 @given(st.tuples(st.integers(1, 6), st.integers(1, 3), st.integers(1, 3)), st.integers(0, 99))
 def test_gradient_is_that_of_finite_differences(s, seed):
     tokens, table, dy = inputs(*s, seed)
@@ -69,6 +72,7 @@ def test_gradient_is_that_of_pytorch(s):
     np.testing.assert_allclose(dtable, expected.numpy(), rtol=1e-12, atol=1e-12)
 
 
+@settings(max_examples=20)
 @given(sizes, st.sampled_from(TOKENS))
 def test_tokens_of_every_distribution_are_in_the_vocabulary(s, name):
     tokens, _, _ = inputs(*s)

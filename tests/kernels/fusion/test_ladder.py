@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kernels import sources
 from kernels.engines import cpu, emulator
+from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compiler import compile
 from kernels.engines.emulator.compiler.compile import compile_ptx, ptxas_log
 from kernels.fusion import codegen, ladder
@@ -57,21 +58,21 @@ def on_cpu(s: ChainShape):
 
 # -- results for any chain --------------------------------------------------------------------------------------
 @needs_nvrtc
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(chain_shapes())
 def test_emulator_agrees_with_the_reference_for_any_chain(s):
     for rung in supported(s):
         verified_output(emulator, rung, s)
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(chain_shapes(max_extent=14, max_blocks=8))
 def test_cpu_agrees_with_the_reference_for_any_chain(s):
     for rung in on_cpu(s):
         assert verified_output(cpu, rung, s).dtype == np.float32
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(chain_shapes(), st.sampled_from([1, 7, 40]))
 def test_cpu_agrees_at_any_piece_size(s, piece):
     with pytest.MonkeyPatch.context() as patch:
@@ -82,9 +83,11 @@ def test_cpu_agrees_at_any_piece_size(s, piece):
 
 @needs_nvrtc
 @pytest.mark.parametrize("name", [name for name in RUNGS if name != IMPLICIT.name])
-@pytest.mark.parametrize("fours", [1, 2, 4])
-@pytest.mark.parametrize("chain", [RAGGED.chain, "bias bn relu add", "add relu gap bn", "bn add maxpool:2 bias"])
-def test_tiles_and_warp_order_change_nothing_and_no_races(name, fours, chain):
+@pytest.mark.parametrize(
+    ("chain", "fours"),
+    [(RAGGED.chain, 2), ("bias bn relu add", 4), ("add relu gap bn", 1), ("bn add maxpool:2 bias", 2)],
+)
+def test_tiles_and_warp_order_change_nothing_and_no_races(name, chain, fours):
     s, tiles = RAGGED.with_(chain=chain), {"BLOCK": 128, "FOURS": fours}
     if any(RUNGS[name].rules(s, tiles)):
         assert name == "fusion/folded"
@@ -93,13 +96,12 @@ def test_tiles_and_warp_order_change_nothing_and_no_races(name, fours, chain):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("tiles", [{}, {"BM": 32, "BN": 32, "TN": 4}], ids=str)
 @pytest.mark.parametrize(
-    "s",
+    ("s", "tiles"),
     [
-        RAGGED,
-        ChainShape(2, 19, 4, 4, "conv:K=70:R=1 bn add relu"),  # several rows of blocks; whole float4
-        ChainShape(3, 2, 7, 5, "conv:K=3:R=5:pad=0 bias conv:K=2:R=3:stride=2:pad=2 add bias relu add"),
+        (RAGGED, {"BM": 32, "BN": 32, "TN": 4}),
+        (ChainShape(2, 19, 4, 4, "conv:K=70:R=1 bn add relu"), {}),  # several rows of blocks; whole float4
+        (ChainShape(3, 2, 7, 5, "conv:K=3:R=5:pad=0 bias conv:K=2:R=3:stride=2:pad=2 add relu"), {}),
     ],
     ids=str,
 )
@@ -108,7 +110,7 @@ def test_product_agrees_in_any_order_of_warps_without_races(s, tiles):
 
 
 @needs_nvrtc
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(st.data())
 def test_product_agrees_at_any_tile_sizes(data):
     s = ChainShape(2, 5, 6, 7, "conv:K=9:R=3:stride=2 bn add relu")
@@ -124,7 +126,7 @@ def test_fused_pointwise_chains_equal_unfused_bit_for_bit():
 
 
 @needs_nvrtc
-@settings(max_examples=20)
+@settings(max_examples=6)
 @given(chain_shapes(max_blocks=3))
 def test_folded_batch_norm_equals_batch_norm(s):
     s = ChainShape(*s.y_shape, "conv:K=3:R=1 bias bn relu")
@@ -160,7 +162,7 @@ def test_generated_kernel_of_one_block_equals_hand_written(kind):
 
 
 @needs_nvrtc
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=8))
 def test_any_generated_text_compiles_without_warnings_or_spills(kinds):
     tiles = tuple(sorted(IMPLICIT.default_tiles.items()))
@@ -170,11 +172,11 @@ def test_any_generated_text_compiles_without_warnings_or_spills(kinds):
         assert "warning" not in log and ptxas_resources(log)["spill_bytes"] == 0, (kinds, log)
 
 
-OMITTED = {  # block: chains whose generated kernels have the block at each possible position
-    "bias": ("relu bias", "bias maxpool:2", "conv:K=2:R=3 bias", "bias gap"),
-    "bn": ("relu bn relu", "bn maxpool:2", "conv:K=2:R=3 bn", "bn gap", "gap bn"),
-    "relu": ("bias relu", "relu avgpool:2", "conv:K=2:R=3 relu", "relu gap"),
-    "add": ("relu add", "add maxpool:2", "conv:K=2:R=3 add", "add gap", "avgpool:2 add"),
+OMITTED = {  # block: chains whose generated kernels together have each possible position of a block
+    "bias": ("relu bias", "conv:K=2:R=3 bias"),
+    "bn": ("bn maxpool:2", "gap bn"),
+    "relu": ("relu avgpool:2", "relu gap"),
+    "add": ("add gap", "avgpool:2 add"),
 }
 
 
@@ -204,11 +206,8 @@ def test_generator_that_omits_a_block_is_detected(kind):
 
 PRODUCT_FAULTS = {  # the same, of a convolution as a matrix product
     "a sum of the row below": ("bias", "float* v = sum[row] + four", "float* v = sum[row ^ 1] + four"),
-    "filters beyond the last stored": ("relu", "if (k >= shape.K) continue;", ""),
     "pixels beyond the last stored": ("relu", "if (pixel + j < columns)", "if (true)"),
-    "the parameters of the first row": ("bn", "var[k] + eps", "var[0] + eps"),
     "no border": ("relu", "(unsigned)(windows[j].w + s) < (unsigned)shape.W", "true"),
-    "a stride of one": ("relu", "w = q * shape.stride - shape.pad;", "w = q - shape.pad;"),
     "an addend of another map": ("add", "load(other, z, k, pixel", "load(other, z, 0, pixel"),
 }
 FAULTS = {  # what is wrong: (chain, original code, faulty code)
@@ -311,10 +310,9 @@ def test_worker_finds_a_generated_kernel_by_name():
     try:
         s = ChainShape(1, 3, 6, 5, "add bias relu maxpool:2 add bn")
         rungs = ("fusion/unfused", "fusion/fused")
-        for engine in ("emulator", "cpu"):
-            rows = worker.submit(Request(rungs, s, engine=engine, seconds=0.05)).result(timeout=60)
-            assert [row["rung"] for row in rows] == list(rungs) and all(row["error"] < 1e-6 for row in rows)
-            assert all(row["shape"] == s.params() for row in rows)
+        rows = worker.submit(Request(rungs, s, engine="emulator", seconds=0.05)).result(timeout=60)
+        assert [row["rung"] for row in rows] == list(rungs) and all(row["error"] < 1e-6 for row in rows)
+        assert all(row["shape"] == s.params() for row in rows)
     finally:
         worker.close()
 
@@ -326,8 +324,9 @@ def test_without_nvrtc_only_presets_are_emulated(monkeypatch):
     monkeypatch.setattr(compile, "compile_ptx", missing)
     for preset in FUSION_PRESETS.values():
         s = preset.shape.with_(N=1, C=3, H=9, W=9)
-        for rung in supported(s):
-            verified_output(emulator, rung, s)
+        for step in (step for rung in supported(s) for step in rung.build(s, rung.default_tiles).steps):
+            assert precompiled.ptx(step.source, step.defines)
+    verified_output(emulator, RUNGS["fusion/fused"], s)
     other = ChainShape(1, 2, 4, 4, "relu bias relu bias")
     with pytest.raises(RuleError, match=r"fused_relu_bias_relu_bias.cu .* is not among the compiled kernels"):
         run("fusion/fused", other, engine="emulator")

@@ -30,6 +30,7 @@ chains = st.lists(st.sampled_from(KINDS), min_size=1, max_size=MAX_BLOCKS)
 
 
 # -- the shape -------------------------------------------------------------------------------------------------
+@settings(max_examples=20)
 @given(chain_shapes())
 def test_chain_survives_params_and_text(s):
     assert ChainShape(**s.params()) == s == parse_chain(",".join(f"{k}={v}" for k, v in s.params().items()))
@@ -162,7 +163,7 @@ def reduced(b, v, tensors_of, n, k, p, q) -> float:
     return max(window) if b.kind == "maxpool" else sum(window) / b.R**2
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(chain_shapes(max_extent=6, max_blocks=5))
 def test_reference_equals_the_definition(s):
     inputs = seeded_inputs([b for b in ladder.parts.buffers(s) if b.role == INPUT])
@@ -189,6 +190,7 @@ def test_groups_by_hand(chain):
     assert [" ".join(group.kinds) for group in codegen.groups(chain.split())] == GROUPED[chain]
 
 
+@settings(max_examples=20)
 @given(chains)
 def test_groups_have_every_block_once_and_are_minimal(kinds):
     groups = codegen.groups(kinds)
@@ -207,6 +209,7 @@ def test_groups_have_every_block_once_and_are_minimal(kinds):
         assert next_.kinds[0] == "conv" or (one.core and next_.kinds[0] in REDUCING)
 
 
+@settings(max_examples=20)
 @given(chain_shapes())
 def test_fused_never_launches_or_moves_more(s):
     plans = {name: plan(s, LADDERS["fusion"].rung(name).default_tiles) for name, plan in ladder.PLANS.items()}
@@ -259,6 +262,7 @@ def test_batch_norms_after_convolutions_are_folded():
 
 
 # -- the text --------------------------------------------------------------------------------------------------------
+@settings(max_examples=20)
 @given(chains)
 def test_text_names_every_block_in_72_columns(kinds):
     for group in codegen.groups(kinds):

@@ -36,7 +36,7 @@ def set_cores(monkeypatch, cores):
 
 
 # -- results -------------------------------------------------------------------------------------------
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(st.builds(GemmShape, extent, extent, extent), st.sampled_from(cpu_ladder.BLOCKS[:9]), st.data())
 def test_every_rung_agrees_with_float64_at_any_shape(s, block, data):
     threads = data.draw(st.sampled_from([n for n in THREADS if n <= processor.cores()]))
@@ -183,7 +183,7 @@ def test_digests_of_loops_differ():
 
 
 # -- traffic -----------------------------------------------------------------------------------------------
-def cases(order: str, count: int = 60):
+def cases(order: str, count: int = 25):
     """Yields (shape, floats of a line, lines of the cache, block) at which a few lines do not change the formula.
 
     A cache two thirds as large or half as large again gives the same traffic.
@@ -237,6 +237,7 @@ def test_traffic_of_another_order_differs():
     assert predicted_lines("reordered", s, floats, lines, 4) < 0.5 * simulated_lines("naive", s, floats, lines, 4)
 
 
+@settings(max_examples=20)
 @given(st.integers(8, 2048), st.sampled_from(cpu_ladder.BLOCKS), st.sampled_from([2**15, 2**20, 2**25]))
 def test_every_order_moves_the_matrices_at_least_once(n, block, cache):
     s = GemmShape(n, n, n)

@@ -36,21 +36,21 @@ def rung_of(name: str):
 
 # -- results at any shape ---------------------------------------------------------------------------
 @pytest.mark.parametrize("name", OUR_RUNGS)
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(shape=gemm_shapes())
 def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
     result = run(name, shape, engine="emulator")  # verifies each element
     assert result.output.shape == (shape.M, shape.N)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(shape=gemm_shapes(max_extent=200, max_k=300))
 def test_cpu_agrees_with_the_reference_at_any_shape(shape):
     for name in FP32:
         assert verified_output(cpu, rung_of(name), shape).dtype == np.float32, name
 
 
-@pytest.mark.parametrize("name", OUR_RUNGS)
+@pytest.mark.parametrize("name", OUR_RUNGS[1::4])
 def test_values_of_every_size_and_sign(name):
     shape = GemmShape(33, 70, 19, alpha=-1.5, beta=0.25)
     rng = np.random.default_rng(3)
@@ -77,7 +77,7 @@ def test_c0_is_read_only_if_beta_is_not_0(name):
 
 @pytest.mark.parametrize("name", OUR_RUNGS)
 def test_warp_order_changes_nothing_and_no_races(name):
-    shape, rung = GemmShape(67, 130, 21, beta=1), rung_of(name)
+    shape, rung = GemmShape(67, 70, 21, beta=1), rung_of(name)
     rung_runs.same_in_any_order(lambda options: verified_output(emulator, rung, shape, options=options))
 
 
@@ -112,7 +112,7 @@ def test_wrong_kernel_gets_no_result(monkeypatch):
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
 @needs_nvrtc
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(gemm_ladder.FP32_RUNGS))
@@ -207,7 +207,7 @@ def test_registers_are_a_rule():
 
 
 # -- the reference ----------------------------------------------------------------------------------
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(shape=gemm_shapes(max_extent=6, max_k=6), seed=st.integers(0, 99))
 def test_reference_equals_three_loops(shape, seed):
     rng = np.random.default_rng(seed)

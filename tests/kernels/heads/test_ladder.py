@@ -34,7 +34,7 @@ def own(name: str, tiles: dict[str, int]) -> dict[str, int]:
 # -- results -------------------------------------------------------------------------------------------
 @needs_nvrtc
 @names
-@settings(max_examples=12)
+@settings(max_examples=5)
 @given(shape=shapes, data=st.data())
 def test_both_engines_copy_every_number_at_any_shape_and_tile_sizes(name, shape, data):
     tiles = data.draw(st.sampled_from(rung_runs.legal(RUNGS[name], shape)))
@@ -50,7 +50,7 @@ def test_presets_are_right(name, key):
         rung_runs.verified_outputs(engine, RUNGS[name], ladder.presets[f"{ladder.name}-{key}"].shape)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(shape=shapes)
 def test_the_reference_is_the_definition(shape):
     x = np.random.default_rng(0).standard_normal(shape.rows_shape)

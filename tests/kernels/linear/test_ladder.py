@@ -38,7 +38,7 @@ def own(name: str, tiles: dict[str, int]) -> dict[str, int]:
 # -- results -------------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("rung", OURS, ids=lambda rung: rung.name)
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(rung, data):
     shape = of(rung.name, *data.draw(sizes))
@@ -48,7 +48,7 @@ def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(rung,
 
 
 @pytest.mark.parametrize("name", WITH_CPU)
-@settings(max_examples=8)
+@settings(max_examples=3)
 @given(size=sizes)
 def test_every_rung_at_small_tile_sizes(name, size):
     tiles = own(name, SMALL | {"SPLITS": 2, "BLOCK": 8})
@@ -57,7 +57,7 @@ def test_every_rung_at_small_tile_sizes(name, size):
 
 
 @pytest.mark.parametrize("name", WITH_CPU)
-@pytest.mark.parametrize("size", [(33, 65, 70), (64, 32, 96), (1, 100, 7), (100, 1, 9), (7, 9, 1)], ids=str)
+@pytest.mark.parametrize("size", [(33, 65, 70), (1, 100, 7), (100, 1, 9)], ids=str)
 def test_several_tiles_and_thin_matrices(name, size):
     for engine in ENGINES:
         rung_runs.verified_outputs(engine, RUNGS[name], of(name, *size), own(name, SMALL | {"BLOCK": 8}))
@@ -105,8 +105,6 @@ def test_warp_order_changes_nothing_and_no_races(rung):
 
 FAULTS = {  # what is wrong: (rung, which launch, original code, faulty code)
     "W not transposed": ("linear/naive", 0, "W[(size_t)n * K + k]", "W[(size_t)k * N + n]"),
-    "the bias of another column": ("linear/naive", 0, "sum + b[n]", "sum + b[0]"),
-    "the bias left out": ("linear/tile", 0, "if (SPLITS == 1) bias", "if (SPLITS == 2) bias"),
     "the barrier left out": ("linear/tile", 0, "    __syncthreads();\n", ""),
     "the oldest tile not awaited": (
         "linear/tile",
@@ -114,11 +112,8 @@ FAULTS = {  # what is wrong: (rung, which launch, original code, faulty code)
         "read_stage = 0, fill_stage = STAGES - 1",
         "read_stage = 1, fill_stage = 0",
     ),
-    "a pair of lanes exchanged": ("linear/tile", 0, "lane / 2 % ACROSS * 4", "lane % ACROSS * 4"),
     "zeros not written beyond k": ("linear/split", 0, "k < k_left", "true"),
-    "a part twice": ("linear/split", 0, "int k_end = min(K, k_first + length)", "int k_end = K"),
     "a part left out": ("linear/split", 1, "split < SPLITS", "split < SPLITS - 1"),
-    "rows of W beyond the end": ("linear-dinput/tile", 0, "k + offset < k_left ?", "true ?"),
     "columns beyond the end stored": (
         "linear-dinput/tile",
         0,
@@ -126,9 +121,7 @@ FAULTS = {  # what is wrong: (rung, which launch, original code, faulty code)
         "row >= rows) return;\n  out",
     ),
     "the column sums of every block": ("linear-dweight/tile", 0, "m += BK) {", "m += 2 * BK) {"),
-    "db without its last tile": ("linear-dweight/tile", 0, "i < BK; ++i", "i < BK - 1; ++i"),
     "parts of db exchanged": ("linear-dweight/split", 0, "db[(size_t)blockIdx.z * N + n]", "db[n]"),
-    "a row of dy left out": ("linear-dweight/naive", 1, "int m = 0; m < M", "int m = 1; m < M"),
 }
 
 

@@ -30,7 +30,7 @@ LADDER_OF = {ladder.shape: ladder for ladder in memory_ladder.LADDERS}
 ENGINES = st.sampled_from([emulator, cpu])
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(
     shape=SHAPES, engine=ENGINES, block=st.sampled_from(memory_ladder.BLOCKS), tile=st.sampled_from(memory_ladder.TILES)
 )
@@ -52,7 +52,7 @@ def test_warp_order_changes_nothing_and_no_races(shape, seed):
         )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(n=st.integers(1, 600), stride=st.integers(1, 40))
 def test_predicted_bytes_of_a_strided_copy_equal_counted_sectors(n, stride):
     s = StrideShape(n, stride)
@@ -61,7 +61,7 @@ def test_predicted_bytes_of_a_strided_copy_equal_counted_sectors(n, stride):
     assert s.sectors == len(set(np.arange(n) * stride // 8))
 
 
-@pytest.mark.parametrize("stride", range(1, 33))
+@pytest.mark.parametrize("stride", [1, 2, 3, 4, 8, 12, 16, 31, 32])
 def test_wavefronts_follow_from_the_banks(stride):
     lane = np.arange(32) * stride
     for rung, pitch in (("banks/plain", 32), ("banks/padded", 33)):

@@ -59,7 +59,7 @@ def some_tiles(name: str) -> dict[str, int]:
 # -- results -------------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name, data):
     shape, rung = shape_of(name, *data.draw(maps if of_maps(name) else rows)), RUNGS[name]
@@ -70,15 +70,6 @@ def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name,
     tiles = data.draw(st.sampled_from(legal))
     for engine in ENGINES:
         rung_runs.verified_outputs(engine, rung, shape, tiles)
-
-
-@pytest.mark.parametrize("name", RUNGS)
-def test_both_engines_agree_with_each_other(name):
-    shape = medium(name)
-    tiles = some_tiles(name)
-    emulated, computed = (rung_runs.verified_outputs(e, RUNGS[name], shape, tiles) for e in ENGINES)
-    for output, values in emulated.items():
-        np.testing.assert_allclose(values, computed[output], rtol=2e-5, atol=2e-5)
 
 
 @needs_nvrtc
@@ -111,11 +102,16 @@ def hard_inputs(kind: str, name: str, shape, seed: int = 3) -> dict[str, np.ndar
     return inputs | dict(LADDER_OF[name].derive(shape, inputs) if LADDER_OF[name].derive else {})
 
 
-@pytest.mark.parametrize("kind", HARD)
 @pytest.mark.parametrize("name", RUNGS)
-def test_hard_numbers_stay_finite_and_right(name, kind):
-    shape = shape_of(name, 2, 3, 4, 5, layout_of(name)) if of_maps(name) else shape_of(name, 3, 75)
-    inputs = hard_inputs(kind, name, shape)
+def test_hard_numbers_stay_finite_and_right(name):
+    """Each kind has a channel of the maps, or a row."""
+    shape = shape_of(name, 2, 7, 4, 5, layout_of(name)) if of_maps(name) else shape_of(name, 7, 75)
+    axis, inputs = shape.channel_axis if of_maps(name) else 0, hard_inputs("zeros", name, shape)
+    by_kind = np.moveaxis(inputs["x"], axis, 0)
+    for n, kind in enumerate(HARD):
+        by_kind[n] = np.moveaxis(hard_inputs(kind, name, shape)["x"], axis, 0)[n]
+    by_kind[HARD.index("one outlier")].flat[7] = 1e4
+    inputs |= LADDER_OF[name].derive(shape, inputs) if LADDER_OF[name].derive else {}
     for engine in ENGINES:
         rung_runs.verified_outputs(engine, RUNGS[name], shape, some_tiles(name), inputs)
 
@@ -200,17 +196,11 @@ def test_warp_order_changes_nothing_and_no_races(name):
 
 FAULTS = {  # what is wrong: (rung, the launch's source, original code, faulty code)
     "no barrier before the array is used again": ("batch-norm/two-pass", "01", "  __syncthreads();  // all", "  // all"),
-    "the mean not taken off": ("batch-norm/two-pass", "01", "C, HW)] - m;", "C, HW)];"),
     "merged without the distance": ("batch-norm/welford", "02", " + distance * distance * a.n * share", ""),
-    "M2 from the old mean": ("batch-norm/welford", "02", "distance * (x - mean)", "distance * distance"),
     "the square of the mean left in": ("batch-norm/sums", "03", " - m * m", ""),
     "numbers beyond the end counted": ("batch-norm/split", "04", "if (first + k * BLOCK < end) n += WIDTH;", "n += WIDTH;"),
-    "numbers beyond the end squared": ("batch-norm/split", "04", "      if (first + k * BLOCK < end)\n        for", "        for"),
     "the last part too large": ("batch-norm/split", "05", "min(per_part, vectors - p * per_part)", "per_part"),
-    "no part stores the mean": ("batch-norm/split", "05", "part == 0 &&", "part == parts &&"),
-    "another image": ("batch-norm/split", "05", "(size_t)image * C", "(size_t)0 * C"),
     "the tree's barrier": ("batch-norm/split-nhwc", "06", "    __syncthreads();\n", ""),
-    "another channel's moments": ("batch-norm/split-nhwc", "06", "of_thread[w].M2;", "of_thread[0].n;"),
     "half of the parts": ("batch-norm/split-nhwc", "07", "p += 32", "p += 64"),
     "the first part left out": ("batch-norm/split-nhwc", "08", "gridDim.y - 1 - blockIdx.y", "gridDim.y - max(1, blockIdx.y)"),
     "the channel of NHWC": ("batch-norm-inference/formula", "09", "i / HW % C", "i % C"),
@@ -223,7 +213,6 @@ FAULTS = {  # what is wrong: (rung, the launch's source, original code, faulty c
     "the mean of another count": ("batch-norm-backward/split-nhwc", "16", "dbeta[channel + w] / pixels", "dbeta[channel + w] / C"),
     "every second partial": ("batch-norm-backward/split-nhwc", "17", "part += 8", "part += 16"),
     "beta's sums to gamma": ("batch-norm-backward/split-nhwc-one-sum", "31", "blockIdx.y ? partial_beta : partial_gamma", "partial_gamma"),
-    "the first rows only": ("batch-norm-backward/split-nhwc-one-sum", "31", "int part = warp; part < parts;", "int part = warp; part < 1;"),
     "the row's mean not stored": ("layer-norm/three-reads", "18", "mean[row] = m, ", ""),
     "one thread's mean": ("layer-norm/welford", "19", "partial[0].mean", "partial[1].mean"),
     "the row's rest squared": ("layer-norm/warp", "20", "i * 32 + lane < N ? values[i] - m : 0.0f", "values[i] - m"),
@@ -234,7 +223,6 @@ FAULTS = {  # what is wrong: (rung, the launch's source, original code, faulty c
     "a store for an addition": ("layer-norm-backward/atomics", "25", "atomicAdd(&dbeta[col], dy[col])", "dbeta[col] = dy[col]"),
     "g without gamma": ("layer-norm-backward/columns", "26", "s * (g - mean_g", "s * (dy[col] - mean_g"),
     "one warp's columns": ("layer-norm-backward/columns", "27", "other < 8", "other < 7"),
-    "one half for all rows": ("layer-norm-backward/registers", "28", ", half ^= 1", ""),
     "sums after gamma": ("layer-norm-backward/registers", "28", "sum_beta[i][w] += gs[i][w];\n        gs[i][w] *= gammas[w];", "gs[i][w] *= gammas[w];\n        sum_beta[i][w] += gs[i][w];"),
     "xhat not scaled": ("rms-norm-backward/atomics", "29", "xhat = x[col] * s;", "xhat = x[col];"),
     "a row too far": ("rms-norm-backward/registers", "30", "row += gridDim.x", "row += gridDim.x + 1"),
@@ -295,6 +283,7 @@ def test_run_verifies_every_output(engine, monkeypatch):
 
 
 # -- parts, rules, parsing, cost --------------------------------------------------------------------------
+@settings(max_examples=20)
 @given(st.integers(1, 10**6), st.integers(0, 3000), st.integers(1, 5000))
 def test_parts_cover_all_numbers_and_none_is_empty(total, wanted, least):
     parts, size = parts_of(total, wanted, least)

@@ -50,7 +50,7 @@ SHAPES = {"sgd": sgd_shapes, "adam": adam_shapes}
 # -- results -----------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_both_engines_agree_with_the_reference_at_any_list_and_tile_sizes(name, data):
     ladder, rung = RUNGS[name]
@@ -215,6 +215,7 @@ def test_a_fault_in_a_kernel_is_detected(name, file, right, wrong, monkeypatch):
 
 
 # -- the table and the shape ---------------------------------------------------------------------------
+@settings(max_examples=20)
 @given(sizes)
 def test_chunks_cover_every_element_of_every_tensor_once(counts):
     s = SgdShape(sizes_text(tuple(counts)))
@@ -227,6 +228,7 @@ def test_chunks_cover_every_element_of_every_tensor_once(counts):
     assert [count for _, count in s.tensors] == counts and s.elements == sum(counts)
 
 
+@settings(max_examples=20)
 @given(sizes)
 def test_sizes_are_the_same_in_any_spelling(counts):
     text = " ".join(map(str, counts))

@@ -67,7 +67,7 @@ def assert_is_reference(outcome: data.Outcome, network: str) -> None:
 
 
 # -- data parallel and sharding ------------------------------------------------------------------------
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.sampled_from(["lenet5", "transformer"]), st.sampled_from(list(ZERO)), RANKS, st.integers(1, 300_000))
 def test_data_parallel_and_sharded_steps_are_one_gpu_s_step(network, way, gpus, bucket_bytes):
     plan = Plan(network, way, gpus, BATCH, bucket_bytes=bucket_bytes)
@@ -116,7 +116,7 @@ def test_a_bucket_that_is_combined_too_early_is_wrong(monkeypatch):
 
 
 # -- buckets -------------------------------------------------------------------------------------------
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.sampled_from(list(NETWORKS)), st.integers(1, 400_000), st.sampled_from([1, 2, 3, 7, 8]))
 def test_buckets_hold_every_gradient_once_and_shards_cover_them(network, nbytes, ranks):
     graph = step.build(NETWORKS[network], 4, step.ON_GPU)
@@ -192,7 +192,7 @@ def test_a_pipeline_is_gradient_accumulation_bit_by_bit(network, way, gpus, micr
     np.testing.assert_array_equal(outcome.losses, losses)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.sampled_from([GPIPE, ONE_F_ONE_B]), st.integers(1, 9), st.integers(1, 20))
 def test_a_stage_runs_each_micro_batch_once_each_way_and_holds_few(way, stages, micros):
     for stage in range(stages):
@@ -203,7 +203,7 @@ def test_a_stage_runs_each_micro_batch_once_each_way_and_holds_few(way, stages, 
         assert held == (micros if way == GPIPE else min(micros, stages - stage))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=9), st.integers(1, 5))
 def test_stages_are_as_equal_as_neighbours_can_be(costs, stages):
     stages = min(stages, len(costs))

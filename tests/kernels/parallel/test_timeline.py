@@ -54,7 +54,7 @@ def test_only_times_of_sgd_are_used(monkeypatch, tmp_path):
 
 
 # -- the simulator -------------------------------------------------------------------------------------
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.floats(0, 9), st.sets(st.integers(0, 30))), max_size=20))
 def test_a_task_waits_for_its_streams_and_for_what_it_needs_and_for_nothing_else(rows):
     tasks = [
@@ -74,7 +74,7 @@ def test_a_task_before_what_it_needs_is_refused():
         simulate([Task("a", FORWARD, ((0, COMPUTE),), 1.0, (1,)), Task("b", FORWARD, ((0, COMPUTE),), 1.0)], 1)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(plans())
 def test_the_timeline_of_a_step_is_possible_and_runs_every_node_once(plan):
     found = lines.timeline(plan)
@@ -158,7 +158,7 @@ def test_tensor_parallel_waits_for_each_all_reduce():
 
 
 # -- pipelines -----------------------------------------------------------------------------------------
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.sampled_from([GPIPE, ONE_F_ONE_B]), st.integers(1, 6), st.sampled_from([1, 2, 3, 4, 6, 12]))
 def test_the_bubble_of_equal_stages_is_the_formula(way, gpus, micro):
     with pytest.MonkeyPatch.context() as patch:
@@ -189,7 +189,7 @@ def test_the_link_takes_the_two_measured_times():
     assert links.NVLINK.start > 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.sampled_from([ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER]), st.integers(2, 5000), st.integers(1, 10**9))
 def test_more_gpus_and_more_bytes_take_longer(kind, ranks, nbytes):
     for topology in links.TOPOLOGIES:

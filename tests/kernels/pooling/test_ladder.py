@@ -44,7 +44,7 @@ def outputs(engine, name, shape, tiles=None, inputs=None, options=None):
 
 # -- results -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", ON_CPU)
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_numpy_is_right_at_any_shape(name, data):
     """A patch under wide windows has too many pixels for the registers."""
@@ -54,7 +54,7 @@ def test_numpy_is_right_at_any_shape(name, data):
 
 
 @pytest.mark.parametrize("name", OTHERS)
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_kernels_are_right_at_any_shape(name, data):
     tiles = {t: data.draw(st.sampled_from(choices)) for t, choices in RUNGS[name].tiles.items()}
@@ -65,7 +65,7 @@ def test_kernels_are_right_at_any_shape(name, data):
 
 @pytest.mark.parametrize("name", PATCHES)
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda w: f"{w['R']}x{w['S']}")
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(data=st.data())
 def test_patches_are_right_at_any_shape(name, window, data):
     outputs(emulator, name, data.draw(shapes_of(name, st.just(window))))
@@ -93,10 +93,8 @@ def test_patches_are_right_with_vectors(name):
 
 
 @pytest.mark.parametrize("name", PATCHES)
-@pytest.mark.parametrize("stride", [1, 2])
-def test_every_tile_choice_of_a_patch_is_right(name, stride):
-    rung = RUNGS[name]
-    shape = ALIGNED[name[:3]].with_(u=stride, v=stride)
+def test_every_tile_choice_of_a_patch_is_right(name):
+    rung, shape = RUNGS[name], ALIGNED[name[:3]]
     rung_runs.each_choice_is_legal(rung, shape)
     for tile in ("HIGH", "WIDE"):
         for value in rung.tiles[tile]:

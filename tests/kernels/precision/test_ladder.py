@@ -44,7 +44,7 @@ def short(rung) -> str:
 
 
 @every_rung
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(shape=shapes, block=st.sampled_from([64, 128, 256]))
 def test_every_rung_is_exact_in_the_emulator(rung, shape, block):
     result = run(rung.name, shape, engine="emulator", tiles={"BLOCK": block}, measure=False)
@@ -52,6 +52,7 @@ def test_every_rung_is_exact_in_the_emulator(rung, shape, block):
 
 
 @every_rung
+@settings(max_examples=15)
 @given(shape=shapes)
 def test_the_numpy_steps_are_exact(rung, shape):
     program = rung.build(shape, rung.default_tiles)

@@ -82,11 +82,11 @@ def test_to_format_rounds_in_place():
 # -- what is recorded ------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", record.RUNS)
 def test_a_recorded_run_begins_as_it_is_recorded(name):
-    arrays, _ = record.run(name, 4)
+    arrays, _ = record.run(name, 2)
     found = record.curve(name)
-    np.testing.assert_allclose(arrays[f"{name} loss"], found.loss[:4], rtol=2e-3)
-    np.testing.assert_array_equal(arrays[f"{name} skipped"], found.skipped[:4])
-    np.testing.assert_array_equal(arrays[f"{name} scale"], found.scale[:4])
+    np.testing.assert_allclose(arrays[f"{name} loss"], found.loss[:2], rtol=2e-3)
+    np.testing.assert_array_equal(arrays[f"{name} skipped"], found.skipped[:2])
+    np.testing.assert_array_equal(arrays[f"{name} scale"], found.scale[:2])
 
 
 def test_recorded_gradients_are_those_of_a_training_step():
@@ -122,8 +122,7 @@ def test_the_weights_of_the_net_are_those_of_lenet():
     assert record.net().shape == MixedTraining(Run()).session.fetch(step.WEIGHTS).shape
 
 
-@pytest.mark.parametrize("master", [True, False], ids=["FP32 weights", "FP16 weights"])
-def test_at_the_usual_loss_and_rate_fp16_learns_the_digits(master):
-    """As the small print of the lesson says: its runs are hard on purpose."""
-    _, points = steps(Run(FP16, master=master), 75)
+def test_at_the_usual_loss_and_rate_fp16_learns_the_digits():
+    """Even without weights in FP32. As the small print of the lesson says: its runs are hard on purpose."""
+    _, points = steps(Run(FP16, master=False), 60)
     assert np.mean([point.loss for point in points[-15:]]) < 0.5 < 2 < points[0].loss

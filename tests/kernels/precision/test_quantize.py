@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.precision import quantize
@@ -18,6 +18,7 @@ def values(seed: int, shape=(7, 5), offset: float = 0.0) -> np.ndarray:
     return rng.standard_normal(shape) * 10.0 ** rng.uniform(-3, 3) + offset
 
 
+@settings(max_examples=20)
 @given(seed=seeds, symmetric=st.booleans(), offset=st.floats(-100, 100))
 def test_values_in_the_range_are_wrong_by_half_a_step_at_most(seed, symmetric, offset):
     x = values(seed, offset=offset)
@@ -26,12 +27,14 @@ def test_values_in_the_range_are_wrong_by_half_a_step_at_most(seed, symmetric, o
     assert np.abs(q.dequantize(q.quantize(x)) - x).max() <= q.scale.max() * (0.5 if symmetric else 1.0) * (1 + 1e-9)
 
 
+@settings(max_examples=20)
 @given(seed=seeds, symmetric=st.booleans())
 def test_zero_is_exact(seed, symmetric):
     q = by_extremes(np.abs(values(seed)) + 1, symmetric)
     assert q.dequantize(q.quantize(np.zeros(3))).tolist() == [0, 0, 0]
 
 
+@settings(max_examples=20)
 @given(seed=seeds)
 def test_a_scale_for_each_channel_is_never_coarser(seed):
     x = values(seed) * np.array([1.0, 10, 100, 0, 1e3, 1e-3, 1])[:, None]
@@ -41,6 +44,7 @@ def test_a_scale_for_each_channel_is_never_coarser(seed):
     assert quantize.error(x, channels) <= quantize.error(x, whole) * (1 + 1e-9)
 
 
+@settings(max_examples=20)
 @given(seed=seeds, symmetric=st.booleans())
 def test_the_calibration_by_error_is_the_best(seed, symmetric):
     x = values(seed, (40, 10))
@@ -50,6 +54,7 @@ def test_the_calibration_by_error_is_the_best(seed, symmetric):
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
+@settings(max_examples=20)
 @given(seed=seeds)
 def test_the_product_of_whole_numbers_is_that_of_the_dequantised(seed, symmetric):
     a, b = values(seed, (4, 9), 1.0), values(seed + 1, (9, 3))

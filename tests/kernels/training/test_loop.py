@@ -20,8 +20,9 @@ def losses(training: Training, count: int) -> list[float]:
     return [point.loss for point in itertools.islice(training.run(1000), count)]
 
 
-@pytest.mark.parametrize(("network", "rate"), [("residual", 0.05), ("lenet5", 0.05), ("transformer", 0.03)])
+@pytest.mark.parametrize(("network", "rate"), [("lenet5", 0.05), ("transformer", 0.03)])
 def test_it_learns(network, rate):
+    """The residual net learns in test_memory."""
     training = Training(Settings(network, 50, "sgd", {"lr": rate}))
     before = training.accuracy()
     points = list(training.run(2))
@@ -34,11 +35,11 @@ def test_it_learns(network, rate):
 def test_a_stopped_training_goes_on_as_if_it_had_not_stopped(optimizer):
     settings = Settings("residual", 40, optimizer, {"lr": 0.01})
     whole = Training(settings)
-    all_losses = losses(whole, 8)
+    all_losses = losses(whole, 4)
     first = Training(settings)
-    losses(first, 5)
+    losses(first, 2)
     second = Training(settings, state=first.state())
-    assert losses(second, 3) == all_losses[5:]
+    assert losses(second, 2) == all_losses[2:]
     for name, array in whole.state().arrays.items():
         np.testing.assert_array_equal(array, second.state().arrays[name], err_msg=name)
 

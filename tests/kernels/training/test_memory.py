@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.engines import cpu
@@ -50,6 +50,7 @@ def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> Non
 
 
 # -- one buffer for all ------------------------------------------------------------------------------
+@settings(max_examples=20)
 @given(st.lists(lives, min_size=1, max_size=12))
 def test_tensors_that_live_at_the_same_time_share_no_byte(found):
     tensors = {str(n): life for n, life in enumerate(found)}
@@ -94,7 +95,7 @@ def test_activations_rise_through_forward_and_fall_through_backward(name):
 
 # -- computed again ----------------------------------------------------------------------------------
 @names
-@pytest.mark.parametrize("every", [1, 2, 3, 50])
+@pytest.mark.parametrize("every", [1, 3])
 def test_a_recomputed_step_gives_the_same_bits(name, every):
     plain, again = graph_of(name), graph_of(name, every=every)
     inputs = inputs_of(plain, name)

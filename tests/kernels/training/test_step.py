@@ -209,14 +209,13 @@ def test_a_step_is_right_on_the_processor(name, on_cpu):
 
 def test_a_step_is_right_in_the_emulator():
     graph, program, inputs = small("residual", 2, on_cpu=False)
-    session = emulator.Session(program, inputs, Options(races=True))
+    session = emulator.Session(program, inputs, Options(races=True, count=False))
     assert_step_is_right(session, graph, inputs)
 
 
-@pytest.mark.parametrize("causal", [0, 1])
-def test_a_small_transformer_is_right_in_the_emulator(causal):
-    _, graph, inputs = small_transformer(causal, step.ON_GPU)
-    session = emulator.Session(graphs.program(graph, ladder_of), inputs, Options(races=True))
+def test_a_small_transformer_is_right_in_the_emulator():
+    _, graph, inputs = small_transformer(1, step.ON_GPU)
+    session = emulator.Session(graphs.program(graph, ladder_of), inputs, Options(races=True, count=False))
     assert_step_is_right(session, graph, inputs)
 
 

@@ -55,14 +55,14 @@ def backward_shapes(**limits) -> st.SearchStrategy[BackwardShape]:
 
 # -- results at any shape ---------------------------------------------------------------------------
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(shape=backward_shapes(max_extent=36), dtype=st.sampled_from(["fp16", "bf16"]), small=st.booleans())
 def test_emulator_agrees_with_the_reference_at_any_shape(name, shape, dtype, small):
     verified_outputs(emulator, RUNGS[name], of_rung(name, shape, dtype), SMALL[name] if small else None)
 
 
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(shape=backward_shapes(max_extent=80, max_d=128), dtype=st.sampled_from(["fp16", "bf16"]))
 def test_cpu_agrees_with_the_reference_at_any_shape(name, shape, dtype):
     outputs = verified_outputs(cpu, RUNGS[name], of_rung(name, shape, dtype), SMALL[name])
@@ -72,7 +72,7 @@ def test_cpu_agrees_with_the_reference_at_any_shape(name, shape, dtype):
 
 
 @pytest.mark.parametrize("name", RUNGS)
-@pytest.mark.parametrize("d", [33, 64, 128])
+@pytest.mark.parametrize("d", [33, 128])
 def test_wide_heads(name, d):
     """Covers copies with and without 16 bytes, one tile and more, and fewer keys of a warp for more columns."""
     verified_outputs(emulator, RUNGS[name], of_rung(name, BackwardShape(1, 1, 67, d, causal=1)))
@@ -114,10 +114,9 @@ KINDS = ["logits of 1e4", "all equal", "one hot", "rising", "falling", "values o
 
 
 @pytest.mark.parametrize("name", RUNGS)
-@pytest.mark.parametrize("causal", [0, 1])
-def test_hard_scores_stay_finite_and_right(name, causal):
+def test_hard_scores_stay_finite_and_right(name):
     kinds = [kind for kind in KINDS if name not in HALVES or kind != "values of every size"]  # beyond the range of FP16
-    one = of_rung(name, BackwardShape(1, 1, 37, 16, causal=causal, scale=1))
+    one = of_rung(name, BackwardShape(1, 1, 37, 16, causal=1, scale=1))
     s, hard = side_by_side(kinds, one)
     inputs = inputs_of(LADDER, s, RUNGS[name].build(s, RUNGS[name].default_tiles))
     hard["dO"] = inputs["dO"]
@@ -149,41 +148,26 @@ def in_order(name: str, s: BackwardShape, tiles, options: Options) -> np.ndarray
 
 
 @pytest.mark.parametrize("name", RUNGS)
-@pytest.mark.parametrize("small", [False, True])
-def test_warp_order_changes_nothing_and_no_races(name, small):
+def test_warp_order_changes_nothing_and_no_races(name):
     s = of_rung(name, RAGGED.with_(B=1))
-    rung_runs.same_in_any_order(lambda options: in_order(name, s, SMALL[name] if small else None, options))
+    rung_runs.same_in_any_order(lambda options: in_order(name, s, SMALL[name], options))
 
 
 FAULTS = {  # what is wrong: (rung, entry, original code, faulty code)
     "D left out": ("naive", "softmax_gradient", "(dS[key] - row_d)", "dS[key]"),
-    "the scale left out": ("naive", "softmax_gradient", "scale * p *", "p *"),
     "hidden keys keep their weight": ("naive", "softmax_gradient", "if (key < keys)", "if (key < N)"),
-    "rows instead of columns": ("naive", "values_transposed", "tile_p[query][thread_row]", "tile_p[thread_row][query]"),
-    "queries of the next tile": ("naive", "values_transposed", "load_query < N && dim < d", "dim < d"),
-    "a lane left out": ("recompute", "row_dots", "lane_mask = 16", "lane_mask = 8"),
     "the first query": ("recompute", "recompute_keys", "causal ? key : 0", "causal ? key + 1 : 0"),
-    "a barrier of the column": ("recompute", "recompute_keys", "  }\n  __syncthreads();\n\n  float dv", "  }\n\n  float dv"),
     "one group too few": ("recompute", "recompute_queries", "group < BLOCK / d", "group < BLOCK / d - 1"),
     "the barrier before dS": ("flash", "flash_backward", "__syncthreads();  // P is there", "// P is there"),
-    "the barrier before dQ": ("flash", "flash_backward", "__syncthreads();  // dS is there", "// dS is there"),
-    "the barrier of the tiles": ("flash", "flash_backward", "__syncthreads();  // the tiles", "// the tiles"),
     "dQ stored, not added": ("flash", "flash_backward", "atomicAdd(&dQ[(size_t)query * d + dim], scale * dq[i][n]);",
                    "dQ[(size_t)query * d + dim] = scale * dq[i][n];"),
-    "D of another row": ("flash-two-kernels", "flash_keys", "query < N ? rows[query]", "query < N ? rows[query / 2]"),
     "hidden queries seen": ("flash-two-kernels", "flash_keys", "tile_p[query * PITCH_P + key] = visible ? p : 0.0f",
                             "tile_p[query * PITCH_P + key] = p"),
-    "the barrier after V": ("flash-two-kernels", "flash_queries", "__syncthreads();  // dS is there", "// dS is there"),
-    "the barrier after K": ("flash-two-kernels", "flash_queries", "__syncthreads();  // all have used K", "// all"),
     "keys outside keep their weight": ("flash-two-kernels", "flash_queries", "visible ? p[i][n] : 0.0f", "p[i][n]"),
-    "powers of e": (MMA, "flash_mma_queries", "float factor = scale * LOG2E;", "float factor = scale;"),
-    "hidden keys on tensor cores": (MMA, "flash_mma_keys", "+ e % 2 < key) weight = 0;", "+ e % 2 < key - 1) weight = 0;"),
     "P instead of dS": (MMA, "flash_mma_keys", "as_factor(left, ds, 2 * n);", "as_factor(left, p, 2 * n);"),
     "the rows of O of another warp": (HOPPER, "flash_wgmma_queries", "tile_do + warp_row * DP, O + rows,", "tile_do + warp_row * DP, O + rows + 8 * d,"),
-    "hidden keys by wgmma": (HOPPER, "flash_wgmma_queries", "key >= visible_keys(query", "key > visible_keys(query"),
     "a stage released too early": (HOPPER, "flash_wgmma_keys", "if (last >= 0) ring.release(last);", "ring.release(ring.stage);"),
     "the sums of the first tile": (HOPPER, "flash_wgmma_keys", "left_ds, q, last >= 0", "left_ds, q, 0"),
-    "the barrier of a stage": (MMA, "flash_mma_keys", "__syncthreads();  // the next tile", "// the next tile"),
 }  # fmt: skip
 
 
@@ -215,7 +199,7 @@ def test_fault_in_a_kernel_is_detected(fault):
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     name = data.draw(st.sampled_from(list(RUNGS)))
@@ -240,7 +224,7 @@ def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(name):
         assert sets[0] == rung.default_tiles and len(sets) > len(rung.sets or ())
 
 
-@pytest.mark.parametrize("d", [4, 64, 128])
+@pytest.mark.parametrize("d", [64, 128])
 @pytest.mark.parametrize("name", RUNGS)
 def test_no_kernel_spills(name, d):
     """Checks every precompiled set of tile sizes."""

@@ -39,7 +39,7 @@ def autograd_forward(np_, s: ConvShape, x, w):
     return np_.concatenate(terms, axis=1)
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(plain_layer_shapes())
 def test_gradients_equal_automatic_differentiation(s):
     import autograd
@@ -77,7 +77,7 @@ def test_gradients_equal_finite_differences(s, seed):
         assert gradient[at] == pytest.approx((above - below) / 2e-3, rel=1e-6, abs=1e-8)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(plain_layer_shapes())
 def test_all_three_are_one_sum_over_the_same_links(s):
     """The sum of dy * conv(x, w) is that of dx * x and of dw * w, and likewise for the error scales."""
@@ -100,7 +100,7 @@ def spread(s: TransposeShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     return y
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(transpose_shapes())
 def test_transposed_convolution_spreads_each_pixel_over_its_window(s):
     rng = np.random.default_rng(0)

@@ -37,7 +37,7 @@ def shapes(draw, max_size: int = 12) -> ConvShape:
     return ConvShape(N, C, H, W, K, 3, 3, pad=pad, extra=extra, mode=draw(st.sampled_from(MODES)))
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(shape=shapes(max_size=20), rung=st.sampled_from(RUNGS), m=st.sampled_from(winograd_matrices.TILES))
 def test_cpu_agrees_with_the_reference_at_any_shape(shape, rung, m):
     assert verified_output(cpu, rung, shape, {"M": m}).dtype == np.float32
@@ -45,7 +45,7 @@ def test_cpu_agrees_with_the_reference_at_any_shape(shape, rung, m):
 
 @needs_nvrtc
 @rungs
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(shape=shapes(), data=st.data())
 def test_emulator_agrees_with_the_reference_at_any_shape(rung, shape, data):
     verified_output(emulator, rung, shape, data.draw(st.sampled_from(list(rung.tile_sets(shape)))))

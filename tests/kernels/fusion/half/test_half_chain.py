@@ -88,7 +88,7 @@ def test_emulator_agrees_in_any_order_of_warps_without_races(s):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("tiles", [{}, {"BM": 192, "BN": 128, "STAGES": 2}, {"BM": 64, "BN": 256}], ids=str)
+@pytest.mark.parametrize("tiles", [{}, {"BM": 192, "BN": 128, "STAGES": 2}], ids=str)
 def test_other_tiles_agree(tiles):
     rung_runs.verified_output(emulator, RUNG, CHAINS[1], tiles)
 
