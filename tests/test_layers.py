@@ -34,10 +34,6 @@ TOPICS = {
 BETWEEN_TOPICS = {("kernels", "attention", "gemm"), ("kernels", "fusion", "conv")}
 
 
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 @cache
 def modules() -> dict[str, Path]:
     """Returns the file of every module of the app by its dotted name."""
@@ -57,15 +53,32 @@ def imported(tree: ast.AST) -> Iterator[str]:
                 yield inner if inner in modules() else node.module
 
 
-def without_types(tree: ast.Module) -> ast.Module:
-    """Returns a file without what only a type checker reads: objects that hold each other name each other's types."""
-    return ast.Module([n for n in tree.body if not isinstance(n, ast.If) or ast.unparse(n.test) != "TYPE_CHECKING"], [])
+def is_of_types(node: ast.stmt) -> bool:
+    """Returns whether only a type checker reads it: objects that hold each other name each other's types."""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+@cache
+def imports() -> dict[str, tuple[set[str], set[str]]]:
+    """Returns by module what it imports, and what only its types import."""
+    found = {}
+    for name, path in modules().items():
+        both: tuple[set[str], set[str]] = set(), set()
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            both[is_of_types(node)].update(imported(node))
+        found[name] = both
+    return found
 
 
 @cache
 def graph() -> dict[str, set[str]]:
-    """Returns the modules of the app that each module imports."""
-    return {name: set(imported(parsed(path))) & modules().keys() for name, path in modules().items()}
+    """Returns the modules of the app that each module imports, including those for type checkers."""
+    return {name: (runs | types) & modules().keys() for name, (runs, types) in imports().items()}
+
+
+def packages_of(name: str) -> set[str]:
+    """Returns the first names of what a module imports."""
+    return {module.partition(".")[0] for module in set.union(*imports()[name])}
 
 
 def import_cycles(imports_of: Mapping[str, set[str]]) -> list[list[str]]:
@@ -100,8 +113,7 @@ def topics_of(name: str) -> list[str]:
 
 
 def test_no_import_cycles():
-    names = modules()
-    assert not import_cycles({n: set(imported(without_types(parsed(p)))) & names.keys() for n, p in names.items()})
+    assert not import_cycles({name: runs & modules().keys() for name, (runs, _) in imports().items()})
 
 
 def test_import_cycle_is_found():
@@ -142,26 +154,21 @@ def test_lower_modules_do_not_import_higher_ones(below, above):
 def test_layers_import_in_one_direction(layer):
     for name, path in modules().items():
         if name.startswith(layer):
-            assert not FORBIDDEN[layer] & {module.partition(".")[0] for module in imported(parsed(path))}, path
+            assert not FORBIDDEN[layer] & packages_of(name), path
 
 
 def test_visuals_import_streamlit_only_in_stage():
     for name, path in modules().items():
         if name.startswith("visuals") and path.parent.name != "stage":
-            assert "streamlit" not in {module.partition(".")[0] for module in imported(parsed(path))}, path
+            assert "streamlit" not in packages_of(name), path
 
 
-def test_importing_kernels_imports_no_large_package():
+def test_importing_kernels_imports_no_large_package_and_listing_engines_no_cupy():
     code = (
         "import sys, kernels, kernels.records.store; heavy = {'cupy', 'numba', 'plotly', 'streamlit', 'PIL', 'psutil', 'sqlalchemy',"
         "'alembic', 'psycopg', 'sqlite3'} & set(sys.modules);"
+        "kernels.engines.available(); heavy |= {'cupy'} & set(sys.modules);"
         "sys.exit(', '.join(heavy) or 0)"
     )
-    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert process.returncode == 0, process.stderr
-
-
-def test_listing_engines_imports_no_cupy():
-    code = "import sys; from kernels import engines; engines.available(); sys.exit('cupy' in sys.modules)"
     process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr

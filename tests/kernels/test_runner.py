@@ -31,10 +31,11 @@ from tests.helpers.shapes import conv_shapes
 
 RUNGS = [r.name for r in conv_ladder.BASIC_RUNGS]
 TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
+RECORD = ("record", "--engine", "cpu", "--modes", "hot", "--seconds", "0.01")
 QUICK = Budget(samples=3, seconds=0.2, min_samples=1, warm_up_s=0)
 
 
-@settings(max_examples=80)
+@settings(max_examples=15)
 @given(shape=conv_shapes(), tile=st.sampled_from(conv_ladder.TILES))
 def test_every_rung_agrees_at_any_shape(shape, tile):
     supported = [rung.name for rung in availability.supported_rungs(conv_ladder.LADDER, "cpu", shape)]
@@ -162,6 +163,7 @@ def test_same_seed_same_inputs():
     assert all(v.any() for v in a.values())
 
 
+@settings(max_examples=20)
 @given(conv_shapes())
 def test_program_is_consistent(s):
     for rung in availability.supported_rungs(conv_ladder.LADDER, "emulator", s):
@@ -172,12 +174,6 @@ def test_program_is_consistent(s):
         predicted = rung.cost(s, program)
         assert predicted.workspace_bytes == program.nbytes(WORKSPACE)
         assert predicted.bytes >= s.bytes
-
-
-def cli(*args):
-    return subprocess.run(
-        [sys.executable, "-m", "kernels", *args], capture_output=True, text=True, timeout=120, check=False
-    )
 
 
 def test_the_command_prints_the_spread_and_the_rate_of_a_run(monkeypatch, capsys):
@@ -191,7 +187,9 @@ def test_the_command_prints_the_spread_and_the_rate_of_a_run(monkeypatch, capsys
 
 
 def test_command_line_json():
-    out = cli("run", "conv/im2col-gemm", "--shape", "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1", "--engine", "cpu", "--json")
+    shape = "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1"
+    arguments = ["run", "conv/im2col-gemm", "--shape", shape, "--engine", "cpu", "--json"]
+    out = subprocess.run([sys.executable, "-m", "kernels", *arguments], capture_output=True, text=True, check=False)
     assert out.returncode == 0, out.stderr
     result = json.loads(out.stdout)
     assert set(result) == {"rung", "title", "engine", "shape", "tiles", "error", "measurement", "predicted"}
@@ -213,18 +211,18 @@ def test_command_line_json():
     [
         (("run", "conv/direct", "--shape", "N=1,C=3"), "missing H"),
         (("run", "conv/direct", "--shape", "toy", "--tiles", "BLOCK=x"), "NAME=NUMBER"),
-        (("record", "--out", "/nowhere/at/all", "--presets", "toy"), "No such file"),
-        (("record", "--out", "r", "--presets", "toys"), "no preset 'toys'"),
+        ((*RECORD, "--out", "/nowhere/at/all", "--presets", "toy"), "No such file"),
+        ((*RECORD, "--out", "r", "--presets", "toys"), "no preset 'toys'"),
     ],
 )
-def test_command_line_errors_are_sentences(args, message):
-    out = cli(*args)
-    assert out.returncode == 2 and message in out.stderr and "Traceback" not in out.stderr
+def test_command_line_errors_are_sentences(args, message, capsys):
+    assert command.main(args) == 2 and message in capsys.readouterr().err
 
 
-def test_list_names_all():
-    out = cli("list")
-    assert all(name in out.stdout for name in (*RUNGS, "vgg-conv1_2", "cpu"))
+def test_list_names_all(capsys):
+    assert command.main(["list"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in (*RUNGS, "vgg-conv1_2", "cpu"))
 
 
 def test_listing_as_json_has_every_preset_of_every_ladder():

@@ -163,9 +163,13 @@ def test_levels_of_a_gpu_are_beside_its_recording(tmp_path):
 # -- the command -----------------------------------------------------------------------------------
 @pytest.fixture
 def recorded_rungs(monkeypatch):
-    """Softmax with the rungs that have recordings."""
+    """Softmax with the rungs that have recordings, and its recordings alone."""
     names = {row["rung"] for row in SOFTMAX}
     monkeypatch.setitem(LADDERS, "softmax", LADDERS["softmax"].only(*names))
+    monkeypatch.setattr(files, "_shipped", lambda: ((Card(row["device"]), row) for row in SOFTMAX))
+    records.forget()
+    yield
+    records.forget()
 
 
 @pytest.mark.usefixtures("recorded_rungs")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import cache
+from itertools import groupby
+from operator import itemgetter
 
 import pytest
 
@@ -22,10 +25,12 @@ from kernels.records.nearest import nearest as find_nearest
 from kernels.records.row import digest_of, is_current, kernel_digest
 from kernels.runner import run
 from kernels.sweep import GROUPS, Sweep, by_rules
+from tests.helpers.offenders import over
 from visuals import units
 
 # Of each ladder the rows of the GPU that it is shown from.
 ROWS = tuple(row for name in LADDERS for row in records.recordings(name))
+RUNG_OF = itemgetter("rung")
 MAX_ERROR_16_BIT = {"fp16": 5e-4, "bf16": 4e-3}  # half a last place of each output, on average less
 FIELDS = {
     "device",
@@ -57,30 +62,33 @@ def shape_of(row):
     return LADDERS[row["rung"].partition("/")[0]].shape(**row["shape"])
 
 
+@cache
+def recorded_keys():
+    """Returns (rung, shape, tile sizes, mode) of each row of these kernels."""
+    return {(r["rung"], shape_of(r), tuple(sorted(r["tiles"].items())), r["mode"]) for r in ROWS if is_current(r)}
+
+
 @pytest.mark.parametrize("name", ["gemm", "conv", "attention", "softmax", "fusion"])
 def test_recordings_cover_every_rung_at_every_preset(name):
-    recorded_keys = {(r["rung"], shape_of(r), r["mode"]) for r in ROWS if is_current(r)}
+    recorded = {(rung, shape, mode) for rung, shape, _, mode in recorded_keys()}
     ladder = LADDERS[name]
     for key, preset in ladder.presets.items():
         for rung in (r for r in ladder.rungs if "cuda" in r.engines):
             setting = rung.name, preset.shape
             # The recordings list what a library did not support on the GPU; a rule refuses what it never has.
             refused = unsupported.recorded(*setting) or any(rung.rules(preset.shape, rung.default_tiles))
-            assert bool(refused) != ((*setting, "cold") in recorded_keys), setting
+            assert bool(refused) != ((*setting, "cold") in recorded), setting
             if key in ladder.swept and not refused:
-                assert (*setting, "hot") in recorded_keys, setting
+                assert (*setting, "hot") in recorded, setting
 
 
 @pytest.mark.parametrize("presets, modes", [((), MODES), (tuple(GROUPS), ("cold",))], ids=["all presets", "groups"])
 def test_recordings_cover_a_whole_sweep(presets, modes):
     """Every set of tile sizes, and the shapes of the map and the networks."""
-    recorded_keys = {
-        (r["rung"], shape_of(r), tuple(sorted(r["tiles"].items())), r["mode"]) for r in ROWS if is_current(r)
-    }
     for group in Sweep("cuda", presets, modes).groups():
         for rung in set(group.rungs) - NOT_YET_RUNGS:
             tiles = tuple(sorted(group.tiles_of(rung).items()))
-            present = (rung, group.shape, tiles, group.mode) in recorded_keys
+            present = (rung, group.shape, tiles, group.mode) in recorded_keys()
             assert present or unsupported.recorded(rung, group.shape), (rung, str(group))
 
 
@@ -111,10 +119,10 @@ def test_times_include_no_waits_for_the_processor():
             assert row["median_ms"] <= 1.05 * together, (row["rung"], row["shape"], row["tiles"])
 
 
-@pytest.mark.parametrize("name", sorted({row["rung"] for row in ROWS}))
-def test_rows_are_complete_and_were_measured_with_these_kernels(name):
-    rung = find(name)
-    for row in (r for r in ROWS if r["rung"] == name):
+@over([(name, list(rows)) for name, rows in groupby(sorted(ROWS, key=RUNG_OF), key=RUNG_OF)])
+def test_rows_are_complete_and_were_measured_with_these_kernels(rows):
+    rung = find(rows[0]["rung"])
+    for row in rows:
         setting = f"{shape_of(row)} {row['tiles']} {row['mode']}"
         assert row.keys() >= FIELDS, setting
         program = rung.build(shape_of(row), row["tiles"])
@@ -278,7 +286,7 @@ def test_figures_of_a_row_have_five_digits_and_its_shape_has_all():
     assert row["median_ms"] == pytest.approx(result.measurement.median_ms, rel=1e-4)
 
 
-def test_record_sweeps_tiles_and_batches_and_prints_progress(tmp_path, capsys):
+def test_record_sweeps_tiles_and_batches_and_prints_progress(three_rungs, tmp_path, capsys):
     out = tmp_path / "here.jsonl"
     assert recording(out, "--batches", "1,2", modes="cold") == 0
     rows = read(out)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.records import folder, store
@@ -147,6 +147,7 @@ def store_of_all(request, tmp_path_factory):
     return new_store(request.param, request, tmp_path_factory.mktemp("all"))
 
 
+@settings(max_examples=20)
 @given(
     imports=st.lists(st.tuples(st.sampled_from([HERE, *NAMES]), st.lists(any_row(), max_size=12)), max_size=3),
     waiting=st.lists(any_row(), max_size=4),

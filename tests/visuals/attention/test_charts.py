@@ -51,7 +51,7 @@ def compiled(name: str, s: AttentionShape) -> list[dict]:
 
 
 @pytest.mark.parametrize("name", [name for name in attention_traffic.KERNELS if name in RUNGS])
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(data=st.data())
 def test_traffic_equals_the_emulators_counters(name, data):
     """To the byte, at any tile sizes that were compiled ahead."""
@@ -70,6 +70,7 @@ def test_library_traffic_is_unknown():
         assert (requested is None) == bool(rung.library), name
 
 
+@settings(max_examples=25)
 @given(st.integers(1, 300), st.sampled_from([4, 8, 32]), st.sampled_from([8, 16]), st.integers(0, 1))
 def test_tiles_visited_have_a_visible_key(N, queries, keys, causal):
     s = AttentionShape(1, 1, N, 4, causal)
@@ -288,6 +289,7 @@ def test_overlapping_spreads_are_no_gain():
     assert "do not differ measurably" in text and "× as" not in text
 
 
+@settings(max_examples=25)
 @given(st.integers(1, 8), st.integers(1, 16), st.integers(1, 9000), st.integers(1, 128), st.integers(0, 1))
 def test_cost_names_s_and_p_and_flash_attentions_extra_work(B, H, N, d, causal):
     s = AttentionShape(B, H, N, d, causal)

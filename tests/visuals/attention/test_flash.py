@@ -66,7 +66,7 @@ def check_against_softmax(s: AttentionShape, plan: Plan, inputs, scene: Scene) -
             assert (error <= tolerance * size[:, : visible.cols]).all()
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(case=attention_cases(), seed=st.integers(0, 9))
 def test_m_l_and_o_equal_the_softmax_of_the_keys_so_far(case, seed):
     rung, tiles, s = case
@@ -112,7 +112,7 @@ def test_numbers_are_finite_at_large_scores(kind):
 
 
 # -- what the kernel stores ---------------------------------------------------------------------------
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(case=attention_cases(most=30))
 def test_o_equals_the_kernels_output(case):
     rung, tiles, s = case
@@ -221,7 +221,7 @@ def test_shared_memory_has_the_current_tile(case):
 
 
 # -- what is hidden ---------------------------------------------------------------------------------
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(case=attention_cases())
 def test_hidden_keys_are_skipped_or_minus_infinity(case):
     rung, tiles, s = case

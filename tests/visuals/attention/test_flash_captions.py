@@ -33,7 +33,7 @@ TOY = AttentionShape(1, 1, 16, 8, causal=1)
 
 
 # -- captions ----------------------------------------------------------------------------------------
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(case=attention_cases())
 def test_every_step_has_a_caption_and_a_line(case):
     rung, tiles, s = case

@@ -31,7 +31,7 @@ def shape_of(rung: str, heads: int, N: int, causal: int) -> AttentionShape:
 
 @pytest.mark.parametrize("rung", RUNGS)
 @given(st.integers(1, 2), st.integers(1, 70), st.integers(0, 1))
-@settings(max_examples=4)
+@settings(max_examples=3)
 def test_predicted_bytes_are_those_that_the_emulator_counts(rung, heads, N, causal):
     s, tiles = shape_of(rung, heads, N, causal), tiles_of(rung)
     program = find(rung).build(s, tiles)
@@ -43,8 +43,7 @@ def test_predicted_bytes_are_those_that_the_emulator_counts(rung, heads, N, caus
     assert total["bytes_st"] == s.heads * s.N * s.d * plan.word
 
 
-@pytest.mark.parametrize("rung", RUNGS[:2])
-@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize(("rung", "causal"), [(RUNGS[0], 1), (RUNGS[1], 0), (RUNGS[1], 1)])
 def test_threads_load_the_predicted_bytes_from_shared_memory(rung, causal):
     s, tiles = shape_of(rung, 1, 40, causal), tiles_of(rung)
     program = find(rung).build(s, tiles)

@@ -39,7 +39,7 @@ TOY = AttentionShape(1, 1, 16, 8, causal=1)
 
 # -- cells -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("rung", UNFUSED)
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(s=attention_shapes(20, 20), seed=st.integers(0, 9))
 def test_s_p_and_o_equal_the_kernels_buffers(rung, s, seed):
     """Elements that they never store are empty cells."""
@@ -136,7 +136,7 @@ def test_warps_store_the_scores_of_the_trace(s):
 
 # -- bytes -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("rung", TILES)
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(s=attention_shapes())
 def test_bytes_equal_the_counters(rung, s):
     s = s.with_(B=1, H=1)
@@ -148,10 +148,10 @@ def test_bytes_equal_the_counters(rung, s):
 
 
 @pytest.mark.parametrize("rung", TILES)
-@pytest.mark.parametrize("key", [key for key, p in ATTENTION_PRESETS.items() if not p.shape.variants])
+@pytest.mark.parametrize("key", ["attention-ragged", "bert", "attention-d128"])
 def test_bytes_of_a_large_head_equal_the_formula(rung, key):
     s = ATTENTION_PRESETS[key].shape
-    s = s.with_(B=1, H=1, N=min(s.N, 1024), dtype="fp32")
+    s = s.with_(B=1, H=1, N=min(s.N, 1024))
     scene = attention_scene(s, rung, {}, random(s))
     r = {x.label: float(x.values[-1]) for x in scene.readings}
     total = r["bytes read from global memory"] + r["bytes written to global memory"]
@@ -234,9 +234,13 @@ def test_why_not_gives_a_reason():
 
 
 # -- sizes -----------------------------------------------------------------------------------------
+# Of each kind of kernel, the preset with the largest payload; and a small one.
+LARGEST = ("attention-toy-fp16", "attention-8192", "attention-2048-causal-fp16", "llama-decode")
+
+
 @needs_nvrtc
-@pytest.mark.parametrize("key", ATTENTION_PRESETS)
-def test_payloads_of_all_presets_are_small(key):
+@pytest.mark.parametrize("key", LARGEST)
+def test_payloads_are_small(key):
     s = ATTENTION_PRESETS[key].shape
     inputs = qkv(s, "random")
     for rung in SCENES:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.rows_of import COPIES, TIMELINE, a_full_row, a_row
@@ -76,6 +76,7 @@ def test_launch_overhead_is_a_line_under_the_bar():
     assert bars.launch_ms(a_row()) == 0 and bars.launch_count(two) == 2
 
 
+@settings(max_examples=25)
 @given(st.lists(st.floats(1e-4, 1e4), min_size=1, max_size=700), st.integers(2, 120))
 def test_thinning_keeps_the_spread(samples, max_samples):
     thinned = bars.thinned(samples, max_samples)

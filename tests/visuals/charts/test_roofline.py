@@ -50,6 +50,7 @@ def test_ridge_is_where_both_ceilings_are_equal():
     assert [ROOF.bound(i) for i in (1, 5, 10, 20, 1e6)] == [1e12, 5e12, 1e13, 1e13, 1e13]
 
 
+@settings(max_examples=25)
 @given(st.floats(1e9, 1e14), st.floats(1e9, 1e15), st.floats(1e-3, 1e5))
 def test_roof_is_below_both_ceilings(copy, flops, intensity):
     ceilings = CEILINGS | {"copy_bytes_per_s": copy, "fp32_flops_per_s": flops}
@@ -223,6 +224,7 @@ def test_overlapping_labels_are_merged():
 finite = st.floats(1e-3, 1e5)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(8, 12)), min_size=1, max_size=8))
 def test_each_dot_is_named_once_and_a_lone_label_is_beside_it(points):
     dots = [a_dot(10**x, 1e12 / 10**rate, number=n) for n, (x, rate) in enumerate(points, 1)]
@@ -241,7 +243,7 @@ def test_a_label_is_where_no_dot_is():
     assert label.side == "left"
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     dots=st.lists(st.tuples(finite, st.floats(1e-4, 1e5), st.booleans()), max_size=6),
     marks=st.lists(finite, max_size=4),
@@ -273,6 +275,7 @@ def test_many_dots_of_one_kind_are_joined_in_ladder_order():
     assert paths(dots[:4]) == paths([*dots[:3], *(a_dot(kind="recorded", number=n) for n in (1, 2))]) == []
 
 
+@settings(max_examples=25)
 @given(st.lists(st.floats(8, 12), max_size=6))
 def test_slope_label_is_beside_no_number_if_there_is_a_free_line(rates):
     dots = [a_dot(5.0, ms=1e12 / 10**rate, number=n) for n, rate in enumerate(rates, 1)]

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import sources
@@ -46,6 +46,7 @@ def rebuilt(before: str, after: str) -> list[str]:
     return out + old[at:]
 
 
+@settings(max_examples=25)
 @given(TEXTS, TEXTS)
 def test_diff_rebuilds_the_second_text(before, after):
     assert rebuilt(before, after) == after.splitlines()

@@ -25,7 +25,7 @@ shapes = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(shapes)
 def test_a_scene_shows_every_state_of_the_executor(shape):
     scene = collective_scene(shape)
@@ -66,7 +66,7 @@ def test_the_rounds_of_a_caption_are_not_counted_as_the_players_steps(kind, algo
     assert counted_otherwise(collective_scene(CollectiveShape(kind, algorithm, 4, 12))) == []
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(shapes)
 def test_every_move_is_read_and_written_in_its_round(shape):
     scene, plan = collective_scene(shape), schedules.of_shape(shape)
@@ -80,7 +80,7 @@ def test_every_move_is_read_and_written_in_its_round(shape):
             assert set(range(move.begin, move.end)) <= set(read.cells[read.start[n] : read.start[n + 1]])
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(shapes)
 def test_readings_count_the_port_and_the_final_numbers(shape):
     scene, plan = collective_scene(shape), schedules.of_shape(shape)

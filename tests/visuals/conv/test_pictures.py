@@ -5,7 +5,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -16,6 +16,7 @@ from visuals.palette import LIGHT
 side = st.integers(1, 40)
 
 
+@settings(max_examples=25)
 @given(st.sampled_from(PICTURES), side, side, st.integers(1, 5), st.integers(0, 3), st.integers(0, 9))
 def test_every_picture_at_every_size(name, H, W, C, n, seed):
     planes = pictures.planes(name, H, W, C, n, seed)
@@ -122,6 +123,7 @@ def test_upload_error_names_the_rule(data, says):
         pictures.upload_planes(data, 8, 8, 3)
 
 
+@settings(max_examples=25)
 @given(st.data())
 def test_upload_of_a_damaged_file_is_a_picture_or_an_error(data):
     whole = bytearray(encoded(RED, data.draw(st.sampled_from(["PNG", "JPEG"]))))
@@ -135,6 +137,7 @@ def test_upload_of_a_damaged_file_is_a_picture_or_an_error(data):
 
 
 # -- filters -------------------------------------------------------------------------------------
+@settings(max_examples=25)
 @given(st.sampled_from(FILTERS), st.integers(1, 11), st.integers(1, 11), st.integers(1, 12), st.integers(1, 4))
 def test_every_filter_at_every_size(first, R, S, K, C):
     w = pictures.filters(K, C, R, S, first)
@@ -166,6 +169,7 @@ def test_well_known_filters():
     assert pictures.taps("sobel-x", 5, 5)[2].tolist() == [-6, -12, 0, 12, 6]
 
 
+@settings(max_examples=25)
 @given(st.integers(1, 11), st.integers(1, 11))
 def test_sums_of_filter_taps(R, S):
     for name in ("identity", "blur", "sharpen"):
@@ -176,6 +180,7 @@ def test_sums_of_filter_taps(R, S):
         assert pictures.taps("sobel-y", R, S).sum() == 0
 
 
+@settings(max_examples=25)
 @given(st.integers(1, 5), st.integers(1, 5), st.data())
 def test_custom_taps_round_trip(R, S, data):
     values = np.array(data.draw(st.lists(st.integers(-1000, 1000), min_size=R * S, max_size=R * S)))

@@ -22,7 +22,7 @@ from visuals.scene.launch_scene import executed
 from visuals.scene.payload import payload
 
 TILES = {"BLOCK": 32, "LOADS": 1, "SPLITS": 2}
-SIZES = ((3, 10), (1, 1), (2, 40), (4, 131))
+SIZES = ((3, 10), (1, 1), (4, 131))
 every_rung = pytest.mark.parametrize("rung", STEPS)
 every_size = pytest.mark.parametrize("size", SIZES, ids=str)
 
@@ -58,9 +58,8 @@ def test_the_scene_ends_with_what_the_kernels_stored(rung, size):
 
 
 @every_rung
-@pytest.mark.parametrize("block", [32, 128])
-def test_maximum_and_sum_are_those_of_the_row(rung, block):
-    scene, _, inputs = made(rung, (2, 523), block)
+def test_maximum_and_sum_are_those_of_the_row(rung):
+    scene, _, inputs = made(rung, (2, 523), 128)
     if "m" not in {t.name for t in scene.tensors}:
         return
     row = inputs["x"][0].astype(np.float64)
@@ -72,10 +71,9 @@ def test_maximum_and_sum_are_those_of_the_row(rung, block):
 
 
 @every_rung
-@pytest.mark.parametrize("block", [32, 128])
-def test_every_barrier_is_a_step(rung, block):
+def test_every_barrier_is_a_step(rung):
     """Each call of over_block has one barrier, and no kernel has another."""
-    scene, program, _ = made(rung, (2, 523), block)
+    scene, program, _ = made(rung, (2, 523), 128)
     names = list(kinds(rung))
     barriers = sum(names[k].startswith("barrier") for k in scene.captions.kind)
     code = [sources.code(launch.source) for launch in program.launches]
@@ -132,7 +130,7 @@ def test_the_gradient_uses_the_plan_of_the_loss():
     assert iterations == written[:-1]  # the last step is that of the other rows
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(st.integers(0, 9), st.integers(1, 300), st.sampled_from([32, 64]), st.sampled_from([1, 2, 4]))
 def test_the_plan_has_every_column_once(first, count, block, loads):
     iterations = list(plan.fours(first, count, block, loads))

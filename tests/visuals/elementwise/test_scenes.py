@@ -72,7 +72,7 @@ def test_a_scene_ends_with_what_the_kernels_stored(name):
 
 
 @pytest.mark.parametrize("name", RUNGS)
-@settings(max_examples=8)
+@settings(max_examples=2)
 @given(data=st.data(), extents=extents)
 def test_it_does_at_any_shape(name, data, extents):
     ladder, _ = RUNGS[name]

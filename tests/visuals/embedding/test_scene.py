@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,12 +21,13 @@ from visuals.scene.launch_scene import executed
 from visuals.scene.payload import payload
 
 TILES = {"BLOCK": 32, "CHUNK": 4, "ROWS": 4, "WARPS": 1, "LOADS": 1}
-SIZES = ((8, 6, 4), (1, 1, 1), (30, 7, 5), (20, 40, 8, "zipf"), (19, 6, 3, "equal"))
+SIZES = ((8, 6, 4), (1, 1, 1), (19, 6, 3, "equal"))
 every_rung = pytest.mark.parametrize("rung", STEPS)
 every_size = pytest.mark.parametrize("size", SIZES, ids=str)
 
 
-def made(rung: str, size: tuple, tokens: list[int] | None = None):
+@cache
+def made(rung: str, size: tuple, tokens: tuple[int, ...] | None = None):
     """Returns (scene, executed program, inputs) of a rung."""
     shape = ladder_of(rung).shape(*size)
     tiles = {name: value for name, value in TILES.items() if name in find(rung).tiles}
@@ -60,15 +63,15 @@ def test_the_scene_ends_with_what_the_kernels_stored(rung, size):
 
 
 @every_rung
-@settings(max_examples=6)
-@given(st.lists(st.integers(0, 6), min_size=1, max_size=20))
+@settings(max_examples=2)
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=20).map(tuple))
 def test_any_tokens(rung, tokens):
     assert_it_ends_with_what_was_stored(*made(rung, (len(tokens), 7, 2), tokens))
 
 
 def test_parts_are_written_where_runs_begin():
     """Tokens 0 0 0 1 1 1 in blocks of four: token 0 is whole, token 1 has two parts, at positions 3 and 4."""
-    scene, program, _ = made("embedding-backward/runs", (6, 3, 2), [0, 0, 0, 1, 1, 1])
+    scene, program, _ = made("embedding-backward/runs", (6, 3, 2), (0, 0, 0, 1, 1, 1))
     parts = scene.cells("parts").reshape(6, 2)
     assert np.flatnonzero(~np.isnan(parts).all(axis=1)).tolist() == [3, 4]
     np.testing.assert_allclose(parts[3] + parts[4], program.last["dtable"][1], rtol=1e-6)
@@ -76,7 +79,7 @@ def test_parts_are_written_where_runs_begin():
 
 def test_backward_goes_over_the_links_of_forward():
     """A row that forward copies from a row of the table is added to that row of dtable."""
-    tokens = [2, 0, 2, 1]
+    tokens = (2, 0, 2, 1)
     forward, _, _ = made("embedding/rows", (4, 3, 2), tokens)
     backward, _, _ = made("embedding-backward/atomics", (4, 3, 2), tokens)
     (copies,) = [w for w in forward.writes if w.target == "y"]

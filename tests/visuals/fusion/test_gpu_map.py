@@ -8,6 +8,7 @@ import pytest
 from kernels.fusion.ladder import PLANS
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.ladders import find
+from tests.helpers.offenders import over
 from visuals.fusion.gpu_map import fusion_map
 from visuals.gpu_map.launches import blocks_of
 from visuals.gpu_map.scene import map_scene
@@ -20,8 +21,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("rung", "key"), CASES)
-def test_bytes_are_those_of_the_cost_model(rung, key):
+@over([(f"{rung} {key}", (rung, key)) for rung, key in CASES])
+def test_bytes_are_those_of_the_cost_model(case):
+    rung, key = case
     s, tiles = FUSION_PRESETS[key].shape, find(rung).default_tiles
     m = fusion_map(s, rung, tiles, count=False)
     parts = PLANS[rung](s, tiles).parts

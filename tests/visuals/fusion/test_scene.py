@@ -71,7 +71,7 @@ def test_the_numbers_in_the_sentence_of_a_batch_norm_give_its_result():
 
 # -- cells -----------------------------------------------------------------------------------------------------
 @needs_nvrtc
-@settings(max_examples=25)
+@settings(max_examples=6)
 @given(chain_shapes(max_extent=7, max_blocks=5))
 def test_last_cells_equal_the_kernels_and_the_reference(s):
     small = plan.stage_shape(s)
@@ -84,7 +84,7 @@ def test_last_cells_equal_the_kernels_and_the_reference(s):
 
 
 @needs_nvrtc
-@settings(max_examples=25)
+@settings(max_examples=6)
 @given(chain_shapes(max_extent=6, max_blocks=5))
 def test_every_row_of_registers_is_the_value_after_its_block(s):
     """For the unfused and the fused rung, the row of v after block k is the reference's map after it."""
@@ -170,7 +170,7 @@ def test_lane_sums_add_up_a_map_as_a_warp_does():
 
 
 # -- the pool and the window --------------------------------------------------------------------------------------
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(1, 4), st.integers(1, 3), st.data())
 def test_pool_output_is_the_maximum_of_its_window(H, W, R, stride, data):
     pad = data.draw(st.integers(0, R // 2))
@@ -196,7 +196,7 @@ def test_prologue_applies_to_every_value_of_the_window():
 
 
 # -- steps ---------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("key", FUSION_PRESETS)
+@pytest.mark.parametrize("key", ["fusion-toy-pool", "fusion-ragged", "fusion-eight", "resnet50-stem-n32"])
 def test_every_step_has_a_caption_and_a_line_of_its_launch(key):
     s = FUSION_PRESETS[key].shape
     for rung, scene in scenes(s):
@@ -215,7 +215,7 @@ def test_every_step_has_a_caption_and_a_line_of_its_launch(key):
         assert len(block) < 100_000 and meta["steps"] == scene.steps
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(chain_shapes(max_extent=14, max_blocks=8))
 def test_stage_shape_keeps_windows_strides_and_paddings(s):
     small = plan.stage_shape(s)

@@ -70,7 +70,7 @@ def test_each_eight_columns_are_the_fragment_of_mma_sync():
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-@pytest.mark.parametrize(("warp", "factors"), [(0, (1.0, 0.0)), (3, (1.0, 0.0)), (1, (-2.0, 0.5))])
+@pytest.mark.parametrize(("warp", "factors"), [(3, (1.0, 0.0)), (1, (-2.0, 0.5))])
 def test_c_is_what_the_kernel_stores(rung, warp, factors):
     s = GemmShape(64, 72, 80, *factors, dtype="fp16")
     program = find(rung).build(s, find(rung).default_tiles)
@@ -85,7 +85,7 @@ def test_c_is_what_the_kernel_stores(rung, warp, factors):
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_the_scene_is_the_product_at_any_shape(rung, data):
     s = GemmShape(

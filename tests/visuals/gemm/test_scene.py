@@ -75,7 +75,7 @@ def cases(draw, rungs=tuple(RUNGS), max_size=40):
 
 
 # -- cells -----------------------------------------------------------------------------------------
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(cases())
 def test_last_step_equals_kernel_output(case):
     rung, tiles, s = case
@@ -127,7 +127,7 @@ def test_part_of_a_large_product_is_correct_and_named(rung):
 
 
 # -- index maps ------------------------------------------------------------------------------------
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(cases())
 def test_threads_store_the_cells_of_the_plan(case):
     rung, tiles, s = case
@@ -144,7 +144,7 @@ def test_threads_store_the_cells_of_the_plan(case):
     assert len(set(zip(row, col, strict=True))) == stored.sum() == inside[0] * inside[1]
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(cases(rungs=tuple(SHARED)))
 def test_owners_read_the_shared_memory_of_the_plan(case):
     """Each thread (with tensor cores each warp) reads all its rows of tile_a and columns of tile_b, and no others."""
@@ -331,24 +331,13 @@ def test_why_not_gives_a_reason():
 
 
 # -- sizes -----------------------------------------------------------------------------------------
-WHOLE = (
-    "gemm/warp-tile",
-    "gemm/register-pipeline",
-    "gemm/grouped-order",
-    *DTYPES,
-)  # these scenes compute all terms, which takes long
-
-
-@pytest.mark.parametrize("key", GEMM_PRESETS)
-def test_payloads_of_all_presets_are_small(key):
+@pytest.mark.parametrize("key", ["gpt2-mlp-down", "gpt2-mlp-down-fp16", "square-4096-int8"])  # the largest of each type
+def test_payloads_are_small(key):
     s = GEMM_PRESETS[key].shape
-    if s.M * s.K + s.K * s.N > 1 << 26:
-        s = s.with_(M=min(s.M, 512), N=min(s.N, 512))  # the part shown is the same
     A, B, C0 = matrices(s)
     for rung in RUNGS:
         if why_not(s, rung, {}):
             continue
-        K = s.K if rung in WHOLE else min(s.K, 4096)  # the part shown does not change above
-        meta, block = payload(gemm_scene(s.with_(K=K), rung, {}, A[:, :K], B[:K], C0))
-        max_bytes = 600_000 if rung in ("gemm/wmma", "gemm/mma-sync") else 230_000 if rung == "gemm/dp4a" else 170_000
+        meta, block = payload(gemm_scene(s, rung, {}, A, B, C0))
+        max_bytes = 120_000 if rung in ("gemm/wmma", "gemm/mma-sync") else 60_000
         assert len(block) + len(json.dumps(meta)) < max_bytes, rung

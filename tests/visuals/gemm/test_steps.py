@@ -97,7 +97,7 @@ def test_a_barrier_lights_its_line_and_says_what_it_waits_for(rung):
 
 
 # -- folded steps ----------------------------------------------------------------------------------
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(cases(), st.booleans())
 def test_a_folded_scene_shows_the_same_values(case, default_tiles):
     rung, tiles, s = case
@@ -136,7 +136,7 @@ def test_first_second_and_last_term_of_a_tile_are_steps(rung):
         assert "in the same way" in scene.caption(t)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(cases())
 def test_only_a_scene_with_steps_to_fold_says_that_it_folds(case):
     rung, tiles, s = case

@@ -49,6 +49,7 @@ def a_map(grid, count: int, resident: int, total: Traffic, tiles: int = 1, launc
     )
 
 
+@settings(max_examples=25)
 @given(grids, sms, residents)
 def test_each_block_is_placed_once_and_no_sm_has_more_than_fit(grid, count, resident):
     n = int(np.prod(grid))
@@ -61,6 +62,7 @@ def test_each_block_is_placed_once_and_no_sm_has_more_than_fit(grid, count, resi
     assert (np.bincount(wave)[:-1] == places(count, resident)).all(), "only the last wave may leave places empty"
 
 
+@settings(max_examples=25)
 @given(grids, sms, residents)
 def test_the_steps_cover_all_waves_in_order(grid, count, resident):
     n = int(np.prod(grid))
@@ -72,6 +74,7 @@ def test_the_steps_cover_all_waves_in_order(grid, count, resident):
     assert (all_waves(n, count, resident).on_sm == found[-1].on_sm).all()
 
 
+@settings(max_examples=25)
 @given(grids, st.integers(1, MAX_CELLS))
 def test_every_block_is_in_one_cell(grid, most):
     n, cells = int(np.prod(grid)), cells_of(grid, most)
@@ -89,7 +92,7 @@ def test_sms_are_drawn_in_rows(count):
 
 
 @given(grids, sms, residents, traffics, st.integers(1, 5), st.integers(1, 6))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_a_scene_places_all_blocks_and_shows_the_bytes(grid, count, resident, total, tiles, launches):
     n = int(np.prod(grid))
     scene = map_scene(a_map(grid, count, resident, total, tiles, launches))
@@ -115,7 +118,7 @@ def test_a_scene_places_all_blocks_and_shows_the_bytes(grid, count, resident, to
 
 
 @given(grids, sms, residents)
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_the_last_wave_names_what_stays_idle(grid, count, resident):
     n = int(np.prod(grid))
     scene = map_scene(a_map(grid, count, resident, Traffic()))
@@ -160,6 +163,7 @@ def test_sentences_are_short():
                 assert len(sentence.split()) <= 28, sentence
 
 
+@settings(max_examples=25)
 @given(sms, residents)
 def test_a_wave_has_a_block_on_each_sm_before_any_has_two(count, resident):
     assert sm_of(np.arange(count), count, resident).tolist() == list(range(count))

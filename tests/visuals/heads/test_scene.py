@@ -43,15 +43,14 @@ def test_every_own_rung_has_a_scene():
     assert set(RUNGS) == {rung.name for ladder in LADDERS for rung in ladder.rungs if not rung.library}
 
 
-@pytest.mark.parametrize("tiles", TILES, ids=str)
-@pytest.mark.parametrize("s", SIZES, ids=str)
 @pytest.mark.parametrize("rung", RUNGS)
-def test_the_scene_ends_with_what_the_kernel_stored(rung, s, tiles):
-    assert_it_ends_with_what_was_stored(rung, s, tiles)
+def test_the_scene_ends_with_what_the_kernel_stored(rung):
+    for n, s in enumerate(SIZES):
+        assert_it_ends_with_what_was_stored(rung, s, TILES[n % len(TILES)])
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-@settings(max_examples=10)
+@settings(max_examples=3)
 @given(st.tuples(*(st.integers(1, most) for most in (2, 6, 4, 9))), st.sampled_from((1, 3)), st.sampled_from(TILES))
 def test_any_shape(rung, extents, parts, tiles):
     assert_it_ends_with_what_was_stored(rung, HeadsShape(*extents, parts), tiles)

@@ -20,7 +20,7 @@ from visuals.linear.scene import SCENES, linear_scene
 from visuals.scene.launch_scene import executed
 from visuals.scene.payload import payload
 
-SIZES = ((6, 8, 10), (1, 1, 1), (33, 37, 19), (40, 5, 48))
+SIZES = ((1, 1, 1), (33, 37, 19), (40, 5, 48))
 every_rung = pytest.mark.parametrize("rung", SCENES)
 every_size = pytest.mark.parametrize("size", SIZES, ids=str)
 
@@ -131,7 +131,7 @@ def test_captions_lines_and_payload(rung):
     assert meta["steps"] == scene.steps and len(block) < 200_000
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 40), st.integers(0, 99))
 def test_products_are_added_with_one_rounding_each(rows, cols, depth, seed):
     rng = np.random.default_rng(seed)

@@ -38,7 +38,7 @@ def active(scene, t):
     return [lane for lane in range(32) if int(scene.lanes.mask[t]) >> lane & 1]
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(M=st.integers(1, 20), N=st.integers(1, 40), mapping=st.sampled_from(MAPPINGS), tile=st.sampled_from((8, 16)))
 def test_add_ends_in_the_kernels_output_and_every_element_has_one_thread(M, N, mapping, tile):
     shape, rung = AddShape(M, N), f"add/{mapping}"
@@ -70,7 +70,7 @@ def test_warp_without_elements_is_idle_at_the_bounds_check():
     assert "return" in line
 
 
-@pytest.mark.parametrize("stride", range(1, 33))
+@pytest.mark.parametrize("stride", [1, 2, 3, 7, 8, 9, 31, 32])
 def test_one_step_per_sector(stride):
     scene = memory_sectors.stride_scene(stride)
     assert counted_otherwise(scene) == []
@@ -91,7 +91,7 @@ def test_one_step_per_sector(stride):
 
 
 @pytest.mark.parametrize("pad", [0, 1])
-@pytest.mark.parametrize("stride", [1, 2, 3, 4, 5, 8, 12, 16, 31, 32])
+@pytest.mark.parametrize("stride", [1, 3, 8, 12, 32])
 def test_one_step_per_wavefront(stride, pad):
     scene = memory_sectors.banks_scene(stride, pad)
     assert counted_otherwise(scene) == []

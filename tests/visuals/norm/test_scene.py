@@ -61,7 +61,7 @@ def test_last_step_equals_what_the_kernel_stored(rung):
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-@settings(max_examples=5)
+@settings(max_examples=2)
 @given(data=st.data())
 def test_scenes_exist_at_any_small_shape_and_end_with_the_outputs(rung, data):
     ladder = ladder_of(rung)

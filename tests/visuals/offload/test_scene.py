@@ -29,7 +29,7 @@ def evidences(draw):
     return OffloadEvidence(key, size, copies, draw(st.integers(0, 95)) / 100, measured)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(evidences())
 def test_boxes_are_as_long_as_the_times(found):
     scene, spans = work_scene(found), moments(found)
@@ -46,7 +46,7 @@ def test_boxes_are_as_long_as_the_times(found):
     assert max(box.right for box in boxes[0]) * total == pytest.approx(found.cpu.ms, rel=1e-3)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(evidences())
 def test_the_last_caption_names_the_faster_side_and_the_line_is_that_of_the_part(found):
     scene = work_scene(found)
@@ -59,7 +59,7 @@ def test_the_last_caption_names_the_faster_side_and_the_line_is_that_of_the_part
         assert words[moment.part] in text and bool(line) == bool(moment.part)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(evidences())
 def test_a_program_is_drawn_from_the_same_times(found):
     scene = program_scene(found)

@@ -40,11 +40,11 @@ def boxes(scene, tensor: str):
     return [box for box in scene.diagram.boxes if box.tensor == tensor]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(PLANS)
 def test_a_box_is_where_its_task_is_and_as_long(plan):
     scene, layout = step_scene(plan), Layout(ParallelEvidence(plan))
-    line, found = layout.line, boxes(step_scene(plan), TASKS)
+    line, found = layout.line, boxes(scene, TASKS)
     assert len(found) == sum(len(task.streams) for task in line.tasks) == scene.tensor(TASKS).size
     for box, part in zip(found, layout.parts, strict=True):
         start, end = line.starts[part.task] / line.total, line.ends[part.task] / line.total
@@ -57,7 +57,7 @@ def test_a_box_is_where_its_task_is_and_as_long(plan):
     np.testing.assert_array_equal(scene.cells(TASKS), us)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(PLANS)
 def test_the_chart_is_the_memory_of_the_fullest_gpu(plan):
     evidence = ParallelEvidence(plan)
@@ -103,7 +103,7 @@ def test_a_scene_is_small_enough_to_send():
 
 
 # -- who holds what ------------------------------------------------------------------------------------
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(PLANS)
 def test_a_filled_part_is_the_share_that_a_gpu_holds(plan):
     scene, evidence = shares_scene(plan), ParallelEvidence(plan)
@@ -139,7 +139,7 @@ def test_each_way_says_who_holds_each_role(way):
 
 
 # -- the figures ---------------------------------------------------------------------------------------
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(PLANS)
 def test_the_strip_has_the_figures_of_the_timeline(plan):
     evidence = ParallelEvidence(plan)

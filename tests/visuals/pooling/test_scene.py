@@ -57,7 +57,7 @@ def test_every_own_rung_has_a_scene():
 
 
 @pytest.mark.parametrize("name", PLANS)
-@settings(max_examples=8)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_the_last_step_equals_what_the_kernel_stored(name, data):
     """Exactly. Of the average's scatter only up to the order of atomics, which the kernel does not fix."""
@@ -73,7 +73,7 @@ def test_the_last_step_equals_what_the_kernel_stored(name, data):
 
 
 @pytest.mark.parametrize("name", [n for n in PLANS if "backward" not in n])
-@settings(max_examples=8)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_pixels_loaded_are_those_that_the_kernel_loads(name, data):
     scene, session, _ = emulated(name, data.draw(shapes_of(name)))
@@ -164,6 +164,7 @@ def test_a_sum_explains_each_result(s, data):
     np.testing.assert_allclose(scene.cells(total.out), sums, rtol=1e-4, atol=1e-5)
 
 
+@settings(max_examples=25)
 @given(s=st.one_of(max_shapes(), avg_shapes()))
 def test_windows_and_their_readers_are_one_relation(s):
     there = links.windows(s)

@@ -41,6 +41,7 @@ def stored(scene, f) -> float:
 
 
 @every_format
+@settings(max_examples=25)
 @given(x=floats)
 def test_the_last_bits_are_those_of_the_rounded_number(f, x):
     scene = bits_scene(f.name, x)
@@ -55,6 +56,7 @@ def test_the_last_bits_are_those_of_the_rounded_number(f, x):
 
 
 @every_format
+@settings(max_examples=25)
 @given(x=floats)
 def test_the_binary_digits_are_those_of_x(f, x):
     scene = bits_scene(f.name, x)
@@ -98,6 +100,7 @@ def test_the_last_step_says_what_is_stored(name, x, words):
     assert words in scene.caption(scene.steps - 1)
 
 
+@settings(max_examples=25)
 @given(x=floats)
 def test_int8_shows_a_whole_number_and_its_bits(x):
     scene = bits_scene(INT8, x)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visuals.scene.fold import folded, repeats
@@ -56,6 +56,7 @@ def scenes(draw):
     )
 
 
+@settings(max_examples=25)
 @given(scenes())
 def test_after_a_folded_step_everything_is_as_after_its_last_step(scene):
     runs = repeats(scene.captions.kind, {1})

@@ -129,7 +129,7 @@ def test_regular_arrays_take_few_bytes(array, most):
     assert len(block.bytes) <= most
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(conv_shapes())
 def test_payload_reads_back(s):
     scene = im2col(s)
@@ -313,7 +313,7 @@ def test_browser_and_server_give_the_same_tiled_product(decoded):
     check_same_pictures(decoded, [(scene, list(range(scene.steps)))])
 
 
-@settings(max_examples=4, **HYPOTHESIS)
+@settings(max_examples=2, **HYPOTHESIS)
 @given(shapes=st.lists(conv_shapes(), min_size=8, max_size=12))
 def test_browser_and_server_give_the_same_im2col(decoded, shapes):
     drawn = [im2col(s) for s in shapes]
@@ -331,7 +331,7 @@ def scene_lists(draw) -> list[Scene]:
     return valid
 
 
-@settings(max_examples=8, **HYPOTHESIS)
+@settings(max_examples=3, **HYPOTHESIS)
 @given(drawn=scene_lists())
 def test_browser_and_server_give_the_same_for_any_writes(decoded, drawn):
     check_same_pictures(decoded, [(scene, list(range(scene.steps))) for scene in drawn])

@@ -40,7 +40,7 @@ def timelines(draw):
     return rows, events, count
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(timelines())
 def test_each_cell_has_the_number_of_its_event_from_its_column_on(case):
     rows, events, count = case

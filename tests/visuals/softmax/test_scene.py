@@ -36,6 +36,7 @@ SMALL = {
     "softmax/split": {"BLOCKS": 4, "BLOCK": 32, "LOADS": 1},
     "softmax/one-launch": {"BLOCKS": 4, "BLOCK": 32, "PER": 4},
 }
+UNSAFE = {"softmax/unsafe": SMALL["softmax/unsafe"]}
 ONE_BLOCK = [rung for rung in SMALL if rung not in long_rows.BLOCKS]
 LOGITS = [name for name in softmax_inputs.LOGITS if name != softmax_inputs.OWN_NUMBERS]
 numbers = st.one_of(
@@ -63,7 +64,7 @@ def merged(x: np.ndarray) -> tuple[float, float]:
 
 # -- cells -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("rung", SMALL)
-@settings(max_examples=12)
+@settings(max_examples=4)
 @given(x=rows)
 def test_last_step_equals_the_kernels_output(rung, x):
     scene = softmax_scene(rung, SMALL[rung], x)
@@ -80,7 +81,7 @@ def test_last_step_equals_the_kernels_output(rung, x):
 
 
 @pytest.mark.parametrize("rung", ["softmax/online", "softmax/warp-shuffle", "softmax/three-pass"])
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(x=st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=70))
 def test_m_and_l_equal_those_of_the_numbers_read_so_far(rung, x):
     x = np.array(x, np.float32)
@@ -99,7 +100,7 @@ def test_m_and_l_equal_those_of_the_numbers_read_so_far(rung, x):
 
 
 @pytest.mark.parametrize("rung", ONE_BLOCK)
-@settings(max_examples=8)
+@settings(max_examples=3)
 @given(x=rows)
 def test_shared_memory_equals_the_kernels_stores(rung, x):
     """Every value that a thread stored there, in the same order and cells."""
@@ -137,8 +138,7 @@ def test_a_wrong_merge_is_detected(monkeypatch):
 
 
 @pytest.mark.parametrize("rung", long_rows.BLOCKS)
-@pytest.mark.parametrize("n", [1, 31, 40, 75, 130])
-@pytest.mark.parametrize("order", ["forward", "reversed"])
+@pytest.mark.parametrize(("n", "order"), [(31, "forward"), (75, "reversed")])
 def test_each_blocks_shared_memory_equals_its_stores(rung, n, order):
     """m and l of each warp, of all blocks: the trace is of one block at a time."""
     x = softmax_inputs.row(softmax_inputs.SMALL, n)
@@ -156,7 +156,7 @@ def test_each_blocks_shared_memory_equals_its_stores(rung, n, order):
 
 
 @pytest.mark.parametrize("rung", long_rows.BLOCKS)
-@pytest.mark.parametrize("n", [1, 31, 40, 75, 130])
+@pytest.mark.parametrize("n", [1, 130])
 def test_m_and_l_so_far_are_those_of_the_row_once_it_is_read(rung, n):
     x = softmax_inputs.row(softmax_inputs.SMALL, n)
     scene = softmax_scene(rung, SMALL[rung], x)
@@ -168,7 +168,7 @@ def test_m_and_l_so_far_are_those_of_the_row_once_it_is_read(rung, n):
     np.testing.assert_allclose(readings["l so far"][first:], l, rtol=1e-5)
 
 
-@pytest.mark.parametrize("n", [1, 31, 40, 75, 130])
+@pytest.mark.parametrize("n", [1, 75])
 def test_parts_of_a_row_equal_what_the_first_launch_stores(n):
     x = softmax_inputs.row(softmax_inputs.SMALL, n)
     scene = softmax_scene("softmax/split", SMALL["softmax/split"], x)
@@ -250,7 +250,7 @@ def test_a_level_of_a_tree_names_the_thread_whose_value_is_added(rung):
 
 
 @pytest.mark.parametrize("rung", SMALL)
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(x=rows)
 def test_every_step_has_a_caption_and_a_line_and_a_small_payload(rung, x):
     scene = softmax_scene(rung, SMALL[rung], x)
@@ -286,7 +286,7 @@ def test_notes_name_the_two_cells_that_were_merged(rung):
                 assert cells[cell] == pytest.approx(a + b, rel=1e-6)
 
 
-@pytest.mark.parametrize("key", SOFTMAX_PRESETS)
+@pytest.mark.parametrize("key", ["softmax-toy", "softmax-attention", "softmax-long"])
 @pytest.mark.parametrize("rung", softmax_address.ADDRESS.rungs.values(), ids=lambda r: r.name)
 def test_every_preset_has_a_scene_or_breaks_a_rule(rung, key):
     shape = SOFTMAX_PRESETS[key].shape
@@ -347,7 +347,7 @@ def test_parse_names_the_broken_rule(text, words):
         assert parsed.note.endswith("Until then, the row is “small”.") and parsed.x.size == 5
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(st.text(max_size=60))
 def test_any_text_gives_numbers_or_a_rule(text):
     try:
@@ -380,7 +380,7 @@ def test_nan_is_right_only_if_the_definition_gives_it():
     assert "∞ − ∞ has no value" in softmax_notes.row_sentence(x)
     assert "All numbers are −∞" in softmax_notes.row_sentence(np.full(3, -np.inf, np.float32))
     sums = np.full(9, 88.5, np.float32)  # each finite, their sum not
-    unsafe = softmax_notes.outcomes(sums, SMALL)[0]
+    (unsafe,) = softmax_notes.outcomes(sums, UNSAFE)
     assert not unsafe.is_right and unsafe.verdict == "wrong: the sum is 0, not 1"
 
 
@@ -441,7 +441,7 @@ def test_the_share_of_useful_bytes_is_given_beside_the_share_of_all_bytes():
 def test_the_sentence_on_a_row_fits_its_largest_number(largest, says):
     x = np.array([largest, largest - 1], np.float32)
     assert says in softmax_notes.row_sentence(x)
-    unsafe = softmax_notes.outcomes(x, SMALL)[0]
+    (unsafe,) = softmax_notes.outcomes(x, UNSAFE)
     assert unsafe.is_right == ("is right too" in softmax_notes.row_sentence(x))
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import records
@@ -15,6 +15,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS, find, ladder_of
 from kernels.records import files
 from kernels.records.statistics import same_time, within_ratio, within_spread
+from tests.helpers.offenders import over
 from visuals import units
 from visuals.charts import products, roofline
 from visuals.strip import limits as limits_module
@@ -41,9 +42,9 @@ def recorded_rungs() -> list[tuple[GemmShape, str]]:
     return [(shape, name) for shape in SHAPES for name in evidence(shape, "gemm/naive").rows]
 
 
-@pytest.mark.parametrize(("shape", "name"), recorded_rungs(), ids=str)
-def test_figures_are_those_of_the_rows(shape: GemmShape, name: str) -> None:
-    known = evidence(shape, name)
+@over([(f"{shape} {name}", (shape, name)) for shape, name in recorded_rungs()])
+def test_figures_are_those_of_the_rows(case: tuple[GemmShape, str]) -> None:
+    known, name = evidence(*case), case[1]
     (size,) = strip([Size("stage", known)], "stage", Run())["sizes"]
     row = known.rows[name]
     assert size["time"]["value"] == units.time_(row["median_ms"])
@@ -71,9 +72,9 @@ def test_the_share_of_the_workspace_is_that_of_all_memory() -> None:
     assert units.share(3 / 4) in memory(replace(known, rows={known.rung.name: row}))["text"]
 
 
-@pytest.mark.parametrize(("shape", "name"), recorded_rungs(), ids=str)
-def test_comparison_is_never_against_the_rows(shape: GemmShape, name: str) -> None:
-    known = evidence(shape, name)
+@over([(f"{shape} {name}", (shape, name)) for shape, name in recorded_rungs()])
+def test_comparison_is_never_against_the_rows(case: tuple[GemmShape, str]) -> None:
+    known, name = evidence(*case), case[1]
     text = strip([Size("stage", known)], "stage", Run())["sizes"][0]["time"]["text"]
     own = known.rows[name]
     named = [r for r in known.rows.values() if f"{find(r['rung']).title}" in text.partition(". ")[0] and r is not own]
@@ -155,6 +156,7 @@ def test_sectors_are_those_that_were_counted() -> None:
 SHARE = st.floats(0, 2)
 
 
+@settings(max_examples=25)
 @given(st.fixed_dictionaries({}, optional={"launch": SHARE, "memory": SHARE, "arithmetic": SHARE}))
 def test_the_limit_is_the_largest_ceiling_that_is_near_else_launches(shares: dict[str, float]) -> None:
     limit = limiting(shares)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.training.memory import ROLES
@@ -137,6 +137,7 @@ def test_recorded_memory_is_used_without_one_measured_here(monkeypatch):
     assert StepEvidence("lenet5", 32, "sgd").held == HELD
 
 
+@settings(max_examples=25)
 @given(st.lists(st.lists(st.integers(0, 10**9), min_size=6, max_size=6), min_size=1, max_size=50))
 def test_a_column_is_as_high_as_its_bytes(sizes):
     sizes = np.array(sizes, np.int64)
@@ -153,6 +154,7 @@ def test_a_part_of_a_column_has_the_colour_of_its_role(role):
     assert f'class="kt-{HUES[role]}' in part and ("kt-faint" in part) == (role in FAINT)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=900))
 def test_a_thinned_curve_keeps_its_ends(losses):
     points = list(enumerate(losses, start=1))

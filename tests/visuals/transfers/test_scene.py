@@ -29,7 +29,7 @@ def sizes(draw):
     return Settings(row.key, rows, draw(st.integers(1, min(most, MAX_N))) if row.n else 1)
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(sizes())
 def test_each_operation_is_a_step_at_its_line(s):
     found = TransferEvidence(s)
@@ -44,7 +44,7 @@ def test_each_operation_is_a_step_at_its_line(s):
         assert QUEUES.index(span.queue) in rows
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(sizes())
 def test_boxes_of_one_queue_of_the_gpu_do_not_overlap(s):
     found = TransferEvidence(s)

@@ -81,7 +81,7 @@ def compare_with_kernels(s: BackwardShape, rung: str, tiles, seed: int = 0) -> N
 
 # -- what the kernels store ---------------------------------------------------------------------------
 @pytest.mark.parametrize("rung", SCENES)
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(
     s=attention_shapes(max_extent=40).map(lambda s: BackwardShape(**s.params())),
     seed=st.integers(0, 9),
@@ -100,9 +100,8 @@ def test_a_small_head_is_shown_whole_with_the_kernels_numbers(rung):
 
 
 @pytest.mark.parametrize("rung", SCENES)
-@pytest.mark.parametrize("causal", [0, 1])
-def test_a_part_of_a_larger_head_has_the_kernels_numbers(rung, causal):
-    compare_with_kernels(of_rung(rung, BackwardShape(1, 2, 90, 40, causal=causal)), rung, TILES[rung])
+def test_a_part_of_a_larger_head_has_the_kernels_numbers(rung):
+    compare_with_kernels(of_rung(rung, BackwardShape(1, 1, 90, 40, causal=1)), rung, TILES[rung])
 
 
 def test_a_wrong_formula_is_detected(monkeypatch):

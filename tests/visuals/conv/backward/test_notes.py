@@ -20,13 +20,13 @@ def row(rung: str, ms: float) -> dict:
     return ROW | {"rung": rung, "median_ms": ms, "p20_ms": 0.99 * ms, "p80_ms": 1.01 * ms}
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(conv_shapes(max_extent=4))
 def test_links_are_those_of_the_plan(s):
     assert notes.links(s) * s.C == Links(s).additions.sum() == int((Links(s).pixel >= 0).sum())
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(conv_shapes(max_extent=4))
 def test_the_most_additions_to_a_pixel_are_those_of_the_plan(s):
     assert notes.most_additions(s) == Links(s).additions.max()

@@ -25,7 +25,8 @@ TOY = BACKWARD_PRESETS["backward-stride-toy"].shape
 HARD = ConvShape(2, 2, 6, 7, 3, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2), mode="convolution")
 MANY_PARTS = ConvShape(1, 1, 16, 16, 2, 3, 3, pad=1)
 DENSE = ConvShape(2, 2, 7, 5, 2, 3, 3, pad=(1, 2), mode="convolution")  # for Winograd's kernels: no stride, 3 x 3
-CASES = [(rung, s) for rung in SCENES for s in (TOY, HARD, MANY_PARTS, DENSE) if not why_not(s, rung, {})]
+CASES = [(rung, DENSE if why_not(HARD, rung, {}) else HARD) for rung in SCENES]
+CASES += [(rung, MANY_PARTS) for rung in SCENES if rung.startswith("conv-dweight/implicit")]
 RESULT = {"conv-dinput": "dx", "conv-dweight": "dw"}
 
 
@@ -57,7 +58,7 @@ def test_a_scene_ends_with_what_the_kernel_stored(rung, s):
 
 
 @pytest.mark.parametrize("rung", SCENES)
-@settings(max_examples=6)
+@settings(max_examples=2)
 @given(s=conv_shapes(max_extent=3))
 def test_a_scene_of_any_shape_ends_with_what_the_kernel_stored(rung, s):
     if not why_not(s, rung, {}):
@@ -100,7 +101,7 @@ def dense_shapes(draw):
 
 @pytest.mark.parametrize("rung", [winograd.DINPUT, winograd.DWEIGHT])
 @pytest.mark.parametrize("m", [2, 4, 6])
-@settings(max_examples=2)
+@settings(max_examples=1)
 @given(s=dense_shapes())
 def test_winograd_s_scene_is_the_kernel_s_and_its_sums_are_its_cells(rung, m, s):
     """Every number of the workspaces and of the result is the sum of the cells that the scene names."""
@@ -144,7 +145,7 @@ def test_the_turned_taps_are_those_of_the_filter_from_back_to_front():
 
 
 # -- links ---------------------------------------------------------------------------------------------
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(conv_shapes(max_extent=4))
 def test_the_links_of_a_pixel_are_the_forward_links_reversed(s):
     """A tap is in the forward plan of an output if and only if it is in the backward plan of its pixel."""
@@ -168,7 +169,7 @@ def test_holes_are_told_from_positions_outside():
     assert rows[5].tolist() == [OUTSIDE, HOLE, 2]
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(conv_shapes(max_extent=4))
 def test_phases_share_out_the_pixels_and_have_no_holes(s):
     links = Links(s)
@@ -215,7 +216,7 @@ def test_products_of_a_pixel_add_up_to_its_gradient():
 
 
 # -- where atomics collide -----------------------------------------------------------------------------
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(conv_shapes(max_extent=3).map(lambda s: s.with_(N=1)))
 def test_additions_are_those_that_the_emulator_counts(s):
     inputs = inputs_of(col2im.ATOMICS, s)
@@ -267,7 +268,7 @@ def test_the_watched_shape_keeps_what_matters(key):
     assert small.groups == 1 and small.C <= 2 and small.K <= 2 and small.N <= 2
 
 
-@settings(max_examples=80)
+@settings(max_examples=20)
 @given(st.one_of(conv_shapes(max_extent=5), conv_shapes(max_extent=5).map(lambda s: s.with_(H=s.H + 20, W=s.W + 9))))
 def test_any_shape_has_a_watched_shape(s):
     assert max(8, s.span_h) >= watched(s).H

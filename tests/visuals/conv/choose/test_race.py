@@ -7,7 +7,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.conv.presets import CONV_PRESETS
@@ -47,6 +47,7 @@ def proportional(bar_ends: dict[str, float], ms: dict[str, float]) -> bool:
     )
 
 
+@settings(max_examples=20)
 @given(times)
 def test_bar_lengths_are_proportional_to_speed(ms):
     assert proportional(Bars(race.html(lanes_of(ms))).bar_ends, ms)
@@ -60,6 +61,7 @@ def test_bar_lengths_proportional_to_time_are_detected():
     assert not proportional(bar_ends | {"conv/direct": bar_ends["conv/direct"] * 1.01}, ms)
 
 
+@settings(max_examples=20)
 @given(times)
 def test_ranks_and_ratios_equal_those_of_the_sorted_times(ms):
     lanes = lanes_of(ms)
@@ -70,6 +72,7 @@ def test_ranks_and_ratios_equal_those_of_the_sorted_times(ms):
     assert race.slowdown(lanes) * race.winner(lanes).row["median_ms"] == pytest.approx(race.SECONDS * 1e3)
 
 
+@settings(max_examples=20)
 @given(st.floats(1e-5, 1e6))
 def test_clock_is_a_whole_number_close_to_the_time(ms):
     count, unit = race.clock(ms)
@@ -109,6 +112,7 @@ def test_overlapping_spreads_are_mentioned():
     assert "difference" not in race.verdict(lanes_of(THREE), "conv/fft", "FFT") + race.finish(lanes_of(THREE))
 
 
+@settings(max_examples=20)
 @given(st.text(max_size=40))
 def test_foreign_text_is_escaped(text):
     out = [race.NotStarted((text,), text)]

@@ -45,6 +45,7 @@ def same_but(s: ConvShape, fields, around: ConvShape) -> bool:
     return all(own_params[name] == theirs[name] for name in own_params if name not in fields)
 
 
+@settings(max_examples=20)
 @given(recordings())
 def test_each_cell_has_the_fastest_of_its_rows(case):
     rows, across, down = case
@@ -62,6 +63,7 @@ def test_each_cell_has_the_fastest_of_its_rows(case):
     assert sum(winners.counts(winner_map).values()) == len(winner_map.cells)
 
 
+@settings(max_examples=20)
 @given(recordings())
 def test_map_contains_every_matching_shape(case):
     rows, across, down = case
@@ -98,6 +100,7 @@ def test_fastest_row_wins_and_other_settings_are_ignored():
     assert winners.by_shape([*rows, *other], "cold") == found  # other settings are ignored
 
 
+@settings(max_examples=25)
 @given(pairs, st.integers(1, 64), st.integers(1, 13))
 def test_axis_value_round_trip(pair, a, d):
     across, down = (AXES[key] for key in pair)
@@ -171,7 +174,7 @@ def timed_networks(draw):
     return network, times_by_shape, layers.timed(network, recorded, lambda rung, shape: "")
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(timed_networks())
 def test_totals_are_sums_over_every_convolution(case):
     network, times_by_shape, timed_layers = case
@@ -192,7 +195,7 @@ def test_totals_are_sums_over_every_convolution(case):
         )
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(timed_networks())
 def test_shares_add_up_and_every_layer_has_a_line(case):
     network, _, timed_layers = case

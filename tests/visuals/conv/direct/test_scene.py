@@ -49,7 +49,7 @@ def traced(s: ConvShape, x, w):
 
 
 # -- folded steps ----------------------------------------------------------------------------------
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(conv_shapes())
 def test_a_folded_scene_ends_its_products_with_the_same_values(s):
     scene = scene_of(s)[0]
@@ -66,7 +66,7 @@ def test_a_folded_scene_ends_its_products_with_the_same_values(s):
 
 
 # -- cells -----------------------------------------------------------------------------------------
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(conv_shapes())
 def test_every_output_is_the_sum_of_the_visible_products(s):
     scene, part, _, _, y = scene_of(s)
@@ -78,7 +78,7 @@ def test_every_output_is_the_sum_of_the_visible_products(s):
         np.testing.assert_array_equal(scene.cells("prod", t), scene.cells("win", t) * scene.cells("tap", t))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(conv_shapes())
 def test_seven_loop_variables_address_the_pixel_and_the_tap(s):
     """h and w of conv.cuh, computed here from the loop variables on the stage, address exactly what is copied."""
@@ -104,7 +104,7 @@ def test_seven_loop_variables_address_the_pixel_and_the_tap(s):
     assert term == scene.tensor("win").size
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(conv_shapes())
 def test_hovered_output_equals_the_sum_over_its_receptive_field(s):
     scene, part, *_ = scene_of(s)

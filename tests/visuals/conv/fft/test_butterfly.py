@@ -28,7 +28,7 @@ def tolerance(x) -> float:
     return 1e-6 * (1 + np.abs(x).sum())
 
 
-@settings(max_examples=100)
+@settings(max_examples=20)
 @given(VALUES)
 def test_last_stage_is_numpy_s_transform(x):
     scene, expected = scene_of(np.array(x)), np.fft.fft(x)
@@ -39,7 +39,7 @@ def test_last_stage_is_numpy_s_transform(x):
     assert (np.abs(scene.cells("phase")) <= 180).all()
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(VALUES)
 def test_each_stage_holds_transforms_of_every_second_number(x):
     """After stage s, the block that begins at position p is NumPy's transform of the reordered numbers in it."""
@@ -54,7 +54,7 @@ def test_each_stage_holds_transforms_of_every_second_number(x):
             np.testing.assert_allclose(shown[p : p + length], expected, rtol=0, atol=tolerance(x))
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(VALUES)
 def test_each_sum_equals_its_cell(x):
     scene = scene_of(np.array(x))
@@ -85,7 +85,7 @@ def test_reordering_reads_the_position_backwards():
     assert "Position 3 is 011 in binary. Read backwards that is 110 = 6" in scene.caption(3)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.lists(st.integers(-99, 99), min_size=N, max_size=N))
 def test_numbers_in_the_captions_are_the_butterflies(x):
     scene, stages = scene_of(np.array(x, float)), stages_of(x)

@@ -43,6 +43,7 @@ def row(rung: str, ms: float, **more):
 
 
 # -- over the filter's size ----------------------------------------------------------------------------
+@settings(max_examples=25)
 @given(conv_shapes(), st.integers(1, 31))
 def test_padding_grows_with_the_filter_to_keep_the_output_size(s, taps):
     wider = with_taps(s, taps)
@@ -153,6 +154,7 @@ def test_without_recordings_there_are_no_times(monkeypatch):
 
 
 # -- two waves -----------------------------------------------------------------------------------------
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(1, 31), st.floats(0.25, 4)), min_size=1, max_size=4, unique_by=lambda w: w[0]))
 def test_each_wave_of_a_sum_is_one_spike(waves):
     heights = fft_waves.heights(sum(fft_waves.wave(*item) for item in waves) + 0.5)
@@ -194,7 +196,7 @@ def test_the_fft_wins_in_a_recording_that_is_a_preset():
 
 
 # -- tilings -------------------------------------------------------------------------------------------
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(conv_shapes(max_extent=3))
 def test_tiling_has_buffer_bytes_or_the_forbidding_rule(s):
     table = tilings(s, 32, {})

@@ -30,7 +30,7 @@ def spectrum(scene, name: str, t: int | None = None) -> np.ndarray:
     return size * np.exp(1j * np.radians(phase))
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(ROWS, ROWS)
 def test_waves_add_up_to_the_row_and_products_to_the_slid_filter(x, w):
     scene = scene_of(np.array(x), np.array(w))

@@ -66,7 +66,7 @@ def parts_of(s: ConvShape):
     return [part_of(s), _block(s, min(s.C, 3), min(s.K, 4), min(s.P, 2), min(s.Q, 2), 0, 0)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(conv_shapes(), st.sampled_from((8, 16, 32, 0)), st.data())
 def test_the_last_step_shows_the_convolution(s, tile, data):
     scene, y = whole_numbers(s, part := data.draw(st.sampled_from(parts_of(s))), tile)
@@ -76,7 +76,7 @@ def test_the_last_step_shows_the_convolution(s, tile, data):
     assert np.isnan(scene.cells("y", scene.steps - 2)).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=5)
 @given(conv_shapes())
 def test_the_output_is_that_of_the_emulated_kernels(s):
     s, (x, w) = s.with_(N=1), integers(s.with_(N=1))
@@ -87,7 +87,7 @@ def test_the_output_is_that_of_the_emulated_kernels(s):
     np.testing.assert_array_equal(scene.cells("y"), emulated[0, : part.K, rows, cols].ravel())
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(conv_shapes(), st.sampled_from((8, 16, 32)), st.data())
 def test_each_partial_sum_is_the_sum_of_the_terms_so_far(s, tile, data):
     scene, _ = whole_numbers(s, data.draw(st.sampled_from(parts_of(s))), tile)
@@ -107,7 +107,7 @@ def test_each_partial_sum_is_the_sum_of_the_terms_so_far(s, tile, data):
         assert (written.values[at_t][len(expected) :] == 0).all()  # of threads outside the matrix
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(conv_shapes(), st.sampled_from((8, 16, 32)), st.data())
 def test_every_tile_is_loaded_once_per_use(s, tile, data):
     scene, _ = whole_numbers(s, data.draw(st.sampled_from(parts_of(s))), tile)
@@ -144,7 +144,7 @@ def test_a_block_loads_the_cells_that_the_emulated_block_loads(s):
         np.testing.assert_array_equal(np.flatnonzero(scene.write("C").steps == store), np.sort(stored))
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(conv_shapes(), st.data())
 def test_each_step_lights_a_line_of_the_kernel_that_runs(s, data):
     scene, _ = whole_numbers(s, part := data.draw(st.sampled_from(parts_of(s))))

@@ -53,7 +53,7 @@ def scene_at(s, part, x, w, y):
     return im2col_scene(s, part, x, w, y[0, : part.K, part.p : part.p + part.P, part.q : part.q + part.Q])
 
 
-@settings(max_examples=80)
+@settings(max_examples=20)
 @given(conv_shapes(), st.data())
 def test_last_step_shows_the_kernel_output(s, data):
     _, x, w, y = scene_of(s)
@@ -132,7 +132,7 @@ def test_cells_are_empty_until_their_step():
     assert np.isfinite(scene.cells("x", 0)).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(conv_shapes())
 def test_captions_describe_each_step(s):
     scene, *_ = scene_of(s)
@@ -149,7 +149,7 @@ def test_captions_describe_each_step(s):
         assert (f"{zeros} of them zeros of the padding" in caption) == (zeros > 0)
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(conv_shapes())
 def test_copies_per_pixel_equals_the_count(s):
     part = Part(1, 1, s.P, s.Q, s.H, s.W)

@@ -30,7 +30,7 @@ def scene_and_trace(s: ConvShape):
     return im2col_scene(s, part, x, w, y[: part.K]), trace, counters
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(conv_shapes(max_extent=3).map(lambda s: s.with_(N=1)))
 def test_cells_equal_the_stores_of_the_kernel(s):
     scene, trace, counters = scene_and_trace(s)

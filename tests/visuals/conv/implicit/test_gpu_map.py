@@ -36,7 +36,7 @@ def counted(rung: str, s: ConvShape, tiles: dict[str, int]) -> dict[str, int]:
     st.integers(0, 1),
     st.booleans(),
 )
-@settings(max_examples=5)
+@settings(max_examples=2)
 def test_predicted_bytes_are_those_that_the_emulator_counts(rung, n, c, h, w, k, u, pad, flip):
     s = ConvShape(
         n, c, h, w, k, 3, 3, u=u, v=1, pad_h=pad, pad_w=pad, mode="convolution" if flip else "cross-correlation"

@@ -34,6 +34,7 @@ shapes = st.builds(
 
 
 # -- counted -----------------------------------------------------------------------------------------
+@settings(max_examples=25)
 @given(shapes, st.sampled_from(TILES))
 def test_work_equals_the_program(s, m):
     """FLOPs are those that the rung predicts, bytes are those of its buffers."""
@@ -207,7 +208,7 @@ def test_overlapping_spreads_are_no_gain():
     assert "No measurable difference" in text and "× as fast" not in text and "× the time" not in text
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(shapes)
 def test_the_cost_names_the_workspaces(s):
     counted, text = work(s, 4), winograd_cost(s)

@@ -46,7 +46,7 @@ def test_a_row_of_BT_is_a_polynomial_that_is_zero_at_the_other_points(m):
             assert sum(c * point.at**k for k, c in enumerate(point.row_of_BT)) == point.N > 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(st.sampled_from(TILES).flatmap(lambda m: st.tuples(st.just(m), rows(m))))
 def test_stage_ends_with_the_convolution_of_its_rows(case):
     m, (d, g) = case
@@ -106,7 +106,7 @@ def test_polynomials_as_text():
 
 
 # -- two dimensions ------------------------------------------------------------------------------------
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.sampled_from(TILES), st.integers(0, 2**32 - 1), st.sampled_from([1.0, 1e-3, 1e3]))
 def test_rows_of_the_tile_end_with_the_convolution(m, seed, size):
     rng = np.random.default_rng(seed)

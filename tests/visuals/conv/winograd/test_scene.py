@@ -71,7 +71,7 @@ def scale_of(s: ConvShape, m: int, x: np.ndarray, w: np.ndarray) -> float:
 
 
 # -- the last step ---------------------------------------------------------------------------------
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(shapes(), st.sampled_from(KERNELS), st.data())
 def test_last_step_shows_the_convolution(s, kernel, data):
     how, m = kernel
@@ -87,7 +87,7 @@ def test_last_step_shows_the_convolution(s, kernel, data):
 @pytest.mark.parametrize("m", [2, 4, 6])
 @pytest.mark.parametrize(
     "s",
-    [TOY, ConvShape(1, 1, 8, 8, 2, 3, 3, pad=1), ConvShape(1, 1, 7, 5, 1, 3, 3, pad=(0, 2), mode="convolution")],
+    [ConvShape(1, 1, 8, 8, 2, 3, 3, pad=1), ConvShape(1, 1, 7, 5, 1, 3, 3, pad=(0, 2), mode="convolution")],
     ids=str,
 )
 def test_workspaces_equal_those_of_the_emulator_and_the_cpu(s, m):
@@ -142,7 +142,7 @@ def wrong_sums(scene: Scene, tolerance: float) -> int:
     return wrong
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(shapes(max_size=8), st.sampled_from(KERNELS))
 def test_every_sum_equals_its_cell(s, kernel):
     how, m = kernel
@@ -192,7 +192,7 @@ def test_a_sum_that_breaks_the_contract_is_refused(fields, says):
 
 
 # -- tiles -------------------------------------------------------------------------------------------
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(shapes(), st.sampled_from([2, 4, 6]))
 def test_tiles_read_the_pixels_of_the_kernel(s, m):
     """Like load_tile in winograd.cuh: T x T pixels from p - pad_h, q - pad_w on, zeros outside."""
@@ -293,7 +293,7 @@ def test_readings_end_at_the_counts_of_the_whole_map(how, m):
 
 # -- the contract with the page ------------------------------------------------------------------------
 @kernels
-@pytest.mark.parametrize("key", SUPPORTED)
+@pytest.mark.parametrize("key", SUPPORTED[::5])
 def test_every_supported_preset_has_a_small_scene_that_names_its_part(key, how, m):
     s = CONV_PRESETS[key].shape
     inputs = Inputs(s, "digit", "sobel-x")
@@ -399,7 +399,7 @@ def test_each_lane_of_the_fused_kernel_reads_and_writes_its_tile(m):
 
 
 # -- halves of a transform -----------------------------------------------------------------------------
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(shapes(max_size=8), st.sampled_from(KERNELS))
 def test_second_half_of_each_transform_follows_from_the_first(s, kernel):
     """Xd Xᵀ, with the Xd on the stage, is what the next step writes for one channel and the first filter."""
