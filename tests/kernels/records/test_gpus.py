@@ -166,7 +166,7 @@ def recorded_rungs(monkeypatch):
     """Softmax with the rungs that have recordings, and its recordings alone."""
     names = {row["rung"] for row in SOFTMAX}
     monkeypatch.setitem(LADDERS, "softmax", LADDERS["softmax"].only(*names))
-    monkeypatch.setattr(files, "_shipped", lambda: ((Card(row["device"]), row) for row in SOFTMAX))
+    monkeypatch.setattr(files, "_shipped", lambda: ((Gpu(row["device"]), row) for row in SOFTMAX))
     records.forget()
     yield
     records.forget()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from kernels.fusion.ladder import PLANS
 from kernels.fusion.presets import FUSION_PRESETS
