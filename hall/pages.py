@@ -34,7 +34,8 @@ from visuals.site.unit import BUILD
 MAX_SESSIONS = 512  # whose runs are kept; the one that was not used for the longest time goes first
 # What a session keeps from page to page, beside the objects of pages.
 NAMES = re.compile(
-    r"job|ran|ran_elsewhere|run_error|_run_in|owner|thread_\w+|race_replay|winograd_numbers|training_history|parallel_check"
+    r"job|ran|ran_elsewhere|run_error|_run_in|owner|thread_\w+|race_replay|winograd_numbers|training_history|"
+    r"parallel_check"
 )
 STAGE = "stage"
 Params = Mapping[str, str]

@@ -49,7 +49,7 @@ class Exchange:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Returns our kernels and NCCL for an all-reduce, NCCL alone for another kind, our kernels alone if emulated."""
+        """Returns our kernels and NCCL for an all-reduce, NCCL alone for another kind, only our kernels if emulated."""
         if self.emulated:
             return tuple(KERNELS)
         return (*KERNELS, NCCL) if self.kind == ALL_REDUCE else (NCCL,)

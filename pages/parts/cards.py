@@ -117,7 +117,8 @@ def by_gpu(settings: RunSettings) -> str:
     rung = settings.ladder.rung(settings.tiles_rung) if settings.tiles_rung else None
     sentence = on_gpus.sentence(rung, found.get(rung.name, {}), in_order) if rung else ""
     how = tr(
-        "Percent: the rate, relative to the roof that the peaks measured on the same GPU allow. Each GPU was measured in runs of its own."
+        "Percent: the rate, relative to the roof that the peaks measured on the same GPU allow. "
+        "Each GPU was measured in runs of its own."
     )
     table = on_gpus.table(settings.ladder, found, in_order, settings.shape)
     return paragraph(sentence, "why") + details(table, paragraph(how), label=tr("The same kernels on each GPU"))
