@@ -34,9 +34,14 @@ pytest_plugins = [] if PACKAGES["playwright"] in MISSING else ["tests.helpers.br
 # visits them repeatedly: half of the time of the emulator's tests.
 gc.set_threshold(200_000, 20, 100)
 
-# On a busy machine an example takes any time. What never ends is ended by pytest's timeout.
+# On a busy machine an example takes any time. What never ends is ended by pytest's timeout. CI takes the same examples in each
+# run, so that a change fails by what it changes.
 hypothesis.settings.register_profile(
-    "busy", hypothesis.settings(), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "busy",
+    hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize=bool(os.environ.get("CI")),
 )
 hypothesis.settings.load_profile("busy")
 
