@@ -28,8 +28,8 @@ from visuals.scene.source import margin, resources, source_of
 ORDER = mark("step by step")
 ORDER_NOTE = mark(
     "One step is one loop iteration of the threads of a block, one level of a tree, or the part of one block. A "
-    "barrier is a point where all threads of a block wait. Other blocks run at the same time. Sums in registers are computed "
-    "here as in the kernel. Outputs and partial results are those of the kernel in the emulator."
+    "barrier is a point where all threads of a block wait. Other blocks run at the same time. Sums in registers are "
+    "computed here as in the kernel. Outputs and partial results are those of the kernel in the emulator."
 )
 FLOAT = 4  # bytes
 STEP_FUNCTIONS: dict[str, Callable[[Executed], Iterator[Step]]] = {
