@@ -149,7 +149,7 @@ def in_order(name: str, s: BackwardShape, tiles, options: Options) -> np.ndarray
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_warp_order_changes_nothing_and_no_races(name):
-    s = of_rung(name, RAGGED.with_(B=1))
+    s = of_rung(name, RAGGED.with_(B=1, N=37, d=21))
     rung_runs.same_in_any_order(lambda options: in_order(name, s, SMALL[name], options))
 
 
@@ -199,7 +199,7 @@ def test_fault_in_a_kernel_is_detected(fault):
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     name = data.draw(st.sampled_from(list(RUNGS)))
@@ -329,9 +329,9 @@ def test_each_step_of_the_ladder_saves_what_it_says():
 
 @pytest.mark.parametrize("name", ["flash", "flash-two-kernels"])
 def test_tiles_of_hidden_pairs_are_skipped(name):
-    s = BackwardShape(1, 1, 96, 16)
+    s = BackwardShape(1, 1, 64, 16)
     full, causal = (counted(name, s.with_(causal=c), SMALL[name])["flops_fp"] for c in (0, 1))
-    assert causal < 0.65 * full
+    assert causal < 0.7 * full
 
 
 @pytest.mark.parametrize("entry", ["flash_mma_keys", "flash_mma_queries"])
