@@ -210,7 +210,7 @@ def test_a_stopped_training_goes_on_bit_by_bit(monkeypatch):
     assert strip(at)["run"]["label"] == "Resume"
     press(at, "run", size="stage")
     wait(at, ended)
-    assert found.done and found.points == whole
+    assert found.done and found.points == whole and strip(at)["run"]["label"] == "Train"
 
 
 def test_a_diverging_training_names_the_step_and_the_first_tensor_and_stays_in_the_history():
