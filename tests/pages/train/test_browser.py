@@ -37,9 +37,9 @@ def test_a_box_explains_itself_and_the_chart_leads_to_a_launch(watch, page):
 
 
 def test_a_training_is_stopped_while_the_page_stays_alive(stage, page):
-    at = stage("network=residual&batch=50&epochs=2")
+    at = stage("network=residual&batch=50&epochs=20")
     page.locator("[data-strip=run]").click()
-    expect(page.locator(".strip-curve")).to_contain_text(re.compile(r"Step \d+ of 60, loss"))
+    expect(page.locator(".strip-curve")).to_contain_text(re.compile(r"Step \d+ of 600, loss"))
     at.do("forward")  # the picture answers while the processor trains
     at.at_step(1)
     page.locator("[data-strip=stop]").click()
