@@ -61,7 +61,8 @@ S = TypeVar("S", bound=Shape)
 # -- fields: each returns the value to store, or raises ShapeError ---------------------------------------
 def integer(name: str, value: object, minimum: int, maximum: int = INT_MAX) -> int:
     try:
-        if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        # A check against a protocol takes microseconds, and pages make thousands of shapes.
+        if type(value) is not int and (isinstance(value, bool) or not isinstance(value, SupportsIndex)):
             raise TypeError
         number = operator.index(value)
     except TypeError:
@@ -82,7 +83,9 @@ def integer(name: str, value: object, minimum: int, maximum: int = INT_MAX) -> i
 def factor(name: str, value: object, whole: bool = False) -> float:
     """Returns a finite float32. With `whole` it must be a whole number, because it multiplies whole numbers."""
     try:
-        if isinstance(value, (bool, str)) or not isinstance(value, (SupportsFloat, SupportsIndex)):
+        if type(value) is not float and (
+            isinstance(value, (bool, str)) or not isinstance(value, (SupportsFloat, SupportsIndex))
+        ):
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):

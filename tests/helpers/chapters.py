@@ -29,7 +29,10 @@ def every_text(chapter: Chapter) -> list[str]:
 
 
 def open_chapter(lesson: Lesson, n: int) -> tuple[Any, dict[str, Any], Evidences]:
-    """Returns the page at a chapter, the chapter's panel, and the evidences that it was filled from."""
+    """Returns the page at a chapter, the chapter's panel, and the evidences that it was filled from.
+
+    Between the first and the last chapter the page is its stage alone: what is below it takes most of the time.
+    """
     seen: list[Mapping] = []
     panel = OpenChapter.panel
 
@@ -38,7 +41,8 @@ def open_chapter(lesson: Lesson, n: int) -> tuple[Any, dict[str, Any], Evidences
         return panel(self, found, *counting)
 
     with mock.patch.object(OpenChapter, "panel", watched):
-        at = open_page(lesson.page, view="story", chapter=n + 1)
+        between = 0 < n < len(story(lesson).chapters) - 1
+        at = open_page(lesson.page, view="story", chapter=n + 1, **({"present": "1"} if between else {}))
         while _counts_are_to_come(story(lesson).chapters[n], seen[-1]):
             time.sleep(0.1)
             at.run()

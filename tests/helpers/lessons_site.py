@@ -49,6 +49,7 @@ class DownToTheStage(Host):
 
 def record(out: Path) -> None:
     unit.Host = DownToTheStage
+    unit.digests = lambda paths: {}  # this site is not built again
     counted = counting._count
     same = dict.fromkeys(FIELDS, COUNT), []
     counting._count = lambda rung, *more: counted(rung, *more) if rung.name.startswith(COUNTED) else same

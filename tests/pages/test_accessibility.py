@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from kernels import records
 from kernels.records.jsontext import id_of
 from pages._teasers import TEASERS
+from tests.helpers.bare import serving_stages
 from tests.helpers.deck import PACKAGES, Deck, npm, serving_files
 from tests.helpers.harness import Stage, idle
 from tests.pages.parts.test_theme_browser import PALETTES, rgb
@@ -116,20 +117,20 @@ def test_chapter_with_an_open_explanation(page, server, check):
 
 
 @pytest.mark.parametrize(
-    ("path", "schemes"), [("im2col?step=5&view=explore", (LIGHT, DARK)), ("backward?view=explore", ())]
+    ("path", "px", "schemes"),
+    [("im2col?step=5&view=explore", 1440, (LIGHT, DARK)), ("backward?view=explore", 390, (LIGHT,))],
 )
-def test_explore(page, server, check, path, schemes):
+def test_explore(page, server, check, path, px, schemes):
     page.goto(f"{server}/{path}")
     Stage(page).ready()
     expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
     page.evaluate("document.querySelectorAll('.kt-details').forEach(folded => { folded.open = true; })")
     expect(page.locator(".st-key-kernels [data-testid=stCode]:visible code").first).to_be_visible()
     at_rest(page)
+    width(page, px)
     check(*schemes)
-    if schemes:
+    if px == 1440:
         focus_is_outlined_everywhere(page)
-    width(page, 390)
-    check(LIGHT)
 
 
 def test_history(page, server, check):
@@ -166,10 +167,10 @@ def test_stage_alone(page, server, check, query, schemes):
     check(*schemes)
 
 
-def test_deck(page, server, check):
-    with serving_files() as files:
-        deck = Deck(page, f"{files}/docs/deck/index.html?app={server}")
+def test_deck(page, check):
+    with serving_files() as files, serving_stages() as stages:
+        deck = Deck(page, f"{files}/docs/deck/index.html?app={stages}")
         for slide in ("title", "moments", "chapter", "attention", "end"):
             deck.to(slide)
-            check(LIGHT, DARK)
+            check(*((LIGHT, DARK) if slide in ("title", "chapter") else (LIGHT,)))
         page.goto("about:blank")

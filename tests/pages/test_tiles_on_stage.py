@@ -24,7 +24,11 @@ LESSONS = {
     "attention/page.py": ({}, ATTENTION),
     "attention/backward/page.py": ({}, ATTENTION_BACKWARD),
     "fusion/page.py": ({}, FUSION),
-    **{f"conv/backward/page.py {gradient}": ({"gradient": gradient}, BACKWARD[gradient]) for gradient in BACKWARD},
+    # The transposed convolution has the kernels of the input's gradient.
+    **{
+        f"conv/backward/page.py {gradient}": ({"gradient": gradient}, BACKWARD[gradient])
+        for gradient in ("input", "filters")
+    },
 }
 # Threads of a block whose picture shows none, and blocks of a grid with fewer tiles: the line of controls names the launch.
 ONLY_LAUNCHED = {"BLOCK", "BLOCKS"}

@@ -40,7 +40,7 @@ def test_a_topic_shows_its_stage_and_its_tables(topic):
 
 @pytest.mark.parametrize(("topic", "name", "value"), CHOICES)
 def test_every_choice_has_a_scene(topic, name, value):
-    at = open_at(topic=topic, **{name: value})
+    at = open_at(topic=topic, view="watch", **{name: value})
     assert len(stages(at)) == 1 and "kt-note" not in texts(at)
 
 

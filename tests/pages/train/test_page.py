@@ -33,11 +33,11 @@ def training(at) -> Live:
 
 
 def wait(at, until) -> None:
-    """Reruns the page as the browser's polling does, until something is so."""
+    """Reruns the page as the browser's polling does, after each episode, until something is so."""
     end = time.monotonic() + 120
     while not until(at):
         assert time.monotonic() < end and not at.exception
-        time.sleep(0.05)
+        training(at).job._done.wait(end - time.monotonic())
         at.run()
 
 
@@ -171,7 +171,7 @@ def test_a_step_that_does_not_fit_says_the_bytes_and_what_would_be_saved():
 
 
 # -- a training ----------------------------------------------------------------------------------------
-def test_a_training_runs_to_its_end_and_its_times_are_on_the_stage():
+def test_a_training_runs_to_its_end_and_is_stale_at_other_settings():
     at = open_at(**FAST)
     press(at, "run", size="stage")
     assert strip(at)["run"]["running"] and strip(at)["run"]["label"] == "Stop"
@@ -190,6 +190,11 @@ def test_a_training_runs_to_its_end_and_its_times_are_on_the_stage():
     assert line["name"] == "measured on this processor" and "Measured in one step: at most" in texts(at)
     assert set(found.held) == set(found.node_ms)
 
+    at.session_state["lr"] = 0.07
+    at.run()
+    assert curve(at)["kind"] == "stale-curve" and "At other settings: residual, batch 100" in curve(at)["text"]
+    assert strip(at)["run"]["label"] == "Train"
+
 
 def test_a_stopped_training_goes_on_bit_by_bit(monkeypatch):
     monkeypatch.setattr(live, "Episode", partial(Episode, seconds=0.0))  # each episode takes one step
@@ -205,7 +210,7 @@ def test_a_stopped_training_goes_on_bit_by_bit(monkeypatch):
     assert strip(at)["run"]["label"] == "Resume"
     press(at, "run", size="stage")
     wait(at, ended)
-    assert found.done and found.points == whole
+    assert found.done and found.points == whole and strip(at)["run"]["label"] == "Train"
 
 
 def test_a_diverging_training_names_the_step_and_the_first_tensor_and_stays_in_the_history():
@@ -228,16 +233,6 @@ def test_the_rate_of_the_chapter_that_diverges_does():
     press(at, "run", size="stage")
     wait(at, ended)
     assert "no finite number" in curve(at)["error"]
-
-
-def test_other_settings_make_the_curve_stale_and_start_anew():
-    at = open_at(**FAST)
-    press(at, "run", size="stage")
-    wait(at, ended)
-    at.session_state["lr"] = 0.07
-    at.run()
-    assert curve(at)["kind"] == "stale-curve" and "At other settings: residual, batch 100" in curve(at)["text"]
-    assert strip(at)["run"]["label"] == "Train"
 
 
 # -- the worker -----------------------------------------------------------------------------------------

@@ -120,5 +120,5 @@ def test_numpy_of_a_release_and_of_npm(tmp_path):
         assert files.namelist() == ["numpy/__init__.py", "numpy/_core/a.so"]
 
 
-def test_archive_is_the_same_for_the_same_code():
-    assert python.archive() == python.archive()
+def test_archive_is_the_same_for_the_same_code(app):
+    assert (app / "code.zip").read_bytes() == python.archive()

@@ -37,14 +37,14 @@ def address(site, tmp_path_factory):
 
 def test_a_shape_that_is_not_recorded(new_page, address):
     page = new_page()
-    page.goto(f"{address}/softmax?view=explore&M=5&N=19")
+    page.goto(f"{address}/softmax?view=explore&M=2&N=9")
     expect(page.locator(".kt-note.site-lost")).to_have_count(0, timeout=START_MS)
     stage = Stage(page).ready()
-    expect(stage.root).to_contain_text("5 rows of 19")
+    expect(stage.root).to_contain_text("2 rows of 9")
     page.wait_for_function("site.counting === 0", timeout=START_MS)
     page.wait_for_function("site.main.querySelector('.st-key-card_why') || scrollTo(0, 1e9)", timeout=START_MS)
     # The next shape needs no start. Its rows are counted too.
-    page.get_by_label("M", exact=True).fill("6")
+    page.get_by_label("M", exact=True).fill("3")
     page.get_by_label("M", exact=True).press("Enter")
-    expect(stage.root).to_contain_text("6 rows of 19", timeout=START_MS)
-    assert "M=6" in page.url
+    expect(stage.root).to_contain_text("3 rows of 9", timeout=START_MS)
+    assert "M=3" in page.url

@@ -1,12 +1,10 @@
 """The stage alone: in a lecture hall (?present=1) and in a slide (?embed=true&view=watch)."""
 
-from functools import partial
-
 import pytest
 from playwright.sync_api import expect
 
 from pages.parts.address import is_presented
-from tests.helpers.harness import Stage, settled
+from tests.helpers.harness import Stage
 
 pytestmark = pytest.mark.browser
 LECTURE_HALL = {"width": 1920, "height": 1080}
@@ -95,7 +93,13 @@ def test_a_slide_takes_keys_without_a_click_and_shows_what_the_answer_says(bare,
     )
 
 
-AREA = """root => { const box = root.querySelector(".canvas-box").getBoundingClientRect(); return box.width * box.height; }"""
+# The area of the picture once the window has its new width.
+AREA = """async (root, width) => {
+  do await new Promise(requestAnimationFrame); while (innerWidth !== width);
+  root.player.arrange();
+  const box = root.querySelector(".canvas-box").getBoundingClientRect();
+  return box.width * box.height;
+}"""
 WINDOWS = [(1920, 1080), (1440, 900), (1280, 720)]
 CHAPTERS = {"im2col": 3, "threads": 1, "implicit": 2, "tiling": 3, "train": 7}
 
@@ -108,7 +112,7 @@ def areas(page, root, presented):
             root.press("g")
         for width, height in WINDOWS:
             page.set_viewport_size({"width": width, "height": height})
-            found[guess, width] = settled(page, partial(root.evaluate, AREA))
+            found[guess, width] = root.evaluate(AREA, width)
         if presented and guess == "open":
             expect(page.locator(".strip")).to_be_hidden()
     return found

@@ -57,8 +57,8 @@ export function chart(element, site) {
     }
   };
   let near = false;
-  new IntersectionObserver(([entry], observer) => {
-    if (!entry.isIntersecting) return;
+  new IntersectionObserver((entries, observer) => {
+    if (!entries.at(-1).isIntersecting) return;
     observer.disconnect();
     near = true;
     paint();

@@ -75,8 +75,9 @@ function later(drawing, make, height = 0) {
   const place = node("div", "site-later");
   place.dataset.whole = "1";
   if (height) place.style.minHeight = `${height}px`;
-  new IntersectionObserver(async ([entry], observer) => {
-    if (!entry.isIntersecting) return;
+  new IntersectionObserver(async (entries, observer) => {
+    // A busy browser reports several changes at once: the last one counts.
+    if (!entries.at(-1).isIntersecting) return;
     observer.disconnect();
     try {
       const made = await make();

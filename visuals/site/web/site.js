@@ -291,8 +291,8 @@ class Site {
     if (isFirst) queueMicrotask(start);
     else {
       host.style.minHeight = `${element.head.height || 220}px`;
-      new IntersectionObserver(([entry], observer) => {
-        if (!entry.isIntersecting) return;
+      new IntersectionObserver((entries, observer) => {
+        if (!entries.at(-1).isIntersecting) return;
         observer.disconnect();
         start();
       }, { rootMargin: "300px" }).observe(host);
