@@ -29,7 +29,6 @@ extents = st.integers(1, 2**12)
 scales = st.floats(-1e6, 1e6, width=32)
 
 
-@settings(max_examples=20)
 @given(extents, extents, extents, extents, st.integers(0, 1), scales, st.sampled_from(DTYPES))
 def test_shape_survives_json_and_text(B, H, N, d, causal, scale, dtype):
     s = AttentionShape(B, H, N, d, causal, scale, dtype)
@@ -115,7 +114,7 @@ def inputs_of(s: AttentionShape, seed: int = 0) -> dict[str, np.ndarray]:
     return seeded_inputs([b for b in attention_ladder.parts.buffers(s) if b.role == "input"], seed)
 
 
-@settings(max_examples=20)
+@settings(max_examples=30)
 @given(shape=attention_shapes(max_extent=7, max_d=5), seed=st.integers(0, 99))
 def test_reference_equals_the_definition_key_by_key(shape, seed):
     inputs = inputs_of(shape, seed)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.collectives import cost, schedules
@@ -18,7 +18,6 @@ SIZES = [1024 << n for n in range(21)]  # 1 KiB to 1 GiB
 LINK = Link(5e-6, 3.3e11, overlap=1.7)
 
 
-@settings(max_examples=20)
 @given(st.sampled_from(PAIRS), st.integers(1, 9), st.integers(1, 30))
 def test_a_formula_is_the_count_of_its_schedule(pair, ranks, chunk):
     counted = cost.of_schedule(schedules.schedule(*pair, ranks, ranks * chunk))
@@ -42,7 +41,6 @@ def test_more_ranks_make_a_ring_slower_by_latency_alone():
     assert big == pytest.approx([2**30 / 1e11 * cost.bus_factor(ALL_REDUCE, r) for r in (2, 4, 10_000)])
 
 
-@settings(max_examples=20)
 @given(st.floats(1e-7, 1e-4), st.floats(1e9, 1e12), st.floats(0.6, 4), st.sampled_from(ALGORITHMS[ALL_REDUCE]))
 def test_a_fit_finds_the_times_of_a_known_link(latency, bandwidth, overlap, algorithm):
     link = Link(latency, bandwidth, overlap=overlap)

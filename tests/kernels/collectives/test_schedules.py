@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.collectives import executor, schedules
@@ -20,7 +20,6 @@ PAIRS = [(kind, algorithm) for kind, algorithms in ALGORITHMS.items() for algori
 collectives = st.sampled_from(PAIRS)
 
 
-@settings(max_examples=20)
 @given(collectives, st.integers(1, 9), st.integers(1, 40), st.integers(0, 3))
 def test_every_algorithm_is_right(pair, ranks, elements, seed):
     plan = schedules.schedule(*pair, ranks, elements)
@@ -30,7 +29,6 @@ def test_every_algorithm_is_right(pair, ranks, elements, seed):
     assert all(np.array_equal(a, b) for a, b in zip(arrays, before, strict=True))
 
 
-@settings(max_examples=20)
 @given(collectives, st.integers(2, 9), st.integers(1, 40), st.data())
 def test_a_lost_move_is_noticed(pair, ranks, elements, data):
     plan = schedules.schedule(*pair, ranks, elements)
@@ -53,7 +51,6 @@ def test_a_lost_move_is_noticed(pair, ranks, elements, data):
         executor.verify(plan.shape, arrays, executor.execute(faulty, arrays))
 
 
-@settings(max_examples=20)
 @given(st.sampled_from(ALGORITHMS[ALL_REDUCE]), st.integers(1, 9), st.integers(1, 30))
 def test_all_ranks_hold_equal_bits(algorithm, ranks, elements):
     plan = schedules.schedule(ALL_REDUCE, algorithm, ranks, elements)
@@ -64,7 +61,6 @@ def test_all_ranks_hold_equal_bits(algorithm, ranks, elements):
     executor.verify(plan.shape, arrays, executor.execute(plan, arrays))  # it compares the bits
 
 
-@settings(max_examples=20)
 @given(st.sampled_from(("one-shot", "two-shot")), st.integers(1, 9), st.integers(1, 30))
 def test_reads_of_all_peers_add_in_the_order_of_the_ranks(algorithm, ranks, elements):
     plan = schedules.schedule(ALL_REDUCE, algorithm, ranks, elements)
@@ -95,7 +91,6 @@ def test_a_result_off_by_more_than_the_bound_is_refused():
         executor.check_equal(other)
 
 
-@settings(max_examples=20)
 @given(collectives, st.integers(2, 9), st.integers(1, 40))
 def test_a_rank_sends_to_few_peers_in_a_round(pair, ranks, elements):
     """A ring has one peer a round in each direction, and so has every algorithm but those that read all peers."""
@@ -107,14 +102,12 @@ def test_a_rank_sends_to_few_peers_in_a_round(pair, ranks, elements):
             assert most <= (ranks - 1 if pair[1] in ("one-shot", "two-shot", "direct") else 1)
 
 
-@settings(max_examples=20)
 @given(st.integers(2, 9), st.integers(1, 60))
 def test_a_ring_moves_as_little_as_possible(ranks, elements):
     sent = schedules.schedule(ALL_REDUCE, "ring", ranks, ranks * elements).link_elements()
     assert sent == {(r, (r + 1) % ranks): 2 * (ranks - 1) * elements for r in range(ranks)}
 
 
-@settings(max_examples=20)
 @given(st.integers(1, 9), st.integers(1, 40))
 def test_blocks_of_an_all_to_all_fill_each_array_and_fit_their_partner(ranks, elements):
     s = CollectiveShape(ALL_TO_ALL, "direct", ranks, elements)

@@ -6,7 +6,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import grad
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.cross_entropy import reference
@@ -35,7 +35,6 @@ def dx_of(s: tuple[int, int], x, labels, g) -> np.ndarray:
     return reference.backward(BackwardShape(*s), x, labels, exact, g)[0]
 
 
-@settings(max_examples=20)
 @given(shapes, st.integers(0, 99))
 def test_loss_is_the_definition(s, seed):
     x, labels, _ = inputs(*s, seed)
@@ -46,7 +45,6 @@ def test_loss_is_the_definition(s, seed):
     assert (loss_scale >= np.abs(loss)).all() and (lse_scale >= np.abs(lse)).all()
 
 
-@settings(max_examples=20)
 @given(shapes, st.integers(0, 99))
 def test_gradient_is_that_of_automatic_differentiation(s, seed):
     x, labels, g = inputs(*s, seed)
@@ -58,7 +56,6 @@ def test_gradient_is_that_of_automatic_differentiation(s, seed):
     np.testing.assert_array_equal(step["loss"][0], forward)
 
 
-@settings(max_examples=20)
 @given(st.tuples(st.integers(1, 3), st.integers(1, 6)), st.integers(0, 99))
 def test_gradient_is_that_of_finite_differences(s, seed):
     x, labels, g = inputs(*s, seed)

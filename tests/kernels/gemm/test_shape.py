@@ -8,7 +8,7 @@ import json
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.gemm import ladder as gemm_ladder
@@ -25,7 +25,6 @@ extents = st.integers(1, 2**20)
 factors = st.floats(-1e6, 1e6, width=32)
 
 
-@settings(max_examples=20)
 @given(extents, extents, extents, factors, factors, st.sampled_from(["fp32", "fp16", "bf16"]))
 def test_shape_survives_json_and_text(M, N, K, alpha, beta, dtype):
     s = GemmShape(M, N, K, alpha, beta, dtype)

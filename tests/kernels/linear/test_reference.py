@@ -6,7 +6,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import grad
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.linear import reference
@@ -32,7 +32,6 @@ def gradients(s: tuple[int, int, int], x, W, dy) -> tuple[np.ndarray, np.ndarray
     return reference.dinput(InputGradientShape(*s), dy, W)[0], weights["dW"][0], weights["db"][0]
 
 
-@settings(max_examples=20)
 @given(sizes, st.integers(0, 99))
 def test_y_is_the_definition(s, seed):
     x, W, b, _ = inputs(*s, seed)
@@ -43,7 +42,6 @@ def test_y_is_the_definition(s, seed):
         assert scale[m, n] == pytest.approx(sum(map(abs, terms)), rel=1e-12)
 
 
-@settings(max_examples=20)
 @given(sizes, st.integers(0, 99))
 def test_gradients_are_those_of_automatic_differentiation(s, seed):
     x, W, b, dy = (a.astype(np.float64) for a in inputs(*s, seed))
@@ -51,7 +49,6 @@ def test_gradients_are_those_of_automatic_differentiation(s, seed):
         np.testing.assert_allclose(found, grad(loss, n)(x, W, b, dy), rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=20)
 @given(st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3)), st.integers(0, 99))
 def test_gradients_are_those_of_finite_differences(s, seed):
     x, W, b, dy = inputs(*s, seed)

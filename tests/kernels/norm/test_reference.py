@@ -44,7 +44,7 @@ def vectors(rng, s, n: int):
 
 
 # -- against automatic differentiation ------------------------------------------------------------------
-@settings(max_examples=20)
+@settings(max_examples=25)
 @given(extents, st.integers(0, 99))
 def test_batch_norm_and_its_gradients_equal_autograd(extents, seed):
     import autograd.numpy as anp
@@ -67,7 +67,7 @@ def test_batch_norm_and_its_gradients_equal_autograd(extents, seed):
         np.testing.assert_allclose(found, gradient.reshape(found.shape), rtol=1e-7, atol=1e-7)
 
 
-@settings(max_examples=20)
+@settings(max_examples=25)
 @given(row_extents, st.booleans(), st.integers(0, 99))
 def test_norms_of_rows_and_their_gradients_equal_autograd(extents, centred, seed):
     import autograd.numpy as anp
@@ -255,7 +255,7 @@ def test_inference_is_training_with_its_own_statistics(layout):
     assert (scale >= np.abs(y) - 1e-9).all()
 
 
-@settings(max_examples=20)
+@settings(max_examples=60)
 @given(st.floats(-1e5, 1e5, width=32), st.floats(0.0, 10.0, width=32), st.integers(2, 40), st.integers(0, 99))
 def test_scales_hold_for_any_change_of_x_by_a_rounding(mean, std, n, seed):
     """The statement behind the scale of 1 / std: each x changed by at most ROUNDING of its size."""

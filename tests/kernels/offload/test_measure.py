@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import offload as benchmark
@@ -122,7 +122,6 @@ def test_a_size_that_does_not_fit_on_the_gpu_is_left_out(fake, monkeypatch):
 runs = st.lists(st.tuples(*[st.floats(1e-3, 1e3)] * 4), min_size=1, max_size=9)
 
 
-@settings(max_examples=20)
 @given(st.lists(runs, min_size=1, max_size=4))
 def test_the_figures_of_the_passes_are_those_of_a_run_in_the_middle(passes):
     row = measure.gpu_row(8, [dict.fromkeys(COPIES, found) for found in passes])[PINNED]

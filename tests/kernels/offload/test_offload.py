@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import engines
@@ -24,7 +24,6 @@ from kernels.offload.works import COPIES, NONE, PAGEABLE, PINNED, WORKS
 
 
 # -- crossing ----------------------------------------------------------------------------------------
-@settings(max_examples=20)
 @given(st.floats(1.1, 5.0), st.floats(0.2, 0.9), st.integers(3, 12), st.floats(2.0, 1e4))
 def test_two_power_laws_cross_where_they_are_equal(steep, flat, count, where):
     sizes = np.geomspace(1, 1e5, count)
@@ -58,7 +57,6 @@ def test_the_crossing_is_a_range_over_the_passes():
 
 
 # -- Amdahl ------------------------------------------------------------------------------------------
-@settings(max_examples=20)
 @given(st.floats(0, 0.999), st.floats(1, 1e6))
 def test_no_speedup_exceeds_the_limit_and_more_never_hurts(share, factor):
     found = crossover.speedup(share, factor)
@@ -74,7 +72,6 @@ def test_amdahl_by_hand():
             crossover.speedup(share, factor)
 
 
-@settings(max_examples=20)
 @given(st.floats(0.01, 100), st.floats(0.001, 99), st.floats(0, 1000))
 def test_the_repeats_that_win_are_the_fewest(cpu_ms, kernel_ms, once_ms):
     n = crossover.repeats_to_win(cpu_ms, kernel_ms, once_ms)

@@ -85,7 +85,7 @@ def numbers(s, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return x, rng.standard_normal(definition(s, x).shape)
 
 
-@settings(max_examples=20)
+@settings(max_examples=60)
 @given(s=any_shape)
 def test_gradients_equal_automatic_differentiation(s):
     import autograd
@@ -98,7 +98,7 @@ def test_gradients_equal_automatic_differentiation(s):
     np.testing.assert_allclose(dx, vjp(dy), rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=20)
+@settings(max_examples=30)
 @given(s=any_shape)
 def test_gradients_equal_finite_differences(s):
     x, dy = numbers(s)
@@ -151,7 +151,7 @@ def test_indices_of_the_backward_pass_are_places_of_maxima():
 
 # -- PyTorch -----------------------------------------------------------------------------------------
 @pytest.mark.gpu  # only that machine has PyTorch; these calls run on its processor
-@settings(max_examples=20)
+@settings(max_examples=60)
 @given(s=any_shape)
 def test_references_equal_pytorch(s):
     torch = pytest.importorskip("torch")

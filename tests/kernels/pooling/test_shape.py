@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.model.shape import INT_MAX, ShapeError
@@ -48,7 +48,6 @@ def test_output_size(extent, window, stride, pad, dilation, ceil, expected):
     assert output_size(extent, window, stride, pad, dilation, ceil) == expected
 
 
-@settings(max_examples=20)
 @given(max_shapes())
 def test_output_size_is_the_number_of_windows_that_the_rule_allows(s):
     """Counted one by one: without ceil mode a window ends inside the padding. With it, a window starts inside the input or
@@ -68,7 +67,6 @@ def test_output_size_is_the_number_of_windows_that_the_rule_allows(s):
     assert count(s.W, s.S, s.v, s.pad_w, s.dilation_w) == s.Q
 
 
-@settings(max_examples=20)
 @given(max_shapes())
 def test_every_window_holds_a_pixel(s):
     for windows, window, stride, pad, dilation, extent in (
@@ -115,14 +113,12 @@ def test_a_window_larger_than_the_input_is_allowed_in_ceil_mode():
     assert (s.P, s.Q) == (1, 1)
 
 
-@settings(max_examples=20)
 @given(max_shapes())
 def test_max_shape_survives_params_and_text(s):
     assert MaxPoolShape(**s.params()) == s
     assert parse_max(",".join(f"{k}={v}" for k, v in s.params().items())) == s
 
 
-@settings(max_examples=20)
 @given(avg_shapes())
 def test_average_shape_survives_params_and_text(s):
     assert AvgPoolShape(**s.params()) == s
@@ -144,7 +140,6 @@ def test_malformed_text_is_explained(parse, text, rule):
         parse(text)
 
 
-@settings(max_examples=20)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))
 def test_bytes_count_every_tensor_once(N, C, H, W):
     s = MaxPoolShape(N, C, H, W, 1, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.precision import formats
@@ -27,7 +27,6 @@ numbers = st.one_of(
 
 
 @every_type
-@settings(max_examples=20)
 @given(x=numbers)
 def test_rounding_is_that_of_the_type(f, x):
     with np.errstate(over="ignore", invalid="ignore"):
@@ -61,7 +60,6 @@ def test_limits_are_those_of_the_type(f):
     assert f.epsilon == float(info.eps) and f.bits == info.bits
 
 
-@settings(max_examples=20)
 @given(x=st.floats(width=32, allow_nan=False, allow_infinity=False))
 def test_tf32_keeps_ten_bits_of_the_mantissa(x):
     bits = np.float32(x).view(np.uint32)

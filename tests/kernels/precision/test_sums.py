@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.ladders import find
@@ -16,7 +16,6 @@ TYPES = {FP16: np.float16, FP32: np.float32, BF16: ml_dtypes.bfloat16}
 
 
 @pytest.mark.parametrize("f", TYPES, ids=lambda f: f.name)
-@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 200))
 def test_each_addition_is_rounded(f, seed, n):
     x = sums.terms(seed)[:n]
@@ -27,7 +26,6 @@ def test_each_addition_is_rounded(f, seed, n):
     np.testing.assert_array_equal(sums.running(x, f), expected)
 
 
-@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_parts_are_better_than_one_sum(seed):
     x = sums.terms(seed)

@@ -50,7 +50,7 @@ def test_pieces_overlap_up_to_the_longest_queue():
 
 
 @given(key=st.sampled_from(list(SCENARIOS)), rows=st.integers(64, 4096), n=st.integers(1, 12))
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=60)
 def test_a_queue_does_one_thing_at_a_time_and_the_total_is_no_less_than_any(key, rows, n):
     s = Settings(key, rows, n if SCENARIOS[key].n else 1)
     found = model.predict(operations(s), made(malloc_ms=0.05, free_ms=0.04, pool_ms=0.001))

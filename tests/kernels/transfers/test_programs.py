@@ -80,7 +80,7 @@ def test_without_its_waits_a_program_is_wrong(key, monkeypatch):
 
 
 @given(rows=st.integers(1, 40), n=st.integers(1, 40), seed=st.integers(0, 3))
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=25)
 def test_pieces_of_any_number_give_the_whole_batch(rows, n, seed):
     if n > rows:
         with pytest.raises(RuleError, match="pieces"):
@@ -93,7 +93,6 @@ def test_pieces_of_any_number_give_the_whole_batch(rows, n, seed):
     assert sum(op.kind == LAUNCH for op in ops) == n
 
 
-@settings(max_examples=20)
 @given(rows=st.integers(1, 5000), n=st.integers(1, 5000))
 def test_a_cut_covers_all_rows_once(rows, n):
     if n > rows:

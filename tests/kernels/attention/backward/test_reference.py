@@ -51,7 +51,7 @@ def gradients(s: BackwardShape, inputs) -> dict[str, np.ndarray]:
     return {name: ref for name, (ref, _) in found.items()}
 
 
-@settings(max_examples=20)
+@settings(max_examples=25)
 @given(s=backward_shapes(max_extent=20, max_d=12), seed=st.integers(0, 99))
 def test_it_equals_automatic_differentiation(s, seed):
     autograd = pytest.importorskip("autograd")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from kernels.conv.backward.transpose_shape import TransposeShape, parse_transpose
 from kernels.model.shape import ShapeError
 from tests.helpers.shapes import conv_shapes, transpose_shapes
 
 
-@settings(max_examples=20)
 @given(conv_shapes(max_extent=5))
 def test_the_transposed_convolution_of_a_convolution_leads_back_to_it(s):
     s = s.with_(bias=0, relu=0, mode="cross-correlation")
@@ -20,7 +19,6 @@ def test_the_transposed_convolution_of_a_convolution_leads_back_to_it(s):
     assert transposed.macs == s.macs
 
 
-@settings(max_examples=20)
 @given(transpose_shapes(max_extent=4))
 def test_a_transposed_convolution_is_that_of_its_convolution(t):
     assert TransposeShape.of(t.conv) == t
