@@ -26,12 +26,12 @@ from tests.helpers.rung_runs import verified_output
 from tests.helpers.shapes import conv_shapes, layer_shapes
 
 RUNGS = {rung.name: rung for rung in conv_implicit.RUNGS}
-PLAIN, MAGIC, DIRECT = (RUNGS[f"conv/{name}"] for name in ("implicit-gemm-plain", "implicit-gemm", "direct-tiled"))
+PLAIN, MAGIC = RUNGS["conv/implicit-gemm-plain"], RUNGS["conv/implicit-gemm"]
 BASIC_RUNGS = {rung.name: rung for rung in conv_ladder.BASIC_RUNGS}
 TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
 # Several blocks, partly outside, several images in a tile, more terms than two tiles, two groups.
 RAGGED = ConvShape(
-    3, 6, 9, 7, 10, 3, 2, stride=(2, 1), pad=(2, 1), dilation=(1, 2), groups=2, bias=1, relu=1, mode="convolution"
+    3, 6, 9, 7, 10, 3, 2, stride=(1, 2), pad=(2, 1), dilation=(1, 2), groups=2, bias=1, relu=1, mode="convolution"
 )
 
 
