@@ -51,8 +51,8 @@ def hall(tmp_path_factory):
 
 
 def addresses() -> Iterator[tuple[str, dict[str, str]]]:
-    """Yields the page and the parameters of some chapters and presets: the first chapter of each lesson with all that is on its
-    page, its first question and its last chapter with their stage alone; the first and the last preset of each page."""
+    """Yields the page and the parameters of some chapters and presets: the first chapter of each lesson with all that is
+    on its page, its first question and its last chapter with their stage alone; two presets of each page."""
     for lesson in WITH_STORY:
         chapters = story(lesson).chapters
         asks = next(n for n, chapter in enumerate(chapters) if n and chapter.question)
