@@ -83,7 +83,8 @@ def it_loops(stage):
 
 # What a reader with a screen reader or a keyboard finds in a preview that is ready.
 FOUND = """previews => previews.map((root) => [
-  root.role, root.ariaLabel, root.tabIndex, [...root.querySelectorAll("button, input")].filter((part) => part.checkVisibility()).length,
+  root.role, root.ariaLabel, root.tabIndex,
+  [...root.querySelectorAll("button, input")].filter((part) => part.checkVisibility()).length,
 ])"""
 
 
