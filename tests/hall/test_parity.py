@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import streamlit as st
 
 from kernels.engines import cpu
 from kernels.jobs.job import SECONDS, Job, Run
@@ -41,9 +42,8 @@ def hall(tmp_path_factory):
     patch.setattr(counts, "REST_S", 3600.0)  # nothing is counted while pages are compared
     # What other tests of this process have counted and measured is not here, and what still runs for them does not end here.
     worker().close()
-    worker.clear()
     counted().close()
-    counted.clear()
+    st.cache_resource.clear()
     patch.setenv(folder.VARIABLE, str(tmp_path_factory.mktemp("data")))
     patch.setattr(RunResult, "ago", hall_pages.AGO)
     patch.setenv(SECONDS, "0.02")

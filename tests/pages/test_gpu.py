@@ -21,9 +21,13 @@ def device():
         for module, name, replacement in fake_gpu.replacements():
             patch.setattr(module, name, replacement)
         patch.setattr(here, "Worker", partial(Worker, module="tests.children.gpu_rows"))
-        worker.clear()
-        st.cache_data.clear()
+        forget()
         yield fake_gpu.DEVICE
     worker().close()
-    worker.clear()
+    forget()
+
+
+def forget() -> None:
+    """Forgets what pages have found out about their machine."""
+    st.cache_resource.clear()
     st.cache_data.clear()
