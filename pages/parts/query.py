@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import ModuleType
 from typing import NamedTuple, NoReturn
@@ -27,7 +28,8 @@ _FIXED = (*address.STAGE, address.CHAPTER)
 # that this run has not read yet.
 _CONTROLS, _UNREAD = "_controls", "_unread_controls"
 _URL = "_url_of_last_run"  # its parameters
-_WRITTEN = "_written_url"  # the parameters before and after what the last run has written, until the next run begins
+_WRITTEN = "_written_url"  # the parameters before and after what a run has written, and when: time.monotonic()
+_LATE_S = 5.0  # after that a browser has the URL that a run has written
 _STAYS = "_stays_in_explore"  # whether this run is of Explore, though its URL would open the story
 
 
@@ -63,8 +65,8 @@ def begin_page(page: str) -> None:
 
 
 def _correct_url(page: str) -> None:
-    """Corrects the URL of a link that was drawn before the last change of a control, as `links.pressed` says, and that of a
-    timer which came just after a press: Streamlit combines it with the run of the press, at the URL from before.
+    """Corrects the URL of a link that was drawn before the last change of a control, as `links.pressed` says, and that of
+    requests, such as a timer's, which the browser sent before it had what a press has written.
 
     After Back it sends the browser the URL of this run: what the run before has written may have come after Back."""
     if not in_browser():
@@ -74,8 +76,9 @@ def _correct_url(page: str) -> None:
             st.query_params.update({})
         return
     given = st.query_params.to_dict()
-    before, after = st.session_state.pop(_WRITTEN, (None, None))
-    found = after if given == before else links.pressed(given, st.session_state.get(_URL, given), _FIXED)
+    before, after, at = st.session_state.get(_WRITTEN, (None, given, 0.0))
+    is_late = given == before and time.monotonic() - at < _LATE_S
+    found = after if is_late else links.pressed(given, st.session_state.get(_URL, given), _FIXED)
     if found != given:
         _request().put_into_url(dict.fromkeys(given, "") | found)
         st.query_params.update({})  # sends it to the browser
@@ -147,7 +150,7 @@ def write_all(params: Mapping[str, str]) -> None:
             st.query_params[name] = value
         else:
             st.query_params.pop(name, None)
-    st.session_state[_WRITTEN] = before, st.query_params.to_dict()
+    st.session_state[_WRITTEN] = before, st.query_params.to_dict(), time.monotonic()
 
 
 def _mode_to_name(story: bool, params: Mapping[str, str]) -> dict[str, str]:
