@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -23,11 +22,9 @@ from pages._lessons import LESSONS, Lesson
 from pages.parts import address, glossary, query
 from pages.parts.address import CHAPTER, EXPLORE, STORY, VIEW
 from pages.parts.every_step import STEPS
-from visuals import stage
 from visuals.strip import facts as figures
 from visuals.strip.facts import Evidences, Facts, OwnEvidences, Right
 
-T = TypeVar("T")
 PAGE_WIDE = ("embed", "embed_options", "engine", "caches", "present", "hide")  # kept from chapter to chapter
 PLAY = "play"  # the URL parameter: 1 starts the animation of the chapter at once
 FASTER_SLOWER = (mark("Faster"), mark("Slower"), mark("The same"))  # answers for figures.against
@@ -37,7 +34,6 @@ LIMITS = (
     mark("Arithmetic"),
     mark("None of these"),
 )  # figures.limited_by
-_STAGE = "_stage"  # in the session: a `_Drawn`
 _LEFT = "_left_chapters"  # in the session: the parameter of the chapter that was open last, by page
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
 _RUNG = re.compile(r"\{\w+?_(?:against|time)_(\w+)\}")  # in a field of visuals.strip.facts
@@ -124,13 +120,7 @@ class Story:
     common: Callable[[OwnEvidences], Facts] = figures.facts
 
     def open(self) -> OpenChapter | None:
-        """Returns the chapter that the URL opens, whose parameters are in effect from now on; None in another mode.
-
-        A chapter that was opened on the stage is put into the URL first.
-        """
-        drawn = st.session_state.get(_STAGE)
-        if drawn and (number := stage.chapter_pressed(drawn.key)) is not None:
-            go_to_chapter(number, self)
+        """Returns the chapter that the URL opens, whose parameters are in effect from now on; None in another mode."""
         query.keep_mode(str(id(self)))
         chapter = self._chapter_of_url()
         query.set_by_chapter(chapter.current.params if chapter else {})
@@ -228,6 +218,7 @@ class OpenChapter:
             "loop": chapter.loop and list(chapter.loop),
             "pin": chapter.pin,
             "readable": list(chapter.readable),
+            "clears": sorted({*address.STAGE, PLAY, STEPS, *self.story.parameters}),
         }
 
 
@@ -281,40 +272,6 @@ def number(count: int) -> tuple[int, str]:
     return 0, tr(
         "chapter must be a number from 1 to {count}, got {text}: chapter 1 is shown", count=count, text=text[:20]
     )
-
-
-class _Drawn(NamedTuple):
-    """The stage of the page: its key, and whether it has been polled."""
-
-    key: str
-    polled: bool
-
-
-def draw_stage(
-    draw: Callable[[T, bool], None], on_stage: T, key: str, chapter: OpenChapter | None, every: float | None
-) -> None:
-    """Draws a stage by `draw(on_stage, polled)`, again after `every` s if it is polled.
-
-    A press in a fragment that opens a chapter runs the fragment first, then the page. In a story the stage is therefore no
-    fragment before it is polled: the press runs the page alone, and Story.open() reads it. Once polled it remains a
-    fragment, because Streamlit drops a press for a fragment that the page no longer has.
-    """
-    state, polled = st.session_state, every is not None
-    last = state.get(_STAGE)
-    state[_STAGE] = _Drawn(key, polled or (last is not None and last.key == key and last.polled))
-    if chapter and not state[_STAGE].polled:
-        with st.container():  # as in a fragment: the player stays
-            draw(on_stage, polled)
-    else:
-        st.fragment(draw, run_every=every)(on_stage, polled)
-
-
-def go_to_chapter(at: int, story: Story) -> None:
-    """Puts a chapter of the story, from 0, into the URL, if there is one. It sets the stage anew."""
-    if at not in range(len(story.chapters)):
-        return
-    removed = dict.fromkeys((*address.STAGE, PLAY, STEPS, *story.parameters), "")
-    query.write_all(removed | {CHAPTER: str(at + 1)})
 
 
 def switch(page: str, chapter: OpenChapter | None) -> None:

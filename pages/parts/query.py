@@ -137,20 +137,14 @@ def explored(params: Mapping[str, str]) -> dict[str, str]:
 def write(name: str, value: str) -> None:
     """Writes a parameter to the URL of a lesson; "" removes it. The mode of the lesson stays the same."""
     story = is_story()
-    write_all({name: value})
+    before = st.query_params.to_dict()
+    if value:
+        st.query_params[name] = value
+    else:
+        st.query_params.pop(name, None)
+    st.session_state[_WRITTEN] = before, st.query_params.to_dict(), time.monotonic()
     st.query_params.update(_mode_to_name(story, st.query_params))
     _note_url()
-
-
-def write_all(params: Mapping[str, str]) -> None:
-    """Writes parameters to the URL; "" removes one. The others, which belong to their controls, stay untouched."""
-    before = st.query_params.to_dict()
-    for name, value in params.items():
-        if value:
-            st.query_params[name] = value
-        else:
-            st.query_params.pop(name, None)
-    st.session_state[_WRITTEN] = before, st.query_params.to_dict(), time.monotonic()
 
 
 def _mode_to_name(story: bool, params: Mapping[str, str]) -> dict[str, str]:

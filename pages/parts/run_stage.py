@@ -10,7 +10,7 @@ import streamlit as st
 
 from kernels.model.row import Row
 from pages.parts import guess
-from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
+from pages.parts.chapters import PLAY, OpenChapter
 from pages.parts.one_run import POLL_S, OneRun, one_run
 from pages.parts.query import rerun, url_is_stale
 from visuals import stage
@@ -37,7 +37,8 @@ class RunStage:
 
     def draw(self) -> None:
         """Draws the stage and its strip. They are polled while the run is under way."""
-        draw_stage(_draw, self, self.key, self.chapter, POLL_S if one_run(self.run).running else None)
+        polled = one_run(self.run).running
+        st.fragment(_draw, run_every=POLL_S if polled else None)(self, polled)
 
 
 def _draw(on_stage: RunStage, polled: bool) -> None:
@@ -58,9 +59,6 @@ def _draw(on_stage: RunStage, polled: bool) -> None:
 def _act(on_stage: RunStage, pressed: Row, run: OneRun) -> None:
     """Does what the reader pressed on the stage: `do` names it."""
     match pressed:
-        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter and number != on_stage.chapter.at:
-            go_to_chapter(number, on_stage.chapter.story)
-            st.rerun()
         case {"do": "stop"}:
             run.stop()
         case {"do": "run"}:

@@ -11,7 +11,7 @@ import streamlit as st
 from kernels.model.row import Json, Row
 from kernels.model.rung import Rung
 from pages.parts import counts, every_step, guess, run, run_plan
-from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
+from pages.parts.chapters import PLAY, OpenChapter
 from pages.parts.controls import Link
 from pages.parts.query import in_browser, rerun, write
 from pages.parts.run_settings import RunSettings, card_rows
@@ -55,7 +55,7 @@ class Stage:
         run.restore_run(self.settings.ladder)
         by_size = self.by_size()
         show(by_size, self.first_size(by_size), self.sizes)
-        draw_stage(_draw, self, self.key, self.chapter, None)
+        st.fragment(_draw)(self)
         _let_the_browser_paint()
 
     def by_size(self) -> dict[str, RunSettings]:
@@ -93,7 +93,7 @@ def _let_the_browser_paint() -> None:
         st.session_state.get("job")  # at each look at the state Streamlit can end an outdated run
 
 
-def _draw(on_stage: Stage, polled: bool) -> None:
+def _draw(on_stage: Stage) -> None:
     settings, rung = on_stage.settings, on_stage.rung
     by_size = on_stage.by_size()
     pressed = stage.pressed(on_stage.key)
@@ -188,9 +188,6 @@ def _without(size: Size, hidden: Set[str]) -> Size:
 def _act(on_stage: Stage, pressed: Json, by_size: Mapping[str, RunSettings]) -> None:
     """Does what the reader pressed on the stage: `do` names it."""
     match pressed:
-        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter and number != on_stage.chapter.at:
-            go_to_chapter(number, on_stage.chapter.story)
-            st.rerun()
         case {"do": "order", "order": order} if order in on_stage.orders:
             _play_in(order, on_stage.orders)
         case {"do": "steps"} if on_stage.every_step is not None:

@@ -10,7 +10,7 @@ from kernels.i18n import tr
 from kernels.model.row import Json, Row
 from pages.parts import guess
 from pages.parts.address import Values
-from pages.parts.chapters import PLAY, OpenChapter, draw_stage, go_to_chapter
+from pages.parts.chapters import PLAY, OpenChapter
 from pages.parts.query import rerun, url_is_stale
 from pages.train import address, live
 from pages.train.chapters import LEARNS
@@ -34,7 +34,7 @@ class TrainStage:
         """Draws the stage and its strip. They are polled while the network trains."""
         training = live.current()
         polled = bool(training and training.running)
-        draw_stage(_draw, self, KEY, self.chapter, POLL_S if polled else None)
+        st.fragment(_draw, run_every=POLL_S if polled else None)(self, polled)
 
 
 def evidence(values: Values) -> StepEvidence:
@@ -137,9 +137,6 @@ def _act(on_stage: TrainStage, pressed: Row) -> None:
     """Does what the reader pressed on the stage: `do` names it."""
     training, values = live.current(), on_stage.values
     match pressed:
-        case {"do": "chapter", "chapter": int(number)} if on_stage.chapter and number != on_stage.chapter.at:
-            go_to_chapter(number, on_stage.chapter.story)
-            st.rerun()
         case {"do": "stop"} if training:
             live.stop(training)
             rerun()

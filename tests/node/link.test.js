@@ -1,7 +1,7 @@
 // Parameters of the URL: parsing, notes on invalid ones, writing.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { readLink, withState } from "../../visuals/stage/link.js";
+import { openChapter, readLink, withState } from "../../visuals/stage/link.js";
 import { shareTexts } from "../../visuals/stage/panels.js";
 
 const scene = { steps: 36, tensors: { x: { size: 64 }, D: { size: 324 } } };
@@ -83,4 +83,15 @@ test("links copied under an open chapter open that chapter", () => {
     }
     assert.equal(new URL(hrefs[1]).searchParams.get("present"), "1");
   }
+});
+
+test("a chapter opens as an entry of the history, without what belongs to another chapter", () => {
+  const entries = [], events = [];
+  globalThis.location = "http://here/softmax?view=story&chapter=2&rung=online&step=7&hide=link";
+  globalThis.history = { pushState: (state, title, url) => entries.push(String(url)) };
+  globalThis.PopStateEvent = Event; // Node has none
+  globalThis.dispatchEvent = (event) => events.push([event.type, entries.length]);
+  openChapter({ clears: ["rung", "step", "loop"] }, 2);
+  assert.deepEqual(entries, ["http://here/softmax?view=story&chapter=3&hide=link"]);
+  assert.deepEqual(events, [["popstate", 1]]); // after the URL has changed
 });

@@ -14,8 +14,7 @@ from pages._lessons import LESSONS, Lesson
 from pages.parts import chapters
 from pages.parts.chapters import Chapter, OpenChapter, fields, filled
 from tests.helpers.chapters import WITH_STORY, every_text, open_chapter, story, unmeasured
-from tests.helpers.page_runner import SHELL, heads, links, open_page, open_part, strip, texts
-from visuals import stage
+from tests.helpers.page_runner import SHELL, heads, links, open_page, strip, texts
 from visuals.strip.facts import Evidences
 
 MAX_WORDS, MAX_SENTENCE = 90, 28
@@ -267,36 +266,6 @@ def test_the_link_s_settings_are_used_and_the_page_says_so() -> None:
     at = open_page("gemm/page.py", view="story", chapter=3, M=16)
     assert "The link sets M=16" in texts(at)
     assert "M16" in heads(at)[0]["meta"]["key"]
-
-
-@pytest.mark.parametrize("page", ["softmax/page.py", "train/page.py"])
-def test_next_opens_a_chapter_in_the_run_that_it_starts(page: str, monkeypatch) -> None:
-    at = open_page(page, view="story", chapter=1, step=2)
-    reruns = []
-    monkeypatch.setattr("streamlit.rerun", lambda: reruns.append(1))
-    monkeypatch.setattr(stage, "chapter_pressed", lambda key: 1)
-    at.run()
-    assert heads(at)[0]["chapter"]["number"] == 1
-    assert dict(at.query_params) == {"view": "story", "chapter": "2"}
-    assert not reruns
-
-
-def stage_page() -> None:
-    import streamlit as st
-
-    from pages.parts import chapters
-
-    fragments = []
-    st.fragment = lambda draw, run_every: fragments.append(run_every) or draw
-    for every in (None, 0.5, None):
-        chapters.draw_stage(lambda on_stage, polled: None, None, "a stage", object(), every)
-    chapters.draw_stage(lambda on_stage, polled: None, None, "another", object(), None)
-    st.session_state["fragments"] = fragments
-
-
-def test_a_stage_that_was_polled_remains_a_fragment_for_a_press_on_its_way(monkeypatch) -> None:
-    monkeypatch.setattr("streamlit.fragment", None)  # put back after the test
-    assert open_part(stage_page).session_state["fragments"] == [0.5, None]
 
 
 def test_explore_opens_with_what_the_chapter_shows() -> None:

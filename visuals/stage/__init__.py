@@ -181,16 +181,6 @@ def pressed(key: str) -> Row | None:
     return (st.session_state.get(key) or {}).get("press")
 
 
-def chapter_pressed(key: str) -> int | None:
-    """Returns the chapter, from 0, that the reader opened on the stage `key` in this rerun; None if no chapter."""
-    import streamlit as st
-
-    match (st.session_state.get(key) or {}).get("press"):
-        case {"do": "chapter", "chapter": int(number)}:
-            return number
-    return None
-
-
 def show(message: bytes, key: str) -> None:
     """Show a scene by its message, which may be cached from an earlier run."""
     _component()(key=key, data=message, height="content", on_press_change=_ignore)

@@ -66,6 +66,16 @@ export function writeLink(state) {
   } catch { /* a sandboxed frame, a file, or too many changes per second: the picture works without the URL */ }
 }
 
+// Opens a chapter of the page, as a link to it would: a new entry of the history. Every later request of the browser has the
+// new URL. If the server wrote it, a timer could still send the old one.
+export function openChapter({ clears }, number) {
+  const url = new URL(location);
+  for (const name of clears) url.searchParams.delete(name);
+  url.searchParams.set("chapter", number + 1);
+  history.pushState(null, "", url);
+  dispatchEvent(new PopStateEvent("popstate"));
+}
+
 // Calls back when other code or the reader changed the query: "moved" by Back or Forward, else "overwritten".
 export function watchLink(on, callback) {
   const path = location.pathname;

@@ -10,7 +10,7 @@ import { render, update } from "./controls.js";
 import { embedded, pagePart, report } from "./frame.js";
 import { listen } from "./input.js";
 import { cellXY, layOut, wideOf, withView } from "./layout.js";
-import { SPEEDS, otherParams, readLink, writeLink } from "./link.js";
+import { SPEEDS, openChapter, otherParams, readLink, writeLink } from "./link.js";
 import { REVEALED, fillChapter, remember } from "./chapter.js";
 import { fillStrip, sizeOf } from "./strip.js";
 import { language, textsIn, tr, useTexts } from "./texts.js";
@@ -589,7 +589,7 @@ function fittingHeight(root) {
 export default function stage({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".stage");
   root.player ||= new Player(root, parentElement.assets);
-  root.player.send = setTriggerValue && ((value) => setTriggerValue("press", value));
+  root.player.send = setTriggerValue && ((value) => (value.do === "chapter" ? openChapter(root.player.data.chapter, value.chapter) : setTriggerValue("press", value)));
   root.player.update(data);
   return () => {
     root.player?.close();

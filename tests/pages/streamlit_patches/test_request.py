@@ -9,7 +9,7 @@ from streamlit.commands import execution_control
 from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.runtime.scriptrunner_utils.script_requests import RerunData, ScriptRequests
 
-from pages.parts import query, run_stage
+from pages.parts import query
 from pages.streamlit_patches import VERSION, request
 from tests.helpers.page_runner import open_part
 
@@ -76,21 +76,6 @@ def test_what_a_run_has_written_is_put_into_a_request_from_before_it(monkeypatch
     left = request_left_after(monkeypatch, poll, ask=choose)
     assert dict(parse_qsl(left.query_string)) == {"K": "5"} | ({"card": card} if card else {})
     assert not left.fragment_id_queue and left.widget_states.widgets[0].double_value == 5
-
-
-def test_a_chapter_that_is_opened_during_a_run_stays_open(monkeypatch):
-    """The stage polls during a run. A poll from before the press has the URL of the last chapter."""
-
-    def open_chapter():
-        stage = SimpleNamespace(chapter=SimpleNamespace(at=0, story=None), key="")
-        run_stage._act(stage, {"do": "chapter", "chapter": 1}, None)
-
-    def write(at, story):
-        request.get_script_run_ctx().query_string = f"chapter={at + 1}"
-
-    monkeypatch.setattr(run_stage, "go_to_chapter", write)
-    poll = RerunData("chapter=1", None, "here", fragment_id="poll", is_auto_rerun=True)
-    assert request_left_after(monkeypatch, poll, ask=open_chapter).query_string == "chapter=2"
 
 
 def test_a_link_that_the_browser_sent_is_followed(monkeypatch):

@@ -8,7 +8,6 @@ import { Python } from "./python.js";
 import { addTools } from "./search.js";
 import { stageData, withoutRun } from "./stage.js";
 
-const WIDE = FRAME.filter((name) => name !== "play");
 const VIEWS = { kernel: "kernels", run: "cards", why: "cards" }; // the container that a part of a page is in
 const THEME = "kernelTheatreTheme"; // in the storage of the browser
 
@@ -352,10 +351,7 @@ class Site {
   // What the reader pressed on the stage.
   press(element, pressed) {
     const { params, path } = this, { head } = element;
-    const wide = Object.fromEntries(Object.entries(params).filter(([name]) => [...WIDE, "view"].includes(name)));
     switch (pressed.do) {
-      case "chapter":
-        return this.go(path, { ...wide, chapter: String(pressed.chapter + 1) });
       case "order":
         return this.go(path, changed(this.ofControls(params), "order", pressed.order, head.orders[0].name, this.framed));
       case "steps":
