@@ -64,7 +64,7 @@ LONGEST_FIRST = """
 PLACES = {TESTS / name: place for place, name in enumerate(LONGEST_FIRST)}
 assert all(path.exists() for path in PLACES), [path for path in PLACES if not path.exists()]
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def pytest_ignore_collect(collection_path):

@@ -40,14 +40,6 @@ def test_presets_are_links_and_controls_follow_back(server, page):
     expect(page.get_by_role("button", name="picture: gradient")).to_be_visible()
     assert page.evaluate("window.stayed")  # the page was never reloaded
 
-    k = 7
-    for mark in ("a", "b"):  # a parameter that the page does not know; the stage itself manages `step`
-        idle(page)
-        page.evaluate("mark => history.replaceState({}, '', location.href.split('&other')[0] + '&other=' + mark)", mark)
-        field(page, "K").press("ArrowDown")
-        k -= 1
-        expect(page).to_have_url(re.compile(rf"(?=.*K={k}\b)(?=.*other={mark}\b)"))
-
     field(page, "R").fill("40")
     field(page, "R").press("Enter")
     expect(page.get_by_role("alert").first).to_contain_text("between 1 and")
