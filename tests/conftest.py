@@ -49,22 +49,26 @@ hypothesis.settings.load_profile("busy")
 # left. By processor seconds on two cores, `--durations=0` tells where a file belongs; the others follow by name.
 TESTS = Path(__file__).parent
 LONGEST_FIRST = """
-    pages/test_chapters_browser.py pages/test_one_screen.py pages/gemm/test_browser.py
-    pages/parts/test_run_browser.py pages/test_accessibility.py pages/test_back.py visuals/stage/test_app.py
-    kernels/engines/emulator/test_hardware_counters.py docs/test_deck.py pages/attention/test_browser.py
-    pages/fusion/test_browser.py pages/history/test_browser.py pages/conv/test_controls_browser.py
-    kernels/attention/test_hopper.py kernels/attention/backward/test_ladder.py pages/test_gpu.py
-    kernels/gemm/test_tensor_cores.py pages/conv/choose/test_browser.py pages/test_chapters.py
-    kernels/attention/test_ladder.py pages/precision/test_browser.py kernels/attention/test_variants.py
-    pages/train/test_page.py kernels/conv/backward/test_rungs.py pages/softmax/test_browser.py
-    visuals/conv/backward/test_scenes.py kernels/linear/test_ladder.py pages/layers/test_page.py
-    kernels/attention/test_tensor_cores.py pages/transfers/test_page.py kernels/conv/half/test_half.py
-    kernels/elementwise/test_ladder.py pages/gemm/test_page.py kernels/norm/test_ladder.py
+    pages/test_chapters_browser.py kernels/engines/emulator/test_hardware_counters.py pages/test_accessibility.py
+    hall/test_parity.py pages/parts/test_run_browser.py kernels/attention/backward/test_ladder.py
+    pages/gemm/test_browser.py kernels/jobs/test_service.py visuals/site/test_hall_browser.py
+    kernels/gemm/test_tensor_cores.py kernels/attention/test_hopper.py pages/conv/test_controls_browser.py
+    pages/test_home_browser.py kernels/attention/test_variants.py pages/test_chapters.py pages/test_back.py
+    visuals/stage/test_app.py pages/gemm/test_page.py pages/test_gpu.py pages/test_tiles_on_stage.py
+    pages/train/test_page.py kernels/attention/test_ladder.py kernels/attention/test_cpu_ladder.py docs/test_deck.py
+    kernels/jobs/test_faults.py kernels/conv/backward/test_rungs.py kernels/jobs/test_queue.py
+    pages/conv/choose/test_page.py kernels/attention/test_tensor_cores.py pages/test_guess_browser.py
+    kernels/norm/test_ladder.py kernels/jobs/test_episode.py visuals/stage/test_present.py
+    pages/attention/test_page.py kernels/linear/test_ladder.py visuals/stage/test_mishaps.py hall/test_hall.py
+    visuals/site/test_site_browser.py kernels/fusion/test_ladder.py pages/history/test_browser.py
+    kernels/gemm/test_ladder.py kernels/gemm/test_hopper.py visuals/stage/test_takeaway.py wasm/test_wasm.py
 """.split()
 PLACES = {TESTS / name: place for place, name in enumerate(LONGEST_FIRST)}
 assert all(path.exists() for path in PLACES), [path for path in PLACES if not path.exists()]
 
-CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+# The headless shell takes a quarter less time for the same pages.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def pytest_ignore_collect(collection_path):
