@@ -8,9 +8,9 @@ The hall is started here as a user starts it, with a data folder of its own. Eac
 browser asks: the page of a lesson, then every 20 s, with a random offset, the next chapter. A chapter is its page and its
 scene, unless the reader has them. The strip of this machine, with Run, follows; until it comes, a browser shows the recorded
 one. Timed: from the first request to the last byte, unpacked. The hall has drawn each lesson once before. In the first minute some readers press Run in their chapter. Timed: from the press to their place in the queue, and to the page
-with the result. Drawing in the browser is not included. The readers' process uses the same cores. Memory is the largest
-resident set of the hall's process and of the one that draws pages, added; the job service and its processes are listed
-beside it.
+with the result. Drawing in the browser is not included. The readers' process uses the same cores. Memory is the most
+that the hall's process and the one that draws pages have together; pages of memory that processes share are divided between
+them (Linux: PSS). The job service and its processes are listed beside it.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Reader:
 
 
 class Memory:
-    """The largest resident sets in MB: of the hall with the process that draws, of the job service with its own."""
+    """The most memory in MB: of the hall with the process that draws, of the job service with its own."""
 
     def __init__(self, hall: Hall):
         self._data, self.hall, self.jobs = hall.data, 0.0, 0.0
@@ -189,7 +189,7 @@ class Memory:
             if service := Place(self._data).address():
                 with contextlib.suppress(psutil.NoSuchProcess):
                     jobs = set(_family(psutil.Process(service.pid)))
-            self.hall, self.jobs = max(self.hall, _resident(everything - jobs)), max(self.jobs, _resident(jobs))
+            self.hall, self.jobs = max(self.hall, _memory(everything - jobs)), max(self.jobs, _memory(jobs))
             await asyncio.sleep(1)
 
 
@@ -197,11 +197,13 @@ def _family(process: psutil.Process) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
-def _resident(processes: Iterable[psutil.Process]) -> float:
+def _memory(processes: Iterable[psutil.Process]) -> float:
+    """Returns the MB of processes; what they share is counted once where the system says it (Linux)."""
     total = 0
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
-            total += process.memory_info().rss
+            found = process.memory_full_info()
+            total += getattr(found, "pss", found.rss)
     return total / 1e6
 
 
