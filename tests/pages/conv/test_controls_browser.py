@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import fits_width, idle, preset
+from tests.helpers.harness import fits_width, preset
 
 pytestmark = pytest.mark.browser
 
