@@ -548,7 +548,12 @@ class Player {
     this.others = others;
     this.scrubTo(this.step);
     this.wentBack = same ? 0 : performance.now() + LATE_MS; // until then the next scene takes its state from the URL
-    later(() => (this.applyLink(), this.showSize(this.size), this.sendSize()));
+    later(() => {
+      const { size } = this;
+      this.applyLink();
+      this.showSize(this.size);
+      if (size !== this.size) this.sendSize(); // else Streamlit could take the press and Back as one, and no longer as Back
+    });
   }
 
   // The step under a point of a diagram's chart, or null.
