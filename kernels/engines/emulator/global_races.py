@@ -34,7 +34,7 @@ class _Last:
         self.who, self.pc, self.time = np.zeros((3, 0), np.int32)
 
     def grow(self, words: int) -> None:
-        """Makes place for as many words: memory grows by malloc and by variables of the module."""
+        """Makes place for as many words."""
         more = words - self.who.size
         self.who = np.append(self.who, np.full(more, -1, np.int32))
         self.pc, self.time = (np.append(old, np.zeros(more, np.int32)) for old in (self.pc, self.time))
@@ -49,7 +49,9 @@ class GlobalRaces:
 
     def __init__(self, m: Machine):
         self.m, self.order, self.unit = m, Order(m), _unit(m)
-        self._reads, self._writes, self._updates = (_Last(verb) for verb in ("reads", "writes", "updates"))
+        self._reads, self._writes, self._updates = _Last("reads"), _Last("writes"), _Last("updates")
+        self._kinds = (self._reads, self._writes, self._updates)
+        self._fit()
         self.found: dict[tuple[int, int], str] = {}
 
     def read(self, pc: int, offsets: np.ndarray, width: int) -> None:
@@ -93,6 +95,24 @@ class GlobalRaces:
         self._check(pc, words, slots, "writes", self._reads)
         self._writes.note(words, slots, pc, time)
 
+    def accessed(self, start: int, stop: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns for each element of `width` bytes from byte start to stop whether it was read, and whether it was written."""
+        self._fit()
+        at, count = slice(start // self.unit, -(-stop // self.unit)), (stop - start) // width
+
+        def of_elements(last: _Last) -> np.ndarray:
+            seen = np.repeat(last.who[at] >= 0, max(1, self.unit // width))
+            return seen[: count * max(1, width // self.unit)].reshape(count, -1).any(axis=1)
+
+        was_read, was_written, updated = map(of_elements, self._kinds)
+        return was_read | updated, was_written | updated
+
+    def writer(self, start: int) -> int:
+        """Returns the slot of the thread that wrote or updated the byte `start` last, -1 if none did."""
+        word = start // self.unit
+        last = max((self._writes, self._updates), key=lambda kind: kind.time[word] if kind.who[word] >= 0 else -1)
+        return int(last.who[word])
+
     def _is_strong(self, pc: int) -> bool:
         return not STRONG.isdisjoint(self.m.kernel.code[pc].parts)
 
@@ -102,15 +122,19 @@ class GlobalRaces:
     def _words(self, offsets: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the words that the active threads access and, for each, the thread's slot."""
         m = self.m
-        if (size := m.memory.bytes.size // self.unit) > self._reads.who.size:
-            for last in (self._reads, self._writes, self._updates):
-                last.grow(size)
+        self._fit()
         slots = np.arange(m.slots) if m.active_mask is None else np.flatnonzero(m.active_mask)
         words = (offsets[slots] // np.uint64(self.unit)).astype(np.int64)
         if width > self.unit:
             n = width // self.unit
             words, slots = (words[:, None] + np.arange(n)).reshape(-1), np.repeat(slots, n)
         return words, slots
+
+    def _fit(self) -> None:
+        """Makes place for memory that has grown by malloc, or by a variable of the module."""
+        if (size := self.m.memory.bytes.size // self.unit) > self._reads.who.size:
+            for kind in self._kinds:
+                kind.grow(size)
 
     def _check(self, pc: int, words: np.ndarray, slots: np.ndarray, verb: str, last: _Last) -> None:
         """Report an access if the last one of another kind, by another thread, is not ordered before it."""

@@ -64,7 +64,7 @@ class Run:
     """The result of a launch: counters and trace if the options include them, and the lines that threads printed.
 
     `races` describes the data races. `warnings` describes barriers that some threads returned before. `unprinted` is
-    the number of calls of printf whose text was dropped.
+    the number of calls of printf whose text was dropped. `machine`: its state after the launch, if races were looked for.
     """
 
     counters: Counters | None
@@ -73,6 +73,7 @@ class Run:
     printed: tuple[Printed, ...] = ()
     unprinted: int = 0
     warnings: tuple[str, ...] = ()
+    machine: Machine | None = None
 
     @property
     def traced(self) -> BlockTrace:
@@ -80,6 +81,13 @@ class Run:
         if self.trace is None:
             raise ValueError("no block was traced")
         return self.trace
+
+    @property
+    def ended(self) -> Machine:
+        """Returns the state after the launch. ValueError if no races were looked for."""
+        if self.machine is None:
+            raise ValueError("no races were looked for")
+        return self.machine
 
     @property
     def counted(self) -> Counters:
@@ -155,6 +163,7 @@ def launch_ranks(
         machine.printer.lines(),
         machine.printer.dropped,
         tuple(scheduler.barriers.warnings.values()),
+        machine if options.races else None,
     )
 
 

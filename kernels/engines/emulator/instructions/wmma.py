@@ -133,6 +133,9 @@ def _load(m: Machine, pc: int, i: Instruction) -> Run:
 
     def run() -> None:
         space, name, warps, offsets = tile.locate()
+        races = {"shared": m.races, "global": m.global_races}.get(name)
+        for n in range(offsets.shape[-1] if races is not None else 0):
+            needed(races).read(pc, spread(m, warps, offsets[..., n]), tile.width)
         values = space.load(offsets, tile.width)
         tile.trace(name, warps, offsets, values)
         write(warps, np.ascontiguousarray(values[..., repeated]).view(register))
