@@ -128,7 +128,7 @@ def compare(
 def _closeness(check: Check, got: np.ndarray, want: np.ndarray) -> tuple[np.ndarray, float, float]:
     """Returns which elements are close, the largest error as a share of the largest expected number, and the tolerance."""
     if got.dtype.kind in "iub" and check.tolerance is None:
-        return got == want, 0.0, 0.0
+        return np.asarray(got == want), 0.0, 0.0
     tolerance = TOLERANCE.get(str(got.dtype), 0.1) if check.tolerance is None else check.tolerance
     values, want = got.astype(np.float64), want.astype(np.float64)
     finite = np.isfinite(want) & np.isfinite(values)

@@ -153,7 +153,7 @@ def emulate(
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
     call = _Launch(entry, grid, block, shared, values, variables, seed, seconds, order)
-    want = comparison.expected(checked, call.before()) if checked else None
+    want = comparison.expected(checked, call.before()) if checked else np.zeros(0)
     try:
         run, memory, locations = call.run(ptx, name, lowered)
     except EmulatorError as error:
@@ -171,7 +171,7 @@ def emulate(
     races, warnings, notes = (
         tuple(map(source.quoted, messages)) for messages in (run.races, warnings, ledger.notes(run.ended))
     )
-    compared = checked and _compared(checked, want, after, run)
+    compared = _compared(checked, want, after, run) if checked else None
     return Emulated(after, run.counted, races, source, run.printed, run.unprinted, warnings, notes, compared)
 
 
