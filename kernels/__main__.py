@@ -112,6 +112,24 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
         help="value of a __constant__ or __device__ variable before the launch",
     )
     add("--shared", type=int, default=0, help="bytes of dynamic shared memory")
+    add(
+        "--check",
+        default="",
+        dest="check",
+        metavar="EXPRESSION",
+        help='NumPy, of the arguments before the launch, that an array must equal: "arg2 = arg0 @ arg1", or without the name if one '
+        "argument is an empty array",
+    )
+    add(
+        "--tolerance",
+        type=float,
+        help="the largest error for --check, as a share of the largest number; by the type if left out",
+    )
+    add(
+        "--order",
+        default="forward",
+        help="of the warps: forward, reversed or random:SEED. A short launch in forward order is run again in reverse",
+    )
     add("--seed", type=int, default=0, help="of random values")
     add(
         "--seconds",
@@ -233,9 +251,14 @@ def do_emulate(args) -> None:
         standard=args.std,
         constants=args.constants,
         seconds=args.seconds,
+        order=user_kernel.order_of(args.order),
+        check=args.check,
+        tolerance=args.tolerance,
         out=args.out,
     )
     print(json.dumps(result.to_json(), allow_nan=False) if args.json else result.text())
+    if result.compared and not result.compared.right:
+        sys.exit(1)
 
 
 def do_ptx(args) -> None:

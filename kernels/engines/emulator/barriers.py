@@ -173,6 +173,8 @@ class Barriers:
         """Release threads that wait. `key` is equal for threads that waited for each other."""
         if self.m.races is not None:
             self.m.races.barrier()
+        if self.m.global_races is not None:
+            self.m.global_races.order.barrier(going, key)
         released = {pc: threads & going for pc, threads in self.parked.items()}
         released = {pc: threads for pc, threads in released.items() if threads.any()}
         rest = {pc: threads & ~going for pc, threads in self.parked.items()}

@@ -86,6 +86,8 @@ class Clusters:
             self._arrived &= ~done[self.cluster_of]
             if self.m.races is not None:
                 self.m.races.barrier()
+            if self.m.global_races is not None:
+                self.m.global_races.order.everything()
 
     def why(self, slot: int) -> str:
         """Returns what a thread at the cluster's barrier waits for."""

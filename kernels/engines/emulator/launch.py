@@ -14,6 +14,7 @@ from kernels.engines.emulator.calls import Frames, addresses
 from kernels.engines.emulator.clusters import Clusters
 from kernels.engines.emulator.counters import Counters, Tally
 from kernels.engines.emulator.errors import EmulatorError
+from kernels.engines.emulator.global_races import GlobalRaces
 from kernels.engines.emulator.iterations import SECONDS
 from kernels.engines.emulator.links import Links
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global
@@ -63,7 +64,7 @@ class Run:
     """The result of a launch: counters and trace if the options include them, and the lines that threads printed.
 
     `races` describes the data races. `warnings` describes barriers that some threads returned before. `unprinted` is
-    the number of calls of printf whose text was dropped.
+    the number of calls of printf whose text was dropped. `machine`: its state after the launch, if races were looked for.
     """
 
     counters: Counters | None
@@ -72,6 +73,7 @@ class Run:
     printed: tuple[Printed, ...] = ()
     unprinted: int = 0
     warnings: tuple[str, ...] = ()
+    machine: Machine | None = None
 
     @property
     def traced(self) -> BlockTrace:
@@ -79,6 +81,13 @@ class Run:
         if self.trace is None:
             raise ValueError("no block was traced")
         return self.trace
+
+    @property
+    def ended(self) -> Machine:
+        """Returns the state after the launch. ValueError if no races were looked for."""
+        if self.machine is None:
+            raise ValueError("no races were looked for")
+        return self.machine
 
     @property
     def counted(self) -> Counters:
@@ -141,6 +150,7 @@ def launch_ranks(
     machine.frames = Frames(machine) if any(i.parts[0] == "call" for i in kernel.code) else None
     _add_asynchronous_units(machine)
     machine.races = Races(machine) if options.races and machine.shared.size else None
+    machine.global_races = GlobalRaces(machine) if options.races else None
     trace = None if options.trace_block is None else Trace(machine, options.trace_block, options.trace_values)
     machine.trace = trace
     scheduler = _scheduler(machine, options)
@@ -149,10 +159,11 @@ def launch_ranks(
     return Run(
         tally.counters() if tally else None,
         trace.result() if trace else None,
-        tuple(machine.races.found.values()) if machine.races else (),
+        tuple(message for races in (machine.races, machine.global_races) if races for message in races.found.values()),
         machine.printer.lines(),
         machine.printer.dropped,
         tuple(scheduler.barriers.warnings.values()),
+        machine if options.races else None,
     )
 
 

@@ -74,5 +74,7 @@ def complete_bytes(m: Machine, offset: int, count: int) -> bool:
     ended = phase.ends()
     if ended and m.races is not None:
         m.races.barrier()
+    if ended and m.global_races is not None:
+        m.global_races.order.everything()
     set_phase(m, offset, phase)
     return ended

@@ -40,6 +40,7 @@ class _Accesses:
         self.who, self._epoch = np.full(words, -1), np.full(words, -1)
         self._warp_epoch = np.zeros(words, np.int64)
         self._several, self._warps = np.zeros(words, bool), np.zeros(words, bool)
+        self.pc = np.zeros(words, np.int32)  # of the last access
         self.latest = -1  # epoch of the last access to any word
 
     def conflicts(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
@@ -54,7 +55,7 @@ class _Accesses:
         ordered = one_warp & (self._warp_epoch[words] < warp_epoch[slots // 32])
         return (self._epoch[words] == epoch) & ~ordered
 
-    def note(self, words, slots, epoch: int, warp_epoch) -> None:
+    def note(self, pc: int, words, slots, epoch: int, warp_epoch) -> None:
         again = self._unordered(words, slots, epoch, warp_epoch)
         several = again & (self._several[words] | (self.who[words] != slots))
         warps = again & (self._warps[words] | (self.who[words] // 32 != slots // 32))
@@ -64,7 +65,7 @@ class _Accesses:
         together = (w[1:] == w[:-1]) & (s[1:] != s[:-1])
         self._several[w[1:][together]] = True
         self._warps[w[1:][together & (s[1:] // 32 != s[:-1] // 32)]] = True
-        self.who[words], self._epoch[words], self.latest = slots, epoch, epoch
+        self.who[words], self.pc[words], self._epoch[words], self.latest = slots, pc, epoch, epoch
         self._warp_epoch[words] = warp_epoch[slots // 32]
 
 
@@ -84,6 +85,10 @@ class Races:
         self._reads, self._writes, self._atomics = (_Accesses(words, verb) for verb in ("reads", "writes", "updates"))
         self._now = m.shared.bytes.view(UNSIGNED[self.unit])
         self.found: dict[tuple, str] = {}
+
+    def accessed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns for each word whether it was written, whether it was read, and the instruction that wrote it last."""
+        return self._writes.who >= 0, (self._reads.who >= 0) | (self._atomics.who >= 0), self._writes.pc
 
     def barrier(self) -> None:
         self.epoch += 1
@@ -133,7 +138,7 @@ class Races:
                 at = bad[0]
                 self._report(pc, words[at], slots[at], kind.verb, other.who[words[at]], other.verb)
         if note:
-            kind.note(words, slots, self.epoch, self.warp_epoch)
+            kind.note(pc, words, slots, self.epoch, self.warp_epoch)
 
     def _check_same_instruction(self, pc: int, words, slots, bits) -> None:
         """Report threads that write different values to one word by one instruction."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kernels.engines.emulator.bulk_copies import BulkCopies
     from kernels.engines.emulator.calls import Frames
     from kernels.engines.emulator.clusters import Clusters
+    from kernels.engines.emulator.global_races import GlobalRaces
     from kernels.engines.emulator.links import OfMachine
     from kernels.engines.emulator.products import Products
     from kernels.engines.emulator.proxies import Proxies
@@ -89,6 +90,7 @@ class Machine:
         # The launch sets these before instructions are decoded: call frames, the race detector, the trace of a block.
         self.frames: Frames | None = None
         self.races: Races | None = None
+        self.global_races: GlobalRaces | None = None
         self.trace: Trace | None = None
         self.zeros = False  # whether all inputs are zero
         self.links: OfMachine | None = None  # counts the bytes between the memories of several GPUs

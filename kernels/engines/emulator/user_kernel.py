@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from kernels.engines import emulator
-from kernels.engines.emulator import arguments, limits, parameters
+from kernels.engines.emulator import arguments, comparison, ledger, limits, parameters
 from kernels.engines.emulator.arguments import Argument, Array, Struct
+from kernels.engines.emulator.comparison import Check, Compared
 from kernels.engines.emulator.compiler import entries
 from kernels.engines.emulator.compiler.source import Source, options
 from kernels.engines.emulator.counters import Counters
@@ -26,6 +27,7 @@ from kernels.model import numerals
 from kernels.model.program import RuleError
 
 LAST_PRINTED = 20  # lines shown with an error
+SECOND_RUN = 20_000  # warp instructions: a launch of no more is run again with the warps in reverse
 _CONSTANT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)=(.*)", re.DOTALL)
 
 
@@ -33,7 +35,8 @@ _CONSTANT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)=(
 class Emulated:
     """The result of a run: arrays after it, by argument (arg0, arg1 ...) and by variable, counters and printed lines.
 
-    `races` describes the data races. `warnings` describes barriers that some threads returned before.
+    `races` describes the data races. `warnings` describes barriers that some threads returned before, and elements that depend on
+    the order of the warps. `notes`: elements that were never written or never read. `compared`: with the expression of a check.
     """
 
     arrays: dict[str, np.ndarray]
@@ -43,11 +46,15 @@ class Emulated:
     printed: tuple[Printed, ...] = ()  # by the kernel's printf
     unprinted: int = 0  # calls of printf whose text was dropped
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    compared: Compared | None = None
 
     def to_json(self) -> dict:
         return self.counters.to_json() | {
             "races": list(self.races),
             "warnings": list(self.warnings),
+            "notes": list(self.notes),
+            "check": self.compared and {"right": self.compared.right, "text": self.compared.text},
             "printed": [asdict(line) for line in self.printed],
             "unprinted": self.unprinted,
         }
@@ -63,6 +70,8 @@ class Emulated:
                 f" {c['wavefronts_ld']:8,} / {c['wavefronts_st']:<8,}  {code}"
             )
         out += [f"warning: {message}" for message in (*self.races, *self.warnings)]
+        out += [f"note: {message}" for message in self.notes]
+        out += [self.compared.text] if self.compared else []
         return "\n".join([*out, "PTX-level counts", *self._prints()])
 
     def _prints(self) -> Iterator[str]:
@@ -83,6 +92,16 @@ def dim(text: str) -> Dim:
     return x, y, z
 
 
+def order_of(text: str) -> str | int:
+    """Parse "forward", "reversed", "random" or "random:7" into an order of Options. RuleError for other text."""
+    name, _, seed = text.partition(":")
+    if name == "random" and (not seed or seed.isdecimal()):
+        return int(seed or 0)
+    if text not in ("forward", "reversed"):
+        raise RuleError(f"--order is forward, reversed, random or random:SEED, got {text!r}")
+    return text
+
+
 def emulate(
     file: Path,
     entry: str,
@@ -98,6 +117,9 @@ def emulate(
     standard: str = "c++17",
     constants: Sequence[str] = (),
     seconds: float = SECONDS,
+    order: str | int = "forward",
+    check: str = "",
+    tolerance: float | None = None,
     out: Path | None = None,
 ) -> Emulated:
     """Compile `file` and run its kernel `entry`, a name of C++: "naive", "ns::naive", "sgemm<16, float>".
@@ -116,6 +138,7 @@ def emulate(
     emulator.check_threads(entry, grid, block)
     values = {f"arg{n}": arguments.parse(text) for n, text in enumerate(args)}
     variables = dict(_constant(text) for text in constants)
+    checked = comparison.parse(check, values, tolerance) if check else None
     source = Source.read(Path(file))
     compiler_options = options(source.path, defines, folders, arch, standard)
     ptx, name, lowered = entries.compile_entry(
@@ -129,7 +152,8 @@ def emulate(
     limits.check_memory(kernel, grid, block, shared, arrays)
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
-    call = _Launch(entry, grid, block, shared, values, variables, seed, seconds)
+    call = _Launch(entry, grid, block, shared, values, variables, seed, seconds, order)
+    want = comparison.expected(checked, call.before()) if checked else np.zeros(0)
     try:
         run, memory, locations = call.run(ptx, name, lowered)
     except EmulatorError as error:
@@ -143,8 +167,26 @@ def emulate(
     after = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in locations.items()}
     if out is not None:
         _save(after, Path(out))
-    races, warnings = (tuple(map(source.quoted, messages)) for messages in (run.races, run.warnings))
-    return Emulated(after, run.counted, races, source, run.printed, run.unprinted, warnings)
+    warnings = (*run.warnings, *call.differences(ptx, name, lowered, after, run))
+    races, warnings, notes = (
+        tuple(map(source.quoted, messages)) for messages in (run.races, warnings, ledger.notes(run.ended))
+    )
+    compared = _compared(checked, want, after, run) if checked else None
+    return Emulated(after, run.counted, races, source, run.printed, run.unprinted, warnings, notes, compared)
+
+
+def _compared(checked: Check, want: np.ndarray, after: Mapping[str, np.ndarray], run: Run) -> Compared:
+    """Returns how an array compares with what the check expects."""
+    machine, got = run.ended, after[checked.name]
+    region = next(region for region in machine.memory.regions if region.name == checked.name)
+
+    def writer(n: int) -> str:
+        slot = machine.global_races.writer(region.start + n * region.dtype.itemsize) if machine.global_races else -1
+        threads = machine.threads
+        return f", written by thread {threads.thread(slot)} of block {threads.block_at(slot)}" if slot >= 0 else ""
+
+    unwritten = ledger.unwritten(machine, region).reshape(got.shape)
+    return comparison.compare(checked, got, want, unwritten, writer)
 
 
 @dataclass(frozen=True)
@@ -159,6 +201,30 @@ class _Launch:
     variables: Mapping[str, Argument]
     seed: int
     seconds: float
+    order: str | int = "forward"
+
+    def before(self) -> dict[str, object]:
+        """Returns the arguments as they are before the launch: arrays and numbers."""
+        rng = np.random.default_rng(self.seed)
+        arrays = {n: a.values(rng) for n, value in self.values.items() for n, a in parameters.arrays(n, value)}
+        return {n: arrays.get(n, value) for n, value in self.values.items() if not isinstance(value, Struct)}
+
+    def differences(
+        self, ptx: str, name: str, lowered: Mapping[str, str], after: Mapping[str, np.ndarray], run: Run
+    ) -> list[str]:
+        """Returns what differs in a second run with the warps in reverse, if the first one was short and in their order."""
+        if self.order != "forward" or run.races or run.counted.total["warp_instructions"] > SECOND_RUN:
+            return []
+        try:
+            _, memory, locations = replace(self, order="reversed").run(ptx, name, lowered)
+        except EmulatorError as error:
+            return [f"with the warps in reverse order the launch fails: {error}"]
+        found = []
+        for n, (at, dtype, shape) in locations.items():
+            now = memory.array(at).view(dtype).reshape(shape)
+            if line := _depends_on_order(n, after[n], now):
+                found.append(line)
+        return found
 
     def run(
         self, ptx: str, name: str, lowered: Mapping[str, str]
@@ -166,7 +232,7 @@ class _Launch:
         """Returns the run, the memory after it, and where its arrays are in it."""
         memory, locations = _fill_memory(self.values, self.variables, lowered, np.random.default_rng(self.seed))
         args = [np.void(parameters.packed(n, value, memory.address)) for n, value in self.values.items()]
-        options = Options(races=True, seconds=self.seconds)
+        options = Options(races=True, seconds=self.seconds, order=self.order)
         run = launch(ptx, name, self.grid, self.block, args, memory, self.shared, options, name=self.entry)
         return run, memory, locations
 
@@ -180,6 +246,25 @@ class _Launch:
         except EmulatorError:
             return None
         return None
+
+
+def _depends_on_order(name: str, first: np.ndarray, second: np.ndarray) -> str:
+    """Returns that an array depends on the order of the warps; "" if it does not. The last digits of sums of floats may."""
+    differ = first.reshape(-1).view(np.uint8) != second.reshape(-1).view(np.uint8)
+    differ = differ.reshape(first.size, -1).any(axis=1).reshape(first.shape)
+    if first.dtype.kind not in "iub":
+        a, b = first.astype(np.float64), second.astype(np.float64)
+        scale = np.abs(a[np.isfinite(a)]).max(initial=0.0)
+        with np.errstate(invalid="ignore"):
+            differ &= ~(np.abs(a - b) <= comparison.TOLERANCE.get(str(first.dtype), 0.1) * scale)
+    if not differ.any():
+        return ""
+    at = int(np.flatnonzero(differ)[0])
+    index = ", ".join(str(int(i)) for i in np.unravel_index(at, first.shape))
+    return (
+        f"{np.count_nonzero(differ):,} of {differ.size:,} elements of {name} depend on the order of the warps, the first is "
+        f"{name}[{index}]: {first.flat[at]:.7g}, with the warps in reverse {second.flat[at]:.7g}"
+    )
 
 
 def _save(arrays: Mapping[str, np.ndarray], folder: Path) -> None:

@@ -96,6 +96,9 @@ def decode(m: Machine, pc: int, i: Instruction) -> Run:
     base = i.parts[0]
     if i.parts[:3] == ["fence", "proxy", "async"] and m.proxies is not None:
         return m.proxies.fence if i.guard is None else _guarded(m, i.guard, m.proxies.fence)
+    if base in ("membar", "fence") and m.global_races is not None and not {"cta", "proxy"} & set(i.parts):
+        fence = m.global_races.order.fence
+        return fence if i.guard is None else _guarded(m, i.guard, fence)
     if base in NOTHING:
         return lambda: None
     build = BUILDERS.get(".".join(i.parts[:2])) or BUILDERS.get(base)

@@ -111,6 +111,8 @@ class Accessor:
         m = self.m
         if op == "ld" and name == "shared" and m.races is not None:
             (m.races.atomic if self._strong else m.races.read)(self.pc, offsets, self.width)
+        if op == "ld" and name == "global" and m.global_races is not None:
+            m.global_races.read(self.pc, offsets, self.width)
         if m.tally is None or name not in ("global", "shared"):
             return
         active = None if m.active_mask is None else m.active_mask.reshape(-1, 32)

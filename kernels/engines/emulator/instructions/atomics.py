@@ -68,6 +68,8 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
             m.tally.add(pc, "atomics", len(chosen))
         if name == "shared" and m.races is not None:
             m.races.atomic(pc, offsets, width)
+        if name == "global" and m.global_races is not None:
+            m.global_races.update(pc, offsets, width)
         if name == "shared" and m.tally is not None and compare_and_swap.is_loop(op, type_):
             compare_and_swap.count(m, pc, width, offsets)
         before = _apply(update, memory, chosen, values, DTYPES[compute])

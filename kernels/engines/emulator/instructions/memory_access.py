@@ -65,6 +65,8 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
         elements = [m.active(read()).view(bits) for read in reads]
         if name == "shared" and m.races is not None:
             access.report_write(offsets, np.stack(elements, axis=-1))
+        if name == "global" and m.global_races is not None:
+            m.global_races.write(pc, offsets, width * count, np.stack(elements, axis=-1))
         for n, values in enumerate(elements):
             memory.store(chosen + np.uint64(n * width) if n else chosen, width, values)
             if m.trace is not None:

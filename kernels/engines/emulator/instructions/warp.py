@@ -149,7 +149,14 @@ def warp_barrier(m: Machine, pc: int, i: Instruction) -> Run:
     """Build bar.warp.sync, run when its lanes have arrived. It affects only the race detector."""
     if "warp" not in i.parts:
         raise Unknown(f"unknown opcode {i.opcode}")
-    return lambda: m.races.warp_barrier() if m.races is not None else None
+
+    def run() -> None:
+        if m.races is not None:
+            m.races.warp_barrier()
+        if m.global_races is not None:
+            m.global_races.order.warp_barrier()
+
+    return run
 
 
 BUILDERS = {

@@ -30,7 +30,7 @@ from kernels.engines.emulator.instructions.fragments import (
 from kernels.engines.emulator.memory import Space
 from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine, needed
 
 SHAPES = {
     **dict.fromkeys(("f16", "bf16", "s8", "u8"), ("m16n16k16", "m32n8k16", "m8n32k16")),
@@ -133,6 +133,9 @@ def _load(m: Machine, pc: int, i: Instruction) -> Run:
 
     def run() -> None:
         space, name, warps, offsets = tile.locate()
+        races = {"shared": m.races, "global": m.global_races}.get(name)
+        for n in range(offsets.shape[-1] if races is not None else 0):
+            needed(races).read(pc, spread(m, warps, offsets[..., n]), tile.width)
         values = space.load(offsets, tile.width)
         tile.trace(name, warps, offsets, values)
         write(warps, np.ascontiguousarray(values[..., repeated]).view(register))
@@ -148,10 +151,10 @@ def _store(m: Machine, pc: int, i: Instruction) -> Run:
     def run() -> None:
         space, name, warps, offsets = tile.locate()
         values = np.ascontiguousarray(read(warps)).view(UNSIGNED[tile.width])
-        if name == "shared" and m.races is not None:
-            for n in range(offsets.shape[-1]):
-                active = m.active(spread(m, warps, values[..., n]))
-                m.races.write(pc, spread(m, warps, offsets[..., n]), tile.width, active)
+        races = {"shared": m.races, "global": m.global_races}.get(name)
+        for n in range(offsets.shape[-1] if races is not None else 0):
+            active = m.active(spread(m, warps, values[..., n]))
+            needed(races).write(pc, spread(m, warps, offsets[..., n]), tile.width, active)
         space.store(offsets, tile.width, values)
         tile.trace(name, warps, offsets, values)
 

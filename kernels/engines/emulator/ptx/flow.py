@@ -50,16 +50,16 @@ def ending(i: Instruction) -> str:
 
 
 class Loop:
-    """A loop with the loops around it: its instructions, and whether it `ends`, that is, a path leads from it to the
-    kernel's end."""
+    """A loop with the loops around it: its instructions, those of the loop alone (`inner`), and whether it `ends`, that is, a
+    path leads from it to the kernel's end."""
 
-    def __init__(self, body: Sequence[Instruction], ends: bool):
-        self.body, self.ends = body, ends
+    def __init__(self, body: Sequence[Instruction], inner: Sequence[Instruction], ends: bool):
+        self.body, self.inner, self.ends = body, inner, ends
 
     @cached_property
     def synchronizes(self) -> bool:
         """Whether its iterations involve other threads, at a barrier or in a warp instruction."""
-        return any(ending(i) in ("barrier", "lanes") or i.opcode == "activemask.b32" for i in self.body)
+        return any(ending(i) in ("barrier", "lanes") or i.opcode == "activemask.b32" for i in self.inner)
 
     @cached_property
     def polls(self) -> bool:
@@ -152,9 +152,14 @@ class Flow:
 
     def _loop(self, target: int) -> Loop:
         after = self.reachable(target)
-        blocks = after & self.leading(target)
-        body = [self.code[at] for b in blocks for at in range(b, min(self.stop[b] + 1, len(self.code)))]
-        return Loop(body, len(self.code) in after)
+        around = after & self.leading(target)
+        back = [at for at in self._before.get(target, ()) if at >= target and at in around]
+        inner = {target}.union(*(_closure(at, lambda b: self._before.get(b, ()) if b != target else ()) for at in back))
+        inner = inner & around if back else around
+        return Loop(self._instructions(around), self._instructions(inner), len(self.code) in after)
+
+    def _instructions(self, blocks: Iterable[int]) -> list[Instruction]:
+        return [self.code[at] for b in blocks for at in range(b, min(self.stop[b] + 1, len(self.code)))]
 
     def past(self, barrier: int) -> frozenset[int]:
         """Returns the blocks after a barrier from which no path leads back to it, without those that only return.

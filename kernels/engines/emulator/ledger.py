@@ -1,0 +1,79 @@
+"""What a launch left undone: elements of global memory that were never written or never read, elements of shared memory that were
+written and never read. Each is one line with the first element and the count.
+
+Copies by the bulk engine and products of warpgroups access memory on their own: of a kernel with these nothing is said of reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kernels.engines.emulator.memory import ALLOCATED, Region
+from kernels.engines.emulator.state import Machine
+
+
+def notes(m: Machine) -> tuple[str, ...]:
+    """Returns the lines of a launch whose accesses the race detectors have seen."""
+    alone = m.copies is None and m.products is None
+    return (*_unwritten(m), *(_unread(m) if alone else ()), *(_unread_shared(m) if alone else ()))
+
+
+def _arguments(m: Machine) -> Iterator[Region]:
+    return (region for region in m.memory.regions if region.name.startswith("arg"))
+
+
+def unwritten(m: Machine, region: Region) -> np.ndarray:
+    """Returns which elements of a buffer were never written, bool[elements]."""
+    states = m.memory.state[region.start : region.stop].reshape(-1, region.dtype.itemsize)
+    return (states == ALLOCATED).any(axis=1)
+
+
+def _unwritten(m: Machine) -> Iterator[str]:
+    for region in _arguments(m):
+        missing = unwritten(m, region)
+        if missing.any():
+            yield _line(region, missing, "never written")
+
+
+def _unread(m: Machine) -> Iterator[str]:
+    if (races := m.global_races) is None:
+        return
+    for region in _arguments(m):
+        was_read, was_written = races.accessed(region.start, region.stop, region.dtype.itemsize)
+        missing = ~was_read
+        if missing.any() and not was_written.any() and not unwritten(m, region).any():
+            yield _line(region, missing, "never read")
+
+
+def _unread_shared(m: Machine) -> Iterator[str]:
+    if m.races is None:
+        return
+    for region in m.shared.regions:
+        width = m.races.unit
+        written, was_read, pcs = (
+            values.reshape(m.blocks, -1)[:, region.start // width : region.stop // width]
+            for values in m.races.accessed()
+        )
+        missing = written & ~was_read
+        if not missing.any():
+            continue
+        block, word = (int(n) for n in np.argwhere(missing)[0])
+        line = m.kernel.code[pcs[block, word]].line
+        count = f"{np.count_nonzero(missing):,} of {np.count_nonzero(written):,} written words of {region.name}"
+        element = region.element(region.start + word * width)
+        yield f"{count} are never read, the first is {element}, written at {line} by block {_block(m, block)}"
+
+
+def _block(m: Machine, block: int) -> str:
+    return m.threads.block_at(int(np.flatnonzero(m.block_of == block)[0]))
+
+
+def _line(region: Region, missing: np.ndarray, what: str) -> str:
+    first = region.element(region.start + int(np.flatnonzero(missing)[0]) * region.dtype.itemsize)
+    if missing.all():
+        return f"no element of {region.name} is {what.removeprefix('never ')}"
+    return (
+        f"{np.count_nonzero(missing):,} of {missing.size:,} elements of {region.name} are {what}, the first is {first}"
+    )

@@ -1,0 +1,190 @@
+"""A kernel's output beside a NumPy expression: right or wrong, which elements, where, and who wrote them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels.engines.emulator import arguments, comparison, user_kernel
+from kernels.engines.emulator.comparison import Check, compare, expected, parse
+from kernels.model.program import RuleError
+from tests.helpers.emulated import needs_nvrtc
+
+VALUES = {
+    f"arg{n}": arguments.parse(text)
+    for n, text in enumerate(["f32:4x8:arange", "f32:8x3:ones", "f32:4x3:empty", "i32:8"])
+}
+BEFORE = {
+    "arg0": np.arange(32, dtype=np.float32).reshape(4, 8),
+    "arg1": np.ones((8, 3), np.float32),
+    "arg3": np.int32(8),
+}
+NONE = np.zeros((4, 3), bool)
+
+
+def outcome(got: np.ndarray, want: np.ndarray, unwritten: np.ndarray | None = None) -> comparison.Compared:
+    missing = np.zeros(got.shape, bool) if unwritten is None else unwritten
+    return compare(Check("arg2", "x"), got, want, missing, lambda n: f", by {n}")
+
+
+def test_the_empty_array_is_compared_if_none_is_named():
+    assert parse("arg0 @ arg1", VALUES) == Check("arg2", "arg0 @ arg1")
+    assert parse("arg0 = arg0 == 3", VALUES).name == "arg0"
+    with pytest.raises(RuleError, match="arg3 is none; there are: arg0, arg1, arg2"):
+        parse("arg3 = 1", VALUES)
+    with pytest.raises(RuleError, match="0 arguments are empty arrays"):
+        parse("arg0", {"arg0": VALUES["arg0"]})
+
+
+def test_an_expression_is_computed_in_float64_of_what_was_there_before():
+    want = expected(Check("arg2", "arg0 @ arg1 + arg3 // 3"), BEFORE)
+    assert want.dtype == np.float64 and np.array_equal(want, BEFORE["arg0"] @ BEFORE["arg1"] + 2)
+    assert expected(Check("arg2", "(lambda a: np.where(a > 3, a, 0))(arg0)"), BEFORE).sum() == sum(range(4, 32))
+    assert expected(Check("arg2", "[max(row) for row in arg0]"), BEFORE).tolist() == [7, 15, 23, 31]
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("arg0 +", "no expression"),
+        ("arg9 + 1", "does not know 'arg9'; it knows np, arg0"),
+        ("arg0 @ arg0", "--check fails: ValueError"),
+        ("__import__('os')", "does not know '__import__'"),
+        ("np.load('x')", r"may not use \.load"),
+        ("arg0.tofile('x')", r"may not use \.tofile"),
+        ("arg0.__class__", r"may not use \.__class__"),
+        ("(x := arg0)", "NamedExpr has no place"),
+        ("f'{arg0}'", "JoinedStr has no place"),
+        ("open('x')", "does not know 'open'"),
+    ],
+)
+def test_what_is_wrong_with_an_expression_is_named(expression, message):
+    with pytest.raises(RuleError, match=message):
+        expected(Check("arg2", expression), BEFORE)
+
+
+def test_another_shape_is_refused_and_a_number_is_for_all():
+    with pytest.raises(RuleError, match=r"gives an array of \[2, 3\], arg2 has \[4, 3\]"):
+        outcome(np.zeros((4, 3), np.float32), np.zeros((2, 3)))
+    assert outcome(np.ones((4, 3), np.float32), np.array(1)).right
+    assert outcome(np.ones((4, 3), np.float32), np.ones(12)).right
+
+
+@pytest.mark.parametrize(
+    ("dtype", "small", "large"), [(np.float64, 1e-13, 1e-9), (np.float32, 1e-6, 1e-3), (np.float16, 1e-3, 0.1)]
+)
+def test_the_tolerance_follows_the_type(dtype, small, large):
+    want = np.linspace(-1, 1, 64)
+    assert outcome((want * (1 + small)).astype(dtype), want).right
+    assert not outcome((want * (1 + large)).astype(dtype), want).right
+
+
+def test_whole_numbers_must_be_equal_and_nan_and_infinity_too():
+    assert not outcome(np.arange(5, dtype=np.int32), np.array([0, 1, 2, 3, 5])).right
+    special = np.array([np.nan, np.inf, -np.inf, 1], np.float32)
+    assert outcome(special, special.astype(np.float64)).right
+    for n, other in enumerate([0, -np.inf, np.nan, np.nan]):
+        changed = special.astype(np.float64)
+        changed[n] = other
+        assert outcome(special, changed).wrong.tolist() == [m == n for m in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("select", "where"),
+    [
+        (np.s_[2], "row 2 of all columns"),
+        (np.s_[:, 4:6], "all rows of columns 4 to 5"),
+        (np.s_[3:5, 1:3], "rows 3 to 4 of columns 1 to 2"),
+        (np.s_[4:], "all from element 32 on"),
+        (np.s_[::2, 3], "3 rows, the first 0 of column 3"),
+    ],
+)
+def test_a_pattern_is_named(select, where):
+    got = np.zeros((6, 8), np.float32)
+    got[select] = 1
+    assert f"differ: {where}\n" in outcome(got, np.zeros((6, 8))).text
+
+
+@given(st.sets(st.integers(0, 47), min_size=1))
+def test_the_elements_that_differ_are_listed(wrong):
+    got = np.zeros(48, np.float32)
+    got[list(wrong)] = 2
+    found = outcome(got, np.zeros(48))
+    assert np.flatnonzero(found.wrong).tolist() == sorted(wrong)
+    first = sorted(wrong)[0]
+    assert found.text.startswith(f"wrong: {len(wrong)} of 48 elements of arg2 differ")
+    assert f"arg2[{first}] is 2, expected 0, by {first}" in found.text
+    assert len(found.text.splitlines()) == 1 + min(10, len(wrong))
+
+
+def test_what_was_never_written_differs_even_if_its_bits_are_right():
+    missing = NONE.copy()
+    missing[1, 2] = True
+    found = outcome(np.zeros((4, 3), np.float32), np.zeros((4, 3)), missing)
+    assert not found.right and "arg2[1, 2] was never written, expected 0" in found.text
+
+
+# -- with a kernel ------------------------------------------------------------------------------------------
+KERNEL = """extern "C" __global__ void k(const short* x, short* y, int n) {
+  __shared__ short s[64];
+  int t = threadIdx.x;
+  s[t] = x[t];
+  __syncthreads();
+  if (t < n) y[t] = 2 * s[t];
+}"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    def emulate(source: str, *args: str, **more) -> user_kernel.Emulated:
+        (tmp_path / "k.cu").write_text(source)
+        return user_kernel.emulate(tmp_path / "k.cu", "k", more.pop("grid", (1, 1, 1)), (64, 1, 1), args, **more)
+
+    return emulate
+
+
+@needs_nvrtc
+def test_notes_name_what_was_never_written_and_never_read(run):
+    some = run(KERNEL, "i16:70:arange", "i16:64:empty", "i32:40", check="2 * arg0[:64]")
+    unread, unwritten = (
+        "6 of 70 elements of arg0 are never read, the first is arg0[64]",
+        "24 of 64 elements of arg1 are never written",
+    )
+    assert unread in some.notes and any(note.startswith(unwritten) for note in some.notes)
+    assert any(note.startswith("24 of 64 written words of s are never read, the first is s[") for note in some.notes)
+    assert "k.cu:4 by block (0, 0, 0)" in " ".join(some.notes)
+    assert not some.compared.right and "arg1[40] was never written" in some.compared.text
+    whole = run(KERNEL, "i16:64:arange", "i16:64:empty", "i32:64", check="2 * arg0")
+    assert whole.notes == () and whole.compared.right
+
+
+@needs_nvrtc
+def test_an_element_names_the_thread_that_wrote_it(run):
+    source = 'extern "C" __global__ void k(float* y) { int i = blockIdx.x * 64 + threadIdx.x; y[i] = i == 70 ? 1 : 0; }'
+    found = run(source, "f32:128:empty", grid=(2, 1, 1), check="0 * np.arange(128)").compared
+    assert "arg0[70] is 1, expected 0, written by thread (6, 0, 0) of block (1, 0, 0)" in found.text
+
+
+@needs_nvrtc
+def test_what_depends_on_the_order_of_the_warps_is_a_warning(run):
+    last = 'extern "C" __global__ void k(int* y) { atomicExch(y, threadIdx.x / 32 + 1); }'
+    (warning,) = run(last, "i32:2:zeros").warnings
+    assert warning.startswith("1 of 2 elements of arg0 depend on the order of the warps, the first is arg0[0]: 2, with")
+    assert run(last, "i32:2:zeros", order="reversed").warnings == ()
+    sums = 'extern "C" __global__ void k(const float* x, float* y) { atomicAdd(y, x[threadIdx.x]); }'
+    assert run(sums, "f32:64:random", "f32:1:zeros").warnings == ()  # its last digits do
+
+
+@pytest.mark.parametrize(
+    ("text", "order"), [("forward", "forward"), ("reversed", "reversed"), ("random", 0), ("random:7", 7)]
+)
+def test_orders(text, order):
+    assert user_kernel.order_of(text) == order
+
+
+@pytest.mark.parametrize("text", ["", "backwards", "random:x", "random:-1"])
+def test_an_unknown_order_is_refused(text):
+    with pytest.raises(RuleError, match="--order is forward, reversed, random or random:SEED"):
+        user_kernel.order_of(text)
