@@ -13,7 +13,9 @@ from kernels.engines.emulator.arguments import Argument, Array
 from kernels.model.program import RuleError
 
 # The largest error, as a share of the largest expected number. Whole numbers must be equal.
-TOLERANCE = {"float64": 1e-11, "float32": 2e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
+TOLERANCE = {
+    "float64": 1e-11, "complex128": 1e-11, "float32": 2e-5, "complex64": 2e-5, "float16": 2e-3, "bfloat16": 1.6e-2,
+}  # fmt: skip
 SHOWN = 10  # elements that differ
 _TARGET = re.compile(r"^\s*(\w+)\s*=(?!=)\s*(.*)$", re.DOTALL)
 _BUILTINS = {
@@ -92,9 +94,14 @@ def expected(check: Check, before: Mapping[str, object]) -> np.ndarray:
 
 
 def _wide(value: object) -> object:
-    """Returns a number or an array with floats as float64."""
+    """Returns a number or an array with floats as float64, complex numbers as complex128."""
     array = np.asarray(value)
-    return array if array.dtype.kind in "iub" else array.astype(np.float64)
+    return array if array.dtype.kind in "iub" else array.astype(widest(array))
+
+
+def widest(array: np.ndarray) -> type:
+    """Returns the type in which numbers of an array are compared."""
+    return np.complex128 if array.dtype.kind == "c" else np.float64
 
 
 def compare(
@@ -130,7 +137,7 @@ def _closeness(check: Check, got: np.ndarray, want: np.ndarray) -> tuple[np.ndar
     if got.dtype.kind in "iub" and check.tolerance is None:
         return np.asarray(got == want), 0.0, 0.0
     tolerance = TOLERANCE.get(str(got.dtype), 0.1) if check.tolerance is None else check.tolerance
-    values, want = got.astype(np.float64), want.astype(np.float64)
+    values, want = got.astype(widest(got)), want.astype(widest(want))
     finite = np.isfinite(want) & np.isfinite(values)
     scale = np.abs(want[finite]).max(initial=0.0) or 1.0
     with np.errstate(invalid="ignore"):

@@ -102,7 +102,7 @@ class GlobalRaces:
 
         def of_elements(last: _Last) -> np.ndarray:
             seen = np.repeat(last.who[at] >= 0, max(1, self.unit // width))
-            return seen[: count * max(1, width // self.unit)].reshape(count, -1).any(axis=1)
+            return np.logical_or.reduce(seen[: count * max(1, width // self.unit)].reshape(count, -1), axis=1)
 
         was_read, was_written, updated = map(of_elements, self._kinds)
         return was_read | updated, was_written | updated

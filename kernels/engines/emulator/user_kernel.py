@@ -252,11 +252,11 @@ def _depends_on_order(name: str, first: np.ndarray, second: np.ndarray) -> str:
     """Returns that an array depends on the order of the warps; "" if it does not. The last digits of sums of floats may."""
     differ = first.reshape(-1).view(np.uint8) != second.reshape(-1).view(np.uint8)
     differ = differ.reshape(first.size, -1).any(axis=1).reshape(first.shape)
-    if first.dtype.kind not in "iub":
-        a, b = first.astype(np.float64), second.astype(np.float64)
+    if tolerance := comparison.TOLERANCE.get(str(first.dtype)):
+        a, b = (array.astype(comparison.widest(array)) for array in (first, second))
         scale = np.abs(a[np.isfinite(a)]).max(initial=0.0)
         with np.errstate(invalid="ignore"):
-            differ &= ~(np.abs(a - b) <= comparison.TOLERANCE.get(str(first.dtype), 0.1) * scale)
+            differ &= ~(np.abs(a - b) <= tolerance * scale)
     if not differ.any():
         return ""
     at = int(np.flatnonzero(differ)[0])

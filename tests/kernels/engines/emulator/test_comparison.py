@@ -81,6 +81,13 @@ def test_the_tolerance_follows_the_type(dtype, small, large):
     assert not outcome((want * (1 + large)).astype(dtype), want).right
 
 
+def test_complex_numbers_are_compared_as_such():
+    want = np.exp(1j * np.arange(8))
+    assert outcome(want.astype(np.complex64), want).right
+    assert not outcome(want.astype(np.complex64), want.conj()).right
+    assert expected(Check("arg2", "arg0 * 1j"), {"arg0": np.ones(3, np.complex64)}).tolist() == [1j, 1j, 1j]
+
+
 def test_whole_numbers_must_be_equal_and_nan_and_infinity_too():
     assert not outcome(np.arange(5, dtype=np.int32), np.array([0, 1, 2, 3, 5])).right
     special = np.array([np.nan, np.inf, -np.inf, 1], np.float32)
