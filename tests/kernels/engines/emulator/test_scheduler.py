@@ -232,8 +232,8 @@ def _fails(source: str, message: str, **kwargs) -> str:
 REPEATS = r": this loop never ends: what its condition depends on repeats, and no thread is left to change it, by"
 
 
-def test_a_barrier_of_the_grid_that_a_block_skips_is_told_at_once():
-    """The loop in which the others wait lies in one with barriers."""
+def test_a_barrier_of_the_grid_that_a_block_skips_ends_at_once():
+    """The loop in which the others wait is inside a loop with barriers."""
     source = """#include <cooperative_groups.h>
 extern "C" __global__ void k(int* out) {
   for (int r = 0; r <= blockIdx.x; ++r) cooperative_groups::this_grid().sync();
