@@ -66,6 +66,11 @@ def measured(page):
     return page.locator(".st-key-card_time .kt-badge-measured")
 
 
+def part(page, key):
+    """Returns a part of the page. While a run draws the page anew, the part from before may still be there too, ahead of it."""
+    return page.locator(f".st-key-{key}").last
+
+
 def bars(page, chart):
     return page.locator(f".st-key-{chart} .bars .point")
 
@@ -141,7 +146,7 @@ def colour(page, name):
 
 def spilled(page, chart):
     """Returns the texts of a chart that extend beyond it."""
-    return page.locator(f".st-key-{chart}").evaluate(
+    return part(page, chart).evaluate(
         """root => { const box = root.querySelector(".main-svg").getBoundingClientRect();
             return [...root.querySelectorAll("text")].filter(text => text.textContent.trim()).filter(text => {
                 const r = text.getBoundingClientRect();
@@ -152,7 +157,7 @@ def spilled(page, chart):
 
 def overlapping(page, chart, texts):
     """Returns pairs of texts of a chart that overlap."""
-    return page.locator(f".st-key-{chart}").evaluate(
+    return part(page, chart).evaluate(
         """(root, texts) => { const all = [...root.querySelectorAll(texts)].filter(t => t.textContent.trim());
             const boxes = all.map(t => t.getBoundingClientRect()), found = [];
             for (let i = 0; i < all.length; i++) for (let j = 0; j < i; j++) {
@@ -209,7 +214,7 @@ def cards_have_the_measured_times(page):
     expect(measured(page)).to_have_text(re.compile(rf"^measured {device}, cold, n = \d+(, disturbed: [\w ]+)?$"))
     expect(bars(page, "chart_times_measured")).to_have_count(3)
     for title in TITLES:
-        expect(page.locator(".st-key-chart_times_measured")).to_contain_text(title.replace(" + ", " +"))  # two lines
+        expect(part(page, "chart_times_measured")).to_contain_text(title.replace(" + ", " +"))  # two lines
     expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("recorded NVIDIA")
     expect(bars(page, "chart_times_recorded")).to_have_count(3)
     expect(page.locator(".st-key-card_memory .kt-badge")).to_have_text(re.compile(rf"^measured {device}, peak$"))
@@ -252,7 +257,7 @@ def files_have_the_rows_that_are_shown(page):
         for name in RUNGS
     ]
     assert [row["rung"] for row in rows] == RUNGS * 2 and rows[3:] == recorded
-    chart_text = page.locator(".st-key-chart_times_measured").inner_text()
+    chart_text = part(page, "chart_times_measured").inner_text()
     n = int(re.search(r"n = (\d+)", measured(page).inner_text())[1])
     for row in rows[:3]:
         assert row["shape"] == shape.params() and row["engine"] == "cpu" and row["mode"] == "cold"
@@ -287,7 +292,7 @@ def no_text_is_cut_off_or_overlaps(page, width, scheme):
 
 def drawn_width(page, chart):
     """Returns the width of a chart's box and of the picture in it: after a change of the window the picture comes later."""
-    return page.locator(f".st-key-{chart}").evaluate(
+    return part(page, chart).evaluate(
         "root => [root, root.querySelector('.main-svg')].map((e) => e && Math.round(e.getBoundingClientRect().width))"
     )
 
