@@ -84,10 +84,7 @@ class Clusters:
         if done.any():
             self._phase += done
             self._arrived &= ~done[self.cluster_of]
-            if self.m.races is not None:
-                self.m.races.barrier()
-            if self.m.global_races is not None:
-                self.m.global_races.order.everything()
+            self.m.phase_ended()
 
     def why(self, slot: int) -> str:
         """Returns what a thread at the cluster's barrier waits for."""

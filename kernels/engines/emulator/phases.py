@@ -72,9 +72,7 @@ def complete_bytes(m: Machine, offset: int, count: int) -> bool:
     phase = phase_at(m, offset)
     phase.bytes -= count
     ended = phase.ends()
-    if ended and m.races is not None:
-        m.races.barrier()
-    if ended and m.global_races is not None:
-        m.global_races.order.everything()
+    if ended:
+        m.phase_ended()
     set_phase(m, offset, phase)
     return ended

@@ -337,6 +337,13 @@ class Machine:
         blocks[self.block_of[threads]] = True
         return np.count_nonzero(self.live & blocks[self.block_of]) == np.count_nonzero(threads)
 
+    def phase_ended(self) -> None:
+        """Report to the race detectors that what was accessed so far comes before what is accessed from now on."""
+        if self.races is not None:
+            self.races.barrier()
+        if self.global_races is not None:
+            self.global_races.order.everything()
+
     @property
     def writes(self) -> int:
         """The number of stores to memory so far."""

@@ -127,6 +127,7 @@ def emulate(
     args: a text for each parameter, in a form of arguments.FORMS. constants: "NAME=ARG" for each `__constant__` or
     `__device__` variable to be written before the launch. shared: bytes of dynamic shared memory. defines: "NAME" or
     "NAME=VALUE". folders: more folders of headers. seconds: processor time that the launch may take.
+    order: of the warps, as in Options. check: what an array must equal (comparison.parse). tolerance: of floats in it.
     out: a folder; each array is written there as .npy after the run.
     Raises RuleError (CompileError with the compiler's message, EmulatorError with line, thread and block), OSError.
     """

@@ -117,10 +117,8 @@ def _arrivals(
             ended.append((offset, 1 - phase.parity))
         words[offset] = phase.word
     memory.store(np.array([*words], np.uint64), WIDTH, np.array([*words.values()], np.uint64))
-    if ended and m.races is not None:
-        m.races.barrier()
-    if ended and m.global_races is not None:
-        m.global_races.order.everything()
+    if ended:
+        m.phase_ended()
     if m.trace is not None and name == "shared":
         m.trace.events.arrivals(access.pc, chosen.tolist(), counts.tolist(), more.tolist(), ended)
     return before

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels.__main__ import main
 from kernels.engines.emulator import arguments, comparison, user_kernel
 from kernels.engines.emulator.comparison import Check, compare, expected, parse
 from kernels.model.program import RuleError
@@ -165,6 +166,15 @@ def test_notes_name_what_was_never_written_and_never_read(run):
     assert not some.compared.right and "arg1[40] was never written" in some.compared.text
     whole = run(KERNEL, "i16:64:arange", "i16:64:empty", "i32:64", check="2 * arg0")
     assert whole.notes == () and whole.compared.right
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("factor", "code"), [(2, 0), (3, 1)])
+def test_the_command_prints_the_outcome_and_ends_with_it(tmp_path, capsys, factor, code):
+    (tmp_path / "k.cu").write_text(KERNEL)
+    arguments = ["--arg", "i16:64:arange", "--arg", "i16:64:empty", "--arg", "i32:64", "--check", f"{factor} * arg0"]
+    assert main(["emulate", str(tmp_path / "k.cu"), "k", "--grid", "1", "--block", "64", *arguments]) == code
+    assert ("right: arg1 is" if code == 0 else "wrong: 63 of 64 elements of arg1") in capsys.readouterr().out
 
 
 @needs_nvrtc
