@@ -18,7 +18,7 @@ import numpy as np
 from kernels.engines.cuda import devices as cuda_devices
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.launch import Options, device_memory, launch_ranks
-from kernels.engines.emulator.memory import GLOBAL_BASE
+from kernels.engines.emulator.memory import ALLOCATED, GLOBAL_BASE, WRITTEN
 
 KERNEL_S = 4e-3
 
@@ -47,7 +47,7 @@ class Array:
 
     def _write(self, content: np.ndarray) -> None:
         self.bytes[:] = content
-        self._gpus.memory.state[self._offset : self._offset + self.nbytes] = 2
+        self._gpus.memory.state[self._offset : self._offset + self.nbytes] = WRITTEN
 
     def set(self, array: np.ndarray, stream: Any) -> None:
         content = np.frombuffer(array.tobytes(), np.uint8)
@@ -199,7 +199,7 @@ class FakeGpus:
     def empty(self, size: int, dtype: Any) -> Array:
         dtype = np.dtype(dtype)
         offset = self.memory.add(f"array {next(self._names)}", size * dtype.itemsize, b"")
-        self.memory.state[offset : offset + size * dtype.itemsize] = 1
+        self.memory.state[offset : offset + size * dtype.itemsize] = ALLOCATED
         return Array(self, offset, size, dtype)
 
     def get_default_memory_pool(self) -> Any:
@@ -210,7 +210,7 @@ class FakeGpus:
             b, state = self.memory.bytes, self.memory.state
             at, start = to - GLOBAL_BASE, source - GLOBAL_BASE
             self.streams[stream - 1000].now += KERNEL_S
-            b[at : at + nbytes], state[at : at + nbytes] = b[start : start + nbytes].copy(), 2
+            b[at : at + nbytes], state[at : at + nbytes] = b[start : start + nbytes].copy(), WRITTEN
 
         self.streams[stream - 1000].queue(copy)
 
@@ -322,7 +322,7 @@ def nccl_calls(gpus: FakeGpus, of_ranks: list[list[tuple[str, tuple]]]) -> None:
 
     def at(address: int, count: int) -> np.ndarray:
         begin = address - GLOBAL_BASE
-        gpus.memory.state[begin : begin + 4 * count] = 2
+        gpus.memory.state[begin : begin + 4 * count] = WRITTEN
         return gpus.memory.bytes[begin : begin + 4 * count].view(np.float32)
 
     sent = {}

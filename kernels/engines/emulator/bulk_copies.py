@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.engines.emulator.events import NONE
-from kernels.engines.emulator.memory import ALLOCATED, Fault
+from kernels.engines.emulator.memory import COMING, Fault
 from kernels.engines.emulator.phases import complete_bytes, phase_at
 from kernels.engines.emulator.state import Machine, needed
 
@@ -59,16 +59,14 @@ class BulkCopies:
         m = self.m
         for pieces in load.pieces:
             self._check(load, pieces)
-            numbers = (pieces // PIECE).tolist()
-            if not m.shared.copying.isdisjoint(numbers):
-                self.fail(load, "this copy overwrites shared memory that an earlier copy still writes")
-            m.shared.copying.update(numbers)
-            m.shared.state.reshape(-1, PIECE)[pieces // PIECE] = ALLOCATED
+            m.shared.state.reshape(-1, PIECE)[pieces // PIECE] = COMING
         load.phases = [phase_at(m, barrier).parity for barrier in load.barriers]
         self._loads.append(load)
 
     def _check(self, load: Load, pieces: np.ndarray) -> None:
         m = self.m
+        if (m.shared.state[pieces] == COMING).any():
+            self.fail(load, "this copy overwrites shared memory that an earlier copy still writes")
         try:
             m.shared.check(pieces, 8, write=True)
         except Fault as fault:
@@ -103,7 +101,6 @@ class BulkCopies:
                     f"wrong number of bytes: the phase of {m.shared.describe(barrier)[3:]} ended before this copy of "
                     f"{load.nbytes:,} bytes, because it expected fewer bytes than its copies write",
                 )
-            m.shared.copying.difference_update((pieces // PIECE).tolist())
             for half in (0, 1):
                 m.shared.store(pieces + np.uint64(8 * half), 8, data[:, half])
             ended = complete_bytes(m, barrier, load.nbytes)

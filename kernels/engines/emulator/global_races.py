@@ -123,7 +123,7 @@ class GlobalRaces:
         """Returns the words that the active threads access and, for each, the thread's slot."""
         m = self.m
         self._fit()
-        slots = np.arange(m.slots) if m.active_mask is None else np.flatnonzero(m.active_mask)
+        slots = m.active_slots()
         words = (offsets[slots] // np.uint64(self.unit)).astype(np.int64)
         if width > self.unit:
             n = width // self.unit

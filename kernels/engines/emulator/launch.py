@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernels.engines.emulator import tensor_maps
+from kernels.engines.emulator.async_copies import AsyncCopies
 from kernels.engines.emulator.bulk_copies import BulkCopies
 from kernels.engines.emulator.calls import Frames, addresses
 from kernels.engines.emulator.clusters import Clusters
@@ -168,12 +169,14 @@ def launch_ranks(
 
 
 def _add_asynchronous_units(machine: Machine) -> None:
-    """Add what only kernels with bulk copies, wgmma, clusters or setmaxnreg need."""
+    """Add what only kernels with asynchronous copies, wgmma, clusters or setmaxnreg need."""
     opcodes = {i.opcode for i in machine.kernel.code}
 
     def any_with(*texts: str) -> bool:
         return any(text in opcode for opcode in opcodes for text in texts)
 
+    if any(opcode.startswith("cp.async.") and not opcode.startswith("cp.async.bulk") for opcode in opcodes):
+        machine.async_copies = AsyncCopies(machine)
     copies, products = any_with("cp.async.bulk"), any_with("wgmma.")
     if copies or products:
         machine.proxies = Proxies(machine)

@@ -1,13 +1,13 @@
 """Memory of the emulated GPU: global buffers with guard gaps, shared and local memory per block and thread.
 
-Every byte has a state (outside, allocated, written). So an access out of bounds, and a read of an unwritten byte, are
-errors. Addresses are the kernel's own 64-bit integers.
+Every byte has a state (outside, coming by a copy under way, allocated, written). So an access out of bounds, a read of an unwritten
+byte, and an access before the copy that writes it was waited for, are errors. Addresses are the kernel's own 64-bit integers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ GLOBAL_BASE = 1 << 32
 # A kernel's parameters have such addresses too.
 WINDOWS, WINDOW = {"shared": 1 << 44, "local": 1 << 45, "param": 1 << 46}, 1 << 40
 
-OUTSIDE, ALLOCATED, WRITTEN = 0, 1, 2
+OUTSIDE, COMING, ALLOCATED, WRITTEN = range(4)
 VIEWS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -76,7 +76,7 @@ class Space:
         self.state = np.zeros(size, np.uint8)
         self._as = {width: self.bytes.view(dtype) for width, dtype in VIEWS.items()}
         self.writes = 0  # calls of store so far
-        self.copying: set[int] = set()  # offsets, in units of 16 bytes, that a copy under way will write
+        self.copies: list[Callable[[int], str]] = []  # each describes the copy under way that will write a byte, or ""
 
     def check(self, offsets: np.ndarray, width: int, write: bool) -> None:
         """Raise Fault if an access of `width` bytes at one of the offsets (uint64) is forbidden."""
@@ -98,8 +98,11 @@ class Space:
         at = int(np.flatnonzero(bad)[0])
         offset = int(offsets[at])
         states = self.state[offset : offset + width]
-        if offset >> 4 in self.copying and not write:
-            raise Fault(f"read {self.describe(offset)} before the copy that writes it was waited for", at)
+        if states.size == width and (coming := np.flatnonzero(states == COMING)).size:
+            copy = "".join(describe(offset + int(coming[0])) for describe in self.copies)
+            raise Fault(
+                f"{_verb(write)} {self.describe(offset)} before the copy{copy} that writes it was waited for", at
+            )
         if states.size == width and states.min() == ALLOCATED and not write:
             raise Fault(f"read {self.describe(offset)}, which was never written", at)
         raise Fault(f"out-of-bounds {_verb(write)} of {width} bytes {self.describe(offset)}", at)
@@ -117,7 +120,7 @@ class Space:
         if width == 1:
             self.state[at] = WRITTEN
         else:
-            self.state.view(VIEWS[width])[at] = np.uint64(0x0202020202020202 & (1 << 8 * width) - 1)
+            self.state.view(VIEWS[width])[at] = np.uint64(WRITTEN * 0x0101010101010101 & (1 << 8 * width) - 1)
 
     def describe(self, offset: int) -> str:
         return f"byte {offset} of {self.name} memory"

@@ -23,7 +23,7 @@ class Proxies:
     def wrote(self, offsets: np.ndarray) -> None:
         """Note stores of the active threads at byte offsets of shared memory, one a thread."""
         m = self.m
-        slots = np.arange(m.slots) if m.active_mask is None else np.flatnonzero(m.active_mask)
+        slots = m.active_slots()
         self._writer[offsets >> UNIT] = slots
 
     def fence(self) -> None:

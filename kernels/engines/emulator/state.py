@@ -6,7 +6,8 @@ State is registers, memory, the live threads and the active ones, which execute 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -24,6 +25,7 @@ from kernels.engines.emulator.ptx.names import variable
 from kernels.engines.emulator.threads import LANES, Threads
 
 if TYPE_CHECKING:
+    from kernels.engines.emulator.async_copies import AsyncCopies
     from kernels.engines.emulator.bulk_copies import BulkCopies
     from kernels.engines.emulator.calls import Frames
     from kernels.engines.emulator.clusters import Clusters
@@ -94,8 +96,9 @@ class Machine:
         self.trace: Trace | None = None
         self.zeros = False  # whether all inputs are zero
         self.links: OfMachine | None = None  # counts the bytes between the memories of several GPUs
-        # Of kernels that have such instructions: bulk copies and wgmma products under way, stores that these do not see
-        # yet, clusters of blocks, registers that warpgroups hand over.
+        # Of kernels that have such instructions: copies, bulk copies and wgmma products under way, stores that these do not
+        # see yet, clusters of blocks, registers that warpgroups hand over.
+        self.async_copies: AsyncCopies | None = None
         self.copies: BulkCopies | None = None
         self.products: Products | None = None
         self.proxies: Proxies | None = None
@@ -288,6 +291,19 @@ class Machine:
         if self._rows_of[0] is not mask:  # a mask is not changed once it is used
             self._rows_of = mask, np.flatnonzero(mask.reshape(-1, LANES).any(axis=1))
         return self._rows_of[1]
+
+    def active_slots(self) -> np.ndarray:
+        return np.arange(self.slots) if self.active_mask is None else np.flatnonzero(self.active_mask)
+
+    @contextmanager
+    def only(self, threads: np.ndarray) -> Iterator[None]:
+        """Makes these threads the active ones for a while."""
+        before = self.active_mask, self.write_mask
+        self.active_mask = self.write_mask = threads
+        try:
+            yield
+        finally:
+            self.active_mask, self.write_mask = before
 
     def slot_of(self, at: int) -> int:
         """Returns the slot of the at-th active thread."""

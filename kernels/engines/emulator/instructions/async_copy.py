@@ -1,4 +1,4 @@
-"""cp.async: copies from global to shared memory. A copy is done at once, so waiting for it is never too late."""
+"""cp.async: copies from global to shared memory, their groups, and waits for them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from kernels.engines.emulator.instructions.closure import Run
 from kernels.engines.emulator.memory import Fault
 from kernels.engines.emulator.operations.dtypes import UNSIGNED
 from kernels.engines.emulator.ptx.kernel import Instruction
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine, needed
 
 
 def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
     """Build cp.async. Its optional last operand is the number of bytes to read, the rest of a copy is zeros."""
-    if {"commit_group", "wait_group", "wait_all"} & set(i.parts):
-        return lambda: None
+    copies = needed(m.async_copies)
+    if "commit_group" in i.parts:
+        return copies.commit
+    if {"wait_group", "wait_all"} & set(i.parts):
+        pending = i.operands[0].number if i.operands else None
+        return lambda: copies.wait(pending)
     target, origin, count, *size_operand = operands_of(i)
     size = count.number
     to = Accessor(m, pc, target, "shared", size)
@@ -24,7 +28,7 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
     unit = min(size, 8)
 
     def run() -> None:
-        shared, _, offsets, target = to.checked(write=True)
+        _, _, offsets, target = to.checked(write=True)
         if read_bytes is None:
             memory, _, from_, chosen = source.checked(write=False)
             source.count("ld", "global", from_)
@@ -35,8 +39,7 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
         to.count("st", "shared", offsets)
         if m.races is not None:
             m.races.write(pc, offsets, size, data)
-        for n in range(data.shape[-1]):
-            shared.store(target + np.uint64(n * unit), unit, data[:, n])
+        copies.begin(pc, target, data)
 
     return run
 
@@ -62,9 +65,7 @@ def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np
             except Fault as fault:
                 m.fail(source.pc, fault.description, m.slot_of(int(np.flatnonzero(readable)[fault.index])))
             data[readable, n : n + width] = memory.load(at, width)[:, None].view(np.uint8)
-    active_mask = m.active_mask
-    m.active_mask = m.spread(count > 0).astype(bool)
-    if m.active_mask.any():
-        source.count("ld", name, offsets)
-    m.active_mask = active_mask
+    if (count > 0).any():
+        with m.only(m.spread(count > 0).astype(bool)):
+            source.count("ld", name, offsets)
     return data

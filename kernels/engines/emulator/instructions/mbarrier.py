@@ -76,15 +76,19 @@ def expect(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
-    """Build cp.async.mbarrier.arrive: copies are done at once, and so is the arrival.
+    """Build cp.async.mbarrier.arrive: an arrival once the thread's copies are done, which they are here at once.
 
     Without .noinc the phase first expects one more arrival, so nothing changes.
     """
     access = Accessor(m, pc, i.operands[0], space_of(i), WIDTH)
-    if "noinc" not in i.parts:
-        return lambda: access.checked(write=False) and None
+    copies, arrives = m.async_copies, "noinc" in i.parts
 
     def run() -> None:
+        if copies is not None:
+            copies.wait()
+        if not arrives:
+            access.checked(write=False)
+            return
         ones = np.ones(m.slots if m.active_mask is None else np.count_nonzero(m.active_mask), np.uint32)
         _arrivals(m, access, ones, drop=False)
 

@@ -56,7 +56,7 @@ def _result(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[Val
 
 def _slots(m: Machine) -> np.ndarray:
     """Returns the slots of the active threads."""
-    return np.arange(m.slots) if m.active_mask is None else np.flatnonzero(m.active_mask)
+    return m.active_slots()
 
 
 # -- memory at pointers -------------------------------------------------------------------------------
