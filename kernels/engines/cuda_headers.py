@@ -18,6 +18,8 @@ _CUDA_HEADER = re.compile(
 )
 _CURAND_HEADER = re.compile(r"curand")
 HOST_CODE_ERROR = "not allowed in JIT mode"  # part of the compiler's message
+_DYNAMIC = "device-side kernel launch"
+_CLUSTERS = re.compile(r'__cluster_dims__ is not supported|has no member "(this_cluster|cluster_group)"')
 _GUARD = "between #ifndef __CUDACC_RTC__ and #endif"
 
 
@@ -59,6 +61,12 @@ def with_advice(log: str) -> str:
         return f"{_advice(missing[1])}\n{log}"
     if HOST_CODE_ERROR in log:
         return f"Only device code is compiled: put the host's functions {_GUARD}.\n{log}"
+    if _DYNAMIC in log:
+        return (
+            f"A launch from device code (dynamic parallelism) is not emulated: launch each kernel from the host.\n{log}"
+        )
+    if _CLUSTERS.search(log):
+        return f"Clusters exist from sm_90 on: --arch sm_90.\n{log}"
     return log
 
 

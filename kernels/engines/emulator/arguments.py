@@ -41,7 +41,8 @@ FORMS = """ARG is one of
 TYPE is one of f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64.
 FILL is one of random (standard normal; whole numbers 0 to 99), zeros, ones, arange,
 empty (the kernel must write an element before it reads it),
-LOW..HIGH (random from LOW to HIGH, both included for whole numbers)."""
+LOW..HIGH (random from LOW to HIGH, both included for whole numbers; -inf..-inf).
+FILL+N passes a pointer to element N of the array: f32:64:random+1."""
 MAX_EXTENTS = 8
 MAX_DEPTH = 8  # of structs in structs
 _STRUCT = re.compile(r"struct([0-9]*)\{(.*)\}", re.DOTALL)
@@ -49,11 +50,13 @@ _STRUCT = re.compile(r"struct([0-9]*)\{(.*)\}", re.DOTALL)
 
 @dataclass(frozen=True)
 class Array:
-    """An array to be created: `fill` is one of FILLS, (low, high), or the path of an .npy file."""
+    """An array to be created: `fill` is one of FILLS, (low, high), or the path of an .npy file. The kernel gets a pointer to
+    element `first`."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     fill: str | tuple[float, float] | Path
+    first: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -71,6 +74,8 @@ class Array:
             return rng.standard_normal(self.shape).astype(self.dtype)
         if isinstance(self.fill, tuple):
             low, high = self.fill
+            if low == high:
+                return np.full(self.shape, low, self.dtype)
             if whole:
                 return rng.integers(int(low), int(high), self.shape, self.dtype, endpoint=True)
             return rng.uniform(low, high, self.shape).astype(self.dtype)
@@ -115,7 +120,18 @@ def parse(text: str, depth: int = 0) -> Argument:
             f"an array is TYPE:EXTENTS:FILL, EXTENTS 1 to {MAX_EXTENTS} positive whole numbers with x between them; "
             f"got {text!r}"
         )
-    return Array(tuple(sizes), DTYPES[type_], _fill(type_, fill, text))
+    before, first = _pointer(fill)
+    if first >= math.prod(sizes):
+        raise RuleError(f"FILL+N points to element N of an array of {math.prod(sizes):,}; got {text!r}")
+    return Array(tuple(sizes), DTYPES[type_], _fill(type_, before, text), first)
+
+
+def _pointer(fill: str) -> tuple[str, int]:
+    """Returns the two parts of FILL+N; N is 0 without it. The plus of a number such as 1e+5 belongs to the number."""
+    before, plus, first = fill.rpartition("+")
+    if not plus or not first.isdecimal() or re.fullmatch(r".*[0-9.][eE]", before):
+        return fill, 0
+    return before, int(first)
 
 
 def _number(type_: str, text: str) -> np.generic:
@@ -141,8 +157,8 @@ def _fill(type_: str, fill: str, text: str) -> str | tuple[float, float]:
         raise RuleError(f"an array is TYPE:EXTENTS:FILL, FILL among {', '.join(FILLS)}, LOW..HIGH; got {text!r}")
     python = int if DTYPES[type_].kind in "iu" else float
     first, last = (python(_number(type_, part)) for part in (low, high))
-    if not (first <= last and math.isfinite(last - first)):
-        raise RuleError(f"of LOW..HIGH both are finite and LOW is at most HIGH; got {fill!r}")
+    if not (first == last or (first < last and math.isfinite(last - first))):
+        raise RuleError(f"of LOW..HIGH both are finite, or equal, and LOW is at most HIGH; got {fill!r}")
     return first, last
 
 

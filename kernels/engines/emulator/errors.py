@@ -7,9 +7,11 @@ from kernels.model.program import RuleError
 
 
 class EmulatorError(RuleError):
-    """An error in a kernel, with its CUDA line, thread and block. `printed`: lines that its threads printed before."""
+    """An error in a kernel, with its CUDA line, thread and block. `printed`: lines that its threads printed before. `before`: what
+    went wrong before and may be the cause."""
 
     printed: tuple[Printed, ...] = ()
+    before: tuple[str, ...] = ()
 
 
 class BadCall(EmulatorError):

@@ -15,10 +15,13 @@ from kernels.engines.emulator.calls import Frames, addresses
 from kernels.engines.emulator.clusters import Clusters
 from kernels.engines.emulator.counters import Counters, Tally
 from kernels.engines.emulator.errors import EmulatorError
+from kernels.engines.emulator.first_nan import FirstNan
+from kernels.engines.emulator.float_bits import FloatBits
 from kernels.engines.emulator.global_races import GlobalRaces
 from kernels.engines.emulator.iterations import SECONDS
 from kernels.engines.emulator.links import Links
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global
+from kernels.engines.emulator.overflow import Overflow
 from kernels.engines.emulator.printer import Printed
 from kernels.engines.emulator.products import Products
 from kernels.engines.emulator.proxies import Proxies
@@ -44,13 +47,15 @@ class Options:
     the block to trace, None for none; without `trace_values`, the trace has no accesses. `seconds`: processor time, after
     which a launch that is still in a loop ends with an error. `until`, a buffer and a number of bytes: a traced run ends
     once bulk copies have brought so many bytes of the buffer to the traced block or its cluster. `zeros`: all inputs are
-    zero, so wgmma's sums are zero. Its operands are checked, and nothing is multiplied.
+    zero, so wgmma's sums are zero. Its operands are checked, and nothing is multiplied. `numbers`: look for the first NaN, for
+    whole numbers that wrap and for floats compared by their bits.
     """
 
     count: bool = True
     trace_block: int | None = None
     trace_values: bool = True
     races: bool = False
+    numbers: bool = False
     order: str | int = "forward"
     seconds: float = SECONDS
     until: tuple[str, int] | None = None
@@ -64,8 +69,8 @@ class Options:
 class Run:
     """The result of a launch: counters and trace if the options include them, and the lines that threads printed.
 
-    `races` describes the data races. `warnings` describes barriers that some threads returned before. `unprinted` is
-    the number of calls of printf whose text was dropped. `machine`: its state after the launch, if races were looked for.
+    `races` describes the data races. `warnings` describes barriers that some threads returned before, and numbers that wrap or
+    are compared by their bits. `unprinted` is the number of calls of printf whose text was dropped. `machine`: its state after the launch, if races were looked for.
     """
 
     counters: Counters | None
@@ -152,6 +157,12 @@ def launch_ranks(
     _add_asynchronous_units(machine)
     machine.races = Races(machine) if options.races and machine.shared.size else None
     machine.global_races = GlobalRaces(machine) if options.races else None
+    if options.numbers:
+        machine.first_nan, machine.overflow, machine.float_bits = (
+            FirstNan(machine),
+            Overflow(machine),
+            FloatBits(machine),
+        )
     trace = None if options.trace_block is None else Trace(machine, options.trace_block, options.trace_values)
     machine.trace = trace
     scheduler = _scheduler(machine, options)
@@ -163,9 +174,14 @@ def launch_ranks(
         tuple(message for races in (machine.races, machine.global_races) if races for message in races.found.values()),
         machine.printer.lines(),
         machine.printer.dropped,
-        tuple(scheduler.barriers.warnings.values()),
+        (*scheduler.barriers.warnings.values(), *_about_numbers(machine)),
         machine if options.races else None,
     )
+
+
+def _about_numbers(machine: Machine) -> tuple[str, ...]:
+    checks = (machine.overflow, machine.float_bits)
+    return tuple(message for check in checks if check is not None for message in check.found.values())
 
 
 def _add_asynchronous_units(machine: Machine) -> None:

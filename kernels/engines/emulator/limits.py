@@ -31,6 +31,15 @@ def check_grid(grid: Dim, block: Dim) -> None:
         raise RuleError(f"a block has at most {MAX_THREADS_OF_BLOCK:,} threads, got {math.prod(block):,}")
 
 
+def check_bounds(kernel: Kernel, block: Dim) -> None:
+    """Raises RuleError if a block has more threads than the kernel is compiled for."""
+    if 0 < kernel.max_threads < math.prod(block):
+        raise RuleError(
+            f"the kernel is compiled for at most {kernel.max_threads:,} threads a block (__launch_bounds__), got "
+            f"{math.prod(block):,}"
+        )
+
+
 def check_shared(kernel: Kernel, dynamic: int) -> None:
     """Raises RuleError if a block takes more shared memory than exists. `dynamic`: bytes given at the launch."""
     numerals.check_whole("dynamic shared memory, in bytes,", dynamic)

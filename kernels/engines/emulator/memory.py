@@ -85,7 +85,7 @@ class Space:
             self._fault(offsets > size - width, offsets, width, write)
         if np.bitwise_or.reduce(offsets, axis=None) & np.uint64(width - 1):
             at = int(np.flatnonzero(offsets & np.uint64(width - 1))[0])
-            raise Fault(f"misaligned {_verb(write)} of {width} bytes at {self.describe(int(offsets[at]))}", at)
+            raise Fault(f"misaligned {_verb(write)} of {width} bytes {self.describe(int(offsets[at]))}", at)
         required = ALLOCATED if write else WRITTEN
         # Elements are aligned and buffers start aligned, so the first and last byte decide for all.
         state = self.state.take(indices(offsets))
@@ -185,6 +185,11 @@ class Global(Space):
         p = next(p for p in self.regions if p.name == name)
         self.bytes[p.start : p.stop] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         self.state[p.start : p.stop] = WRITTEN
+
+    def unwrite(self, name: str) -> None:
+        """Make a buffer unwritten: reading it is an error until a kernel has written it."""
+        p = next(p for p in self.regions if p.name == name)
+        self.state[p.start : p.stop] = ALLOCATED
 
     def describe(self, offset: int) -> str:
         for p in self.regions:

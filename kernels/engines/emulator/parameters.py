@@ -23,7 +23,7 @@ def arrays(name: str, argument: Argument) -> Iterator[tuple[str, Array]]:
 def packed(name: str, argument: Argument, address: Callable[[str], int]) -> bytes:
     """Returns the bytes of an argument that a kernel gets. For an array it is the address that belongs to its name."""
     if isinstance(argument, Array):
-        return address(name).to_bytes(8, "little")
+        return (address(name) + argument.first * argument.dtype.itemsize).to_bytes(8, "little")
     if not isinstance(argument, Struct):
         return np.asarray(argument).tobytes()
     out = b""

@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from kernels.engines.emulator.bulk_copies import BulkCopies
     from kernels.engines.emulator.calls import Frames
     from kernels.engines.emulator.clusters import Clusters
+    from kernels.engines.emulator.first_nan import FirstNan
+    from kernels.engines.emulator.float_bits import FloatBits
     from kernels.engines.emulator.global_races import GlobalRaces
     from kernels.engines.emulator.links import OfMachine
+    from kernels.engines.emulator.overflow import Overflow
     from kernels.engines.emulator.products import Products
     from kernels.engines.emulator.proxies import Proxies
     from kernels.engines.emulator.races import Races
@@ -89,10 +92,13 @@ class Machine:
         self.write_mask: np.ndarray | None = None
         self._all_rows = np.arange(self.slots // LANES)
         self._rows_of: tuple[np.ndarray | None, np.ndarray] = (None, self._all_rows)  # a mask, and its rows
-        # The launch sets these before instructions are decoded: call frames, the race detector, the trace of a block.
+        # The launch sets these before instructions are decoded: call frames, what looks for faults, the trace of a block.
         self.frames: Frames | None = None
         self.races: Races | None = None
         self.global_races: GlobalRaces | None = None
+        self.first_nan: FirstNan | None = None
+        self.overflow: Overflow | None = None
+        self.float_bits: FloatBits | None = None
         self.trace: Trace | None = None
         self.zeros = False  # whether all inputs are zero
         self.links: OfMachine | None = None  # counts the bytes between the memories of several GPUs
@@ -327,6 +333,7 @@ class Machine:
         thread = f"thread {self.threads.thread(slot)} of block {self.threads.block_at(slot)}"
         error = kind(f"{self.where(pc)}{called}: {message}, {role} {thread}")
         error.printed = self.printer.lines()
+        error.before = tuple(self.overflow.found.values()) if self.overflow is not None else ()
         raise error
 
     # -- running -----------------------------------------------------------------------------------

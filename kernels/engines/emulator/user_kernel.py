@@ -22,6 +22,7 @@ from kernels.engines.emulator.iterations import SECONDS
 from kernels.engines.emulator.launch import Dim, Options, Run, device_memory, launch
 from kernels.engines.emulator.memory import Global
 from kernels.engines.emulator.printer import PRINT_BUFFER, Printed
+from kernels.engines.emulator.ptx import targets
 from kernels.engines.emulator.ptx.parse import parse
 from kernels.model import numerals
 from kernels.model.program import RuleError
@@ -35,8 +36,9 @@ _CONSTANT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)=(
 class Emulated:
     """The result of a run: arrays after it, by argument (arg0, arg1 ...) and by variable, counters and printed lines.
 
-    `races` describes the data races. `warnings` describes barriers that some threads returned before, and elements that depend on
-    the order of the warps. `notes`: elements that were never written or never read. `compared`: with the expression of a check.
+    `races` describes the data races. `warnings` describes barriers that some threads returned before, numbers that wrap or are
+    compared by their bits, and elements that depend on the order of the warps. `notes`: elements that were never written or never
+    read, and the first NaN. `compared`: with the expression of a check.
     """
 
     arrays: dict[str, np.ndarray]
@@ -138,7 +140,7 @@ def emulate(
     limits.check_grid(grid, block)
     emulator.check_threads(entry, grid, block)
     values = {f"arg{n}": arguments.parse(text) for n, text in enumerate(args)}
-    variables = dict(_constant(text) for text in constants)
+    variables = _constants(constants)
     checked = comparison.parse(check, values, tolerance) if check else None
     source = Source.read(Path(file))
     compiler_options = options(source.path, defines, folders, arch, standard)
@@ -146,7 +148,9 @@ def emulate(
         source.text, os.path.abspath(file), compiler_options, entry, list(variables)
     )
     kernel = parse(ptx, name)
+    limits.check_bounds(kernel, block)
     limits.check_shared(kernel, shared)
+    targets.check(kernel, arch)
     parameters.check_arguments(kernel, entry, values)
     parameters.check_variables(kernel, lowered, variables, values)
     arrays = [array for n, value in (values | variables).items() for _, array in parameters.arrays(n, value)]
@@ -164,14 +168,14 @@ def emulate(
                 source.text, os.path.abspath(file), (*compiler_options, "-G"), entry, list(variables)
             )
             e = call.bad_call(*compiled) or e
-        raise EmulatorError(source.quoted(str(e)) + _printed_before(e)) from None
+        raise EmulatorError(_with_causes(e, source) + _printed_before(e)) from None
     after = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in locations.items()}
     if out is not None:
         _save(after, Path(out))
     warnings = (*run.warnings, *call.differences(ptx, name, lowered, after, run))
-    races, warnings, notes = (
-        tuple(map(source.quoted, messages)) for messages in (run.races, warnings, ledger.notes(run.ended))
-    )
+    about_nan = run.ended.first_nan.messages() if run.ended.first_nan else ()
+    notes = (*ledger.notes(run.ended), *about_nan)
+    races, warnings, notes = (tuple(map(source.quoted, messages)) for messages in (run.races, warnings, notes))
     compared = _compared(checked, want, after, run) if checked else None
     return Emulated(after, run.counted, races, source, run.printed, run.unprinted, warnings, notes, compared)
 
@@ -233,7 +237,7 @@ class _Launch:
         """Returns the run, the memory after it, and where its arrays are in it."""
         memory, locations = _fill_memory(self.values, self.variables, lowered, np.random.default_rng(self.seed))
         args = [np.void(parameters.packed(n, value, memory.address)) for n, value in self.values.items()]
-        options = Options(races=True, seconds=self.seconds, order=self.order)
+        options = Options(races=True, numbers=True, seconds=self.seconds, order=self.order)
         run = launch(ptx, name, self.grid, self.block, args, memory, self.shared, options, name=self.entry)
         return run, memory, locations
 
@@ -273,6 +277,11 @@ def _save(arrays: Mapping[str, np.ndarray], folder: Path) -> None:
         np.save(folder / f"{name.replace('::', '.')}.npy", array)
 
 
+def _with_causes(e: EmulatorError, source: Source) -> str:
+    """Returns an error's message with its code, and with what went wrong before."""
+    return "\n".join([source.quoted(str(e)), *(f"before: {source.quoted(message)}" for message in e.before)])
+
+
 def _printed_before(e: EmulatorError) -> str:
     """Returns the last lines that the kernel printed before an error, as a part of a message."""
     lines = [str(line) for line in e.printed[-LAST_PRINTED:]]
@@ -309,7 +318,19 @@ def _fill_memory(
             content = (value.values(rng) if isinstance(value, Array) else np.asarray(value)).tobytes()
             locations[n] = lowered[n], value.dtype, value.shape
         memory.add(lowered[n], len(content), content)
+        if isinstance(value, Array) and value.fill == "empty":
+            memory.unwrite(lowered[n])
     return memory, locations
+
+
+def _constants(texts: Sequence[str]) -> dict[str, Argument]:
+    variables: dict[str, Argument] = {}
+    for text in texts:
+        name, value = _constant(text)
+        if name in variables:
+            raise RuleError(f"the variable {name} has two values: --constant {text} is the second")
+        variables[name] = value
+    return variables
 
 
 def _constant(text: str) -> tuple[str, Argument]:

@@ -23,6 +23,7 @@ PTX_TARGET = "compute_80"
 # -lineinfo keeps the CUDA line of every instruction.
 OPTIONS = ("--std=c++17", f"--gpu-architecture={PTX_TARGET}", "-lineinfo")
 
+MAX_LOG = 2000  # characters of the compiler's messages that an error quotes
 
 # NVRTC writes the folder it ran in before each file's name. It is private, so it is removed.
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+)"((?:[^"\\]|\\.)*)"', re.MULTILINE)
@@ -200,9 +201,17 @@ def _array(texts: Iterable[str]) -> ctypes.Array:
 
 
 def _shortened(log: str, name: str) -> str:
-    """Returns the compiler's messages without the folder of the file that it compiled."""
+    """Returns the compiler's messages without the folder of the file that it compiled, and only the first of many."""
     folder = re.sub(r"[^/\\]*$", "", name)
-    return log.replace(folder, "") if folder else log
+    lines = (log.replace(folder, "") if folder else log).splitlines()
+    size, kept = 0, 0
+    while kept < len(lines) and (size := size + len(lines[kept]) + 1) <= MAX_LOG:
+        kept += 1
+    if kept == len(lines):
+        return "\n".join(lines)
+    return "\n".join(
+        [*(lines[:kept] or [lines[0][:MAX_LOG]]), f"... and {len(lines) - max(kept, 1):,} more lines", lines[-1]]
+    )
 
 
 def _lowered(program: ctypes.c_void_p, expression: str) -> str:

@@ -110,6 +110,9 @@ def decode(m: Machine, pc: int, i: Instruction) -> Run:
         raise Unknown(f"unknown opcode {i.opcode}") from None
     if m.products is not None:
         run = m.products.checked(pc, i, run)
+    for check in (m.first_nan, m.overflow):
+        if check is not None:
+            run = check.around(pc, i, run)
     return run if i.guard is None else _guarded(m, i.guard, run)
 
 

@@ -53,7 +53,7 @@ def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np
     chosen = m.active(offsets)
     skew = np.flatnonzero((chosen % np.uint64(size) != 0) & (count > 0))
     if skew.size:
-        message = f"misaligned read of {size} bytes at {memory.describe(int(chosen[skew[0]]))}"
+        message = f"misaligned read of {size} bytes {memory.describe(int(chosen[skew[0]]))}"
         m.fail(source.pc, message, m.slot_of(int(skew[0])))
     pieces = [(n, 4, count >= n + 4) for n in range(0, size, 4)]
     pieces += [(n, 1, (count > n) & (count - count % 4 <= n)) for n in range(size)]

@@ -73,6 +73,9 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
         if name == "shared" and m.tally is not None and compare_and_swap.is_loop(op, type_):
             compare_and_swap.count(m, pc, width, offsets)
         before = _apply(update, memory, chosen, values, DTYPES[compute])
+        if m.float_bits is not None and op in ("min", "max") and type_ in ("s32", "u32"):
+            offset = int(chosen[0]) if name == "global" else -1
+            m.float_bits.check(pc, i, sources[0], before, values[0], offset)
         if m.trace is not None:
             m.trace.access(pc, name, offsets, before.view(UNSIGNED[width]), DTYPES[type_], write=True)
         if put is not None:

@@ -44,12 +44,13 @@ Guard = tuple[str, bool] | None  # predicate register, True if negated
 @dataclass(frozen=True)
 class FunctionText:
     """A kernel or a function of a module: its results, its parameters, and the lines start .. stop-1 of its body.
-    `cluster`: blocks along x, y, z."""
+    `cluster`: blocks along x, y, z. `max_threads` of a block, 0 without a bound."""
 
     results: list[Variable]
     params: list[Variable]
     body: tuple[int, int]
     cluster: tuple[int, int, int] = (1, 1, 1)
+    max_threads: int = 0
 
 
 @dataclass(eq=False)

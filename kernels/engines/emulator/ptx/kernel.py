@@ -140,6 +140,7 @@ class Kernel:
     functions: dict[str, Function] = field(default_factory=dict)  # those with frames
     names: tuple[str, ...] = ()  # of all functions of the module, in its order
     cluster: tuple[int, int, int] = (1, 1, 1)  # blocks of a cluster along x, y, z
+    max_threads: int = 0  # of a block, by __launch_bounds__; 0 without a bound
 
     @cached_property
     def symbols(self) -> set[str]:

@@ -5,6 +5,7 @@ Kernels and functions (`.func`, which -G leaves in the module) have the same for
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -18,7 +19,9 @@ from kernels.engines.emulator.ptx.operands import matched
 _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.(entry|func)\b")
 _HEADER = re.compile(r".*?\.(?:entry|func)\s*(\([^)]*\))?\s*([\w$]+)\s*(\(.*\))?", re.DOTALL)
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
-_CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_UP_TO_THREE = r"\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?"
+_CLUSTER = re.compile(rf"\.reqnctapercluster{_UP_TO_THREE}")
+_THREADS = re.compile(rf"\.(?:max|req)ntid{_UP_TO_THREE}")
 _LABELLED = re.compile(r"^([\w$]+\s*:)(?!:)\s*(\S.*)$")
 
 
@@ -32,7 +35,16 @@ def parse(ptx: str, entry: str) -> Kernel:
     if entry not in functions:
         raise PtxError(f"no kernel {entry!r} in the PTX; there are: {', '.join(functions) or 'none'}")
     text = functions[entry]
-    kernel = Kernel(entry, text.params, {}, variables, [], names=tuple(functions), cluster=text.cluster)
+    kernel = Kernel(
+        entry,
+        text.params,
+        {},
+        variables,
+        [],
+        names=tuple(functions),
+        cluster=text.cluster,
+        max_threads=text.max_threads,
+    )
     BodyReader(kernel, lines, files, functions, _framed(kernel, lines, functions)).read()
     return kernel
 
@@ -52,7 +64,11 @@ def _declarations(lines: Sequence[str]) -> tuple[dict[str, FunctionText], list[V
             if "{" in lines[i]:
                 start, i = i + 1, _closing(lines, i)
                 functions[name] = FunctionText(
-                    params(results or ""), params(parameters or ""), (start, i), _cluster(header)
+                    params(results or ""),
+                    params(parameters or ""),
+                    (start, i),
+                    _extents(_CLUSTER, header),
+                    _max_threads(header),
                 )
         elif v := variable(lines[i]):
             variables.append(v)
@@ -60,9 +76,13 @@ def _declarations(lines: Sequence[str]) -> tuple[dict[str, FunctionText], list[V
     return functions, variables
 
 
-def _cluster(header: str) -> tuple[int, int, int]:
-    """Returns the blocks of a cluster, from __cluster_dims__."""
-    m = _CLUSTER.search(header)
+def _max_threads(header: str) -> int:
+    return math.prod(_extents(_THREADS, header)) if _THREADS.search(header) else 0
+
+
+def _extents(pattern: re.Pattern, header: str) -> tuple[int, int, int]:
+    """Returns the extents along x, y, z in a kernel's header, as __cluster_dims__ and __launch_bounds__ write them."""
+    m = pattern.search(header)
     x, y, z = (int(extent or 1) for extent in m.groups()) if m else (1, 1, 1)
     return x, y, z
 

@@ -660,3 +660,70 @@ def test_threads_that_reach_removed_code_are_an_error(cu, capsys):
     assert emulate(cu(POINTERS), "unreachable", "f32:32:zeros", "f32:32:arange", block="32") == 2
     said = capsys.readouterr().err
     assert "the compiler removed what follows" in said and "of block (0, 0, 0)" in said
+
+
+LIMITED = """__constant__ float table[4];
+extern "C" __global__ void __launch_bounds__(64) bounded(float* y) { y[threadIdx.x] = 1; }
+extern "C" __global__ void from_table(float* y) { y[threadIdx.x] = table[threadIdx.x]; }
+extern "C" __global__ void setmaxnreg(float* y) { asm volatile("setmaxnreg.dec.sync.aligned.u32 64;"); y[threadIdx.x] = 1; }
+extern "C" __global__ void __cluster_dims__(2, 1, 1) clustered(float* y) { y[threadIdx.x] = 1; }
+"""
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "entry, block, options, message",
+    [
+        ("bounded", 65, [], "at most 64 threads a block (__launch_bounds__), got 65"),
+        ("from_table", 4, ["--constant=table=f32:4:empty"], "own.cu:3: read at table[0], which was never written"),
+        ("from_table", 4, ["--constant=table=f32:4:ones", "--constant=table=f32:4:zeros"], "table has two values"),
+        ("setmaxnreg", 128, ["--arch=sm_90"], "own.cu:4: setmaxnreg.dec.sync.aligned.u32 exists from sm_90a on"),
+        ("clustered", 4, ["--arch=sm_80"], "Clusters exist from sm_90 on: --arch sm_90."),
+    ],
+)
+def test_what_a_gpu_refuses_is_refused(entry, block, options, message, cu, capsys):
+    text = LIMITED if entry == "clustered" else LIMITED.replace("__cluster_dims__(2, 1, 1)", "")
+    assert emulate(cu(text), entry, "f32:128:empty", *options, block=str(block)) == 2
+    assert message in capsys.readouterr().err
+
+
+@needs_nvrtc
+def test_blocks_within_the_bounds_run(cu):
+    text = LIMITED.replace("__cluster_dims__(2, 1, 1)", "")
+    assert emulate(cu(text), "bounded", "f32:64:empty", block="64") == 0
+    assert emulate(cu(text), "setmaxnreg", "f32:128:empty", "--arch=sm_90a", block="128") == 0
+
+
+@needs_nvrtc
+def test_many_messages_of_the_compiler_are_shortened(cu, capsys):
+    wrong = "".join(f"  wrong_{n}(1);\n" for n in range(400))
+    assert emulate(cu('extern "C" __global__ void k(int* x) {\n' + wrong + "}"), "k", "i32:1:zeros") == 2
+    printed = capsys.readouterr().err
+    assert "wrong_0" in printed and "more lines" in printed and len(printed) < 2500
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_pointer_into_an_array(first, cu):
+    text = """extern "C" __global__ void pairs(const float2* x, float* y, int n) {
+  y[threadIdx.x] = x[threadIdx.x].x + x[threadIdx.x].y;
+}"""
+    args = [f"f32:32:arange+{first}", "f32:8:empty", "i32:8"]
+    if first % 2:
+        with pytest.raises(RuleError, match="misaligned read of 8 bytes at arg0"):
+            result(cu(text), "pairs", *args, block=8)
+    else:
+        _, y = result(cu(text), "pairs", *args, block=8)
+        np.testing.assert_array_equal(y, np.arange(16).reshape(8, 2).sum(1) + 2 * first)
+
+
+@pytest.mark.parametrize("text, first", [("f32:8:0..1e+5", 0), ("f32:8:zeros+7", 7), ("f32:8:-1..1+2", 2)])
+def test_plus_of_a_number_is_no_pointer(text, first):
+    assert arguments.parse(text).first == first
+
+
+def test_infinite_masks_and_pointers_past_the_end():
+    mask = arguments.parse("f32:2x3:-inf..-inf").values(np.random.default_rng(0))
+    assert np.isneginf(mask).all() and mask.shape == (2, 3)
+    with pytest.raises(RuleError, match="element N of an array of 8"):
+        arguments.parse("f32:8:zeros+8")

@@ -1,0 +1,117 @@
+"""Whole numbers of 32 bits that wrap on their way to an address or to the bound of a loop.
+
+PTX adds and multiplies signed and unsigned numbers by one instruction. A result counts as signed if it reaches, through sums, products
+and shifts, a conversion to 64 bits with its sign or a comparison of signed numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kernels.engines.emulator.instructions.closure import Run
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand
+from kernels.engines.emulator.ptx.registers import names, written
+from kernels.engines.emulator.state import Machine
+
+MAX_FOUND = 20
+_WIDE = np.int64
+
+
+def _shifted(a: np.ndarray, count: np.ndarray) -> np.ndarray:
+    return np.where(count < 32, a << np.minimum(count, 31), 0)
+
+
+# The exact result of an instruction's operands in 64 bits, and how a message writes it.
+_EXACT: dict[str, tuple[Callable[..., np.ndarray], str]] = {
+    "add": (lambda a, b: a + b, "{} + {}"),
+    "sub": (lambda a, b: a - b, "{} - {}"),
+    "mul": (lambda a, b: a * b, "{} * {}"),
+    "mad": (lambda a, b, c: a * b + c, "{} * {} + {}"),
+    "shl": (_shifted, "{} << {}"),
+}
+_PASSES_ON = {"mov", "selp", "min", "max", "neg", "abs", "shr", "div", "rem", *_EXACT}
+_SIGNED_COMPARISONS = {"lt", "le", "gt", "ge"}
+
+
+def _is_32_bit(i: Instruction) -> bool:
+    return i.parts[-1] in ("s32", "u32", "b32") and not {"wide", "hi", "cc", "sat"} & set(i.parts)
+
+
+def _uses(i: Instruction) -> tuple[Operand, ...]:
+    """Returns the operands that an instruction takes as signed numbers of 32 bits, as an address or a comparison does."""
+    if i.parts[0] == "cvt" and i.parts[-1] == "s32" and i.parts[-2] in ("s64", "u64"):
+        return i.operands[1:2]
+    if i.parts[0] in ("mul", "mad") and i.parts[1:] == ["wide", "s32"]:
+        return i.operands[1:3]
+    if i.parts[0] == "setp" and i.parts[1] in _SIGNED_COMPARISONS and i.parts[-1] == "s32":
+        return i.operands[1:3]
+    return ()
+
+
+def _signed(code: Sequence[Instruction]) -> dict[int, int]:
+    """Returns the instructions whose result is used as a signed number, each with an instruction that uses it."""
+    writers: dict[str, list[int]] = {}
+    for pc, i in enumerate(code):
+        if i.parts[0] in _PASSES_ON and _is_32_bit(i):
+            for name in written(i):
+                writers.setdefault(name, []).append(pc)
+    uses = sorted((i.parts[0] != "setp", pc) for pc, i in enumerate(code) if _uses(i))
+    todo = [
+        (name, pc) for _, pc in uses for o in _uses(code[pc]) for name in names(o)
+    ]  # addresses, the last, come first
+    found: dict[int, int] = {}
+    while todo:
+        name, use = todo.pop()
+        for pc in writers.get(name, ()):
+            if pc not in found:
+                found[pc] = use
+                operands = code[pc].operands[1:2] if code[pc].parts[0] in ("shl", "shr") else code[pc].operands[1:]
+                todo += [(source, use) for o in operands for source in names(o)]
+    return {pc: use for pc, use in found.items() if code[pc].parts[0] in _EXACT}
+
+
+class Overflow:
+    """The 32-bit results of a launch that wrapped. `found`: messages, by instruction."""
+
+    def __init__(self, m: Machine):
+        self.m = m
+        self._use = _signed(m.kernel.code)
+        self.found: dict[int, str] = {}
+
+    def around(self, pc: int, i: Instruction, run: Run) -> Run:
+        """Returns `run` with a check of its result, if the instruction's result is used as a signed number."""
+        if pc not in self._use:
+            return run
+        m, (exact, text) = self.m, _EXACT[i.parts[0]]
+        reads = [m.reader(o, "s32") for o in i.operands[1:]]
+        result = m.reader(Operand("reg", i.operands[0].name), "s32")
+
+        def checked() -> None:
+            if pc in self.found:
+                run()
+                return
+            values = [read().astype(_WIDE) for read in reads]
+            run()
+            wraps = exact(*values) != result()
+            if wraps.any():
+                self._report(pc, wraps, values, result(), text)
+
+        return checked
+
+    def _report(self, pc: int, wraps: np.ndarray, values: list[np.ndarray], result: np.ndarray, text: str) -> None:
+        m = self.m
+        slots = m.active_slots()
+        bad = slots[np.broadcast_to(wraps, m.slots)[slots]]
+        if not bad.size or len(self.found) >= MAX_FOUND:
+            return
+        slot = int(bad[0])
+        operands = (f"{int(np.broadcast_to(value, m.slots)[slot]):,}" for value in values)
+        wrapped = int(np.broadcast_to(result, m.slots)[slot])
+        use = m.kernel.code[self._use[pc]]
+        purpose = "a comparison" if use.parts[0] == "setp" else "an address"
+        self.found[pc] = (
+            f"{m.where(pc)}: {text.format(*operands)} wraps to {wrapped:,}, a number of 32 bits that {purpose} at {use.line} "
+            f"depends on, by thread {m.threads.thread(slot)} of block {m.threads.block_at(slot)}"
+        )

@@ -1,0 +1,182 @@
+"""Numbers that go wrong without a fault: the first NaN and infinity, whole numbers that wrap, floats compared by their bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernels.engines.emulator.compiler.compile import OPTIONS, compile_ptx
+from kernels.engines.emulator.errors import EmulatorError
+from kernels.engines.emulator.launch import Options, Run, device_memory, launch
+from tests.helpers.emulated import NAME, needs_nvrtc
+
+pytestmark = needs_nvrtc
+INF = float("inf")
+KERNEL = """#include <cuda_fp16.h>
+#define inf __int_as_float(0x7f800000)
+extern "C" __global__ void k(float* out, const float* x, const int* i, int n, int big) {
+  int t = blockIdx.x * blockDim.x + threadIdx.x;
+  %s
+}"""
+LINE = 1 + KERNEL[: KERNEL.index("%s")].count("\n")
+X = np.array([1, 2, -3, 0, 0.5, -0.25, 1e30, -1e30] * 8, np.float32)
+INDICES = np.arange(64, dtype=np.int32)
+
+
+def _run(body: str, x: np.ndarray = X, n: int = 64, big: int = 1 << 30, start: float = 0) -> Run:
+    memory = device_memory({"out": np.full(64, start, np.float32), "x": x, "i": INDICES}, ["out", "x", "i"])
+    args = ["out", "x", "i", np.int32(n), np.int32(big)]
+    ptx = compile_ptx(KERNEL % body, NAME, OPTIONS)
+    options = Options(races=True, numbers=True)
+    return launch(ptx, "k", (2, 1, 1), (32, 1, 1), args, memory, 0, options)
+
+
+def _about_nan(run: Run) -> list[str]:
+    assert run.ended.first_nan
+    return list(run.ended.first_nan.messages())
+
+
+@pytest.mark.parametrize(
+    "body, name, made, thread, count",
+    [
+        ("out[t] = x[t] / x[3];", "infinity", "1 / 0", 0, 56),
+        ("out[t] = x[t] / x[3];", "NaN", "0 / 0", 3, 8),
+        ("out[t] = (x[t] + inf) - inf;", "NaN", "inf + (-inf)", 0, 64),
+        ("out[t] = x[t] * 1e20f;", "infinity", "1e+30 * 1e+20", 6, 16),
+        ("out[t] = sqrtf(x[t]);", "NaN", "the square root of (-3)", 2, 24),
+        ("out[t] = __logf(x[t]);", "NaN", "the logarithm of (-3)", 2, 24),
+        ("out[t] = __fdividef(1.0f, x[t] * 0.0f);", "infinity", "/ 0", 0, 64),
+        ("out[t] = exp2f(x[t] * 200);", "infinity", "2 to the power of 200", 0, 24),
+        ("out[t] = __half2float(__float2half(x[t]));", "infinity", "1e+30 in fewer bits", 6, 16),
+        ("out[t] = fmaf(x[t], 1e30f, x[t]);", "infinity", "1e+30 * 1e+30 + 1e+30", 6, 16),
+        ("out[t] = (float)((double)x[t] * 1e300);", "infinity", "1e+30 * 1e+300", 6, 56),
+        ("out[t] = 5; if (t == 40) out[t] = __half2float(__hmul(__float2half(6e4f * x[0]), __float2half(2.f)));",
+         "infinity", "60000 * 2", 8, 1),
+    ],
+)  # fmt: skip
+def test_where_the_first_nan_or_infinity_was_made(body, name, made, thread, count):
+    (found,) = [message for message in _about_nan(_run(body)) if f"the first {name} " in message]
+    assert f"{NAME}:{LINE}" in found or "in code from" in found, found
+    assert made in found and f"by thread ({thread}, 0, 0)" in found, found
+    assert f"it is in {count} of 64 elements of out" in found, found
+
+
+def test_an_online_softmax_of_masked_rows():
+    body = """float m = -inf, l = 0;
+  for (int j = 0; j < 4; ++j) {
+    float v = j < i[t] ? x[j] : -inf, top = fmaxf(m, v);
+    l = l * __expf(m - top) + __expf(v - top); m = top;
+  }
+  out[t] = l;"""
+    (found,) = _about_nan(_run(body))
+    assert f"{NAME}:{LINE + 3}: the first NaN is (-inf) - (-inf), by thread (0, 0, 0)" in found
+    assert "it is in 1 of 64 elements" in found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "out[t] = x[t] == 0 ? 7 : 1 / x[t];",  # each thread divides, and the infinity is not used
+        "float m = -inf; for (int j = 0; j < 8; ++j) m = fmaxf(m, x[j]); out[t] = m;",
+        "out[t] = __expf(-inf * fabsf(x[t] + 1e-3f));",
+        "out[t] = t < n ? -inf : 0;",  # a constant
+        "out[t] = expf(-fabsf(x[t]));",
+        "out[t] = tanhf(x[t]);",
+        "out[t] = sinf(x[t] < 1e5f ? x[t] : 0) + logf(fabsf(x[t]) + 1);",
+        "out[t] = powf(fabsf(x[t]) + 1, 0.5f);",
+        "out[t] = 1 / (1 + expf(-x[t]));",
+        "out[t] = rsqrtf(fabsf(x[t]) + 1e-5f);",
+    ],
+)
+def test_no_word_about_numbers_that_stay_finite(body):
+    assert _about_nan(_run(body)) == []
+
+
+def test_a_nan_among_the_inputs_is_none_of_the_kernel():
+    x = X.copy()
+    x[5] = np.nan
+    assert _about_nan(_run("out[t] = x[t] + 1;", x)) == []
+
+
+@pytest.mark.parametrize(
+    "body, wraps, purpose",
+    [
+        ("int j = t * big; out[j < 0 ? 0 : j % 64] = 1;", "2 * 1,073,741,824 wraps to -2,147,483,648", "a comparison"),
+        ("int j = big + big; if (j < n) out[t] = 1;", "1,073,741,824 << 1 wraps to -2,147,483,648", "a comparison"),
+        (
+            "int j = big; for (int r = 0; r < n / 32; ++r) j = j + i[1] * big; if (j < n) out[t] = 2;",
+            "wraps to -2,147,483,648",
+            "a comparison",
+        ),
+        ("int j = -big - big - 1 - t; if (j > 0) out[t] = 1;", "wraps to 2,147,483,647", "a comparison"),
+        ("int j = big * 4 + t; out[j] = 1;", "1,073,741,824 << 2 wraps to 0", "an address"),
+        ("int j = t << n / 2 - 5; if (j < n) out[t] = 1;", "16 << 27 wraps to -2,147,483,648", "a comparison"),
+        ("int j = t * 0x10001 * 0x8001; if (j < n) out[t] = 1;", "wraps to", "a comparison"),
+    ],
+)
+def test_a_signed_number_that_wraps(body, wraps, purpose):
+    found = _run(body).warnings
+    assert found and all(f"{NAME}:{LINE}" in message for message in found), found
+    assert any(wraps in message and f"that {purpose} at" in message for message in found), found
+
+
+def test_the_number_that_wraps_is_named_with_the_fault_that_follows():
+    with pytest.raises(EmulatorError, match="out-of-bounds") as raised:
+        _run("for (int j = t; j < 2000000000; j += big) atomicAdd(&out[j >> 28], 1.0f);")
+    (before,) = raised.value.before
+    assert "1,073,741,824 + 1,073,741,824 wraps to -2,147,483,648" in before
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "unsigned h = t * 2654435761u; out[t] = h % 64;",
+        "unsigned s = t; for (int r = 0; r < 4; ++r) s = s * 1664525u + 1013904223u; out[t] = (s >> 8) * 1e-8f;",
+        "unsigned h = t; h ^= h >> 16; h *= 0x7feb352du; h ^= h >> 15; out[h & 63 ? t : t] = 1;",
+        "long long j = (long long)t << 30; out[j >> 30] = 1;",
+        "size_t j = (size_t)t * big; out[j / big] = 1;",
+        "int back = t - 1; out[t] = back < 0 ? 0 : x[back];",
+        "out[63 - t] = x[t];",
+        "for (int j = n - 1 - t; j >= 0; j -= 64) out[j] = 1;",
+        "for (unsigned j = t; j < 64u; j += 64u) out[j] = 1;",
+        "int j = (t + 1) * -1; out[-j - 1] = 1;",
+        "out[t] = __int_as_float((t + 127) << 23);",
+        "out[t] = expf(x[t] < 80 ? x[t] : 0) + logf(fabsf(x[t]) + 1) + sinf(x[t] < 1e4f ? x[t] : 0);",
+        "int low = __clz(t + 1), high = 31 - low; out[t] = high;",
+        "unsigned a = 0xffffffffu + t; if (a > 5u) out[t] = a;",
+        "out[t] = t / 3 + t % 7;",
+        "unsigned char c = t * 40; out[c % 64 == t ? t : t] = c;",
+        "int x_ = i[t], swapped = (x_ << 24) | (x_ >> 8); out[t] = swapped & 63;",
+    ],
+)
+def test_no_word_about_numbers_that_may_wrap_or_do_not(body):
+    assert _run(body).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "atomicMax((int*)out, __float_as_int(-fabsf(x[t])));",
+        "atomicMin((int*)out, __float_as_int(-1 - x[t] * x[t]));",
+        "atomicMax((unsigned*)out, __float_as_uint(x[t]));",
+        "__shared__ int most; if (threadIdx.x == 0) most = 0xff800000; __syncthreads();"
+        " atomicMax(&most, __float_as_int(x[t] - 5)); __syncthreads(); out[t] = __int_as_float(most);",
+    ],
+)
+def test_floats_compared_by_their_bits(body):
+    (found,) = _run(body, np.clip(X, -4, 4), start=-1e9).warnings
+    assert f"{NAME}:{LINE}" in found and "as whole numbers of their bits" in found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "atomicMax((int*)out, __float_as_int(fabsf(x[t])));",  # the bits of positive floats have their order
+        "float v = x[t] + 0.0f; if (v >= 0) atomicMax((int*)out, __float_as_int(v)); else atomicMin((unsigned*)out, __float_as_uint(v));",
+        "__shared__ int most; if (threadIdx.x == 0) most = -9; __syncthreads(); atomicMax(&most, i[t] - 70); __syncthreads(); out[t] = most;",
+        "__shared__ unsigned most; if (threadIdx.x == 0) most = 0; __syncthreads(); unsigned b = __float_as_uint(x[t]);"
+        " atomicMax(&most, b & 0x80000000u ? ~b : b | 0x80000000u); __syncthreads(); out[t] = most;",
+    ],
+)
+def test_no_word_about_numbers_whose_bits_have_their_order(body):
+    assert _run(body).warnings == ()
