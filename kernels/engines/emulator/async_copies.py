@@ -77,8 +77,10 @@ class AsyncCopies:
         for n in range(data.shape[1]):
             m.shared.store(copies.offsets + np.uint64(n * data.itemsize), data.itemsize, data[:, n])
         with m.only(threads):
-            if m.races is not None:  # it compared the values of several writers when the copies began
-                m.races.write(copies.pc, offsets, copies.width, data)
+            if (
+                races := m.races.get("shared")
+            ) is not None:  # it compared the values of several writers when the copies began
+                races.write(copies.pc, offsets, copies.width, data)
             if m.proxies is not None:
                 m.proxies.wrote(copies.offsets)
 

@@ -69,7 +69,7 @@ class Barriers:
         pc, threads = next(iter(self.parked.items()))
         id_, count, _ = self._operands[pc]
         if count is None and not id_().ndim and np.array_equal(threads, self.m.live):
-            return self._leave(threads, self.m.block_of)
+            return self._leave(threads, self.m.block_of * NAMED)
         return self._complete(pc, threads)
 
     def _whole_warps(self, pc: int, here: np.ndarray) -> np.ndarray:
@@ -84,6 +84,8 @@ class Barriers:
     def _count_arrivals(self, pc: int, here: np.ndarray) -> None:
         """Count the whole warps of a bar.arrive, which do not wait."""
         key, count = self._numbers(pc, here)
+        if self.m.order is not None:
+            self.m.order.arrive(key[here], np.flatnonzero(here))
         if not self._arrived_warps.size:
             self._arrived_warps, self._expected = (np.zeros(self._keys, np.int64), np.zeros(self._keys, np.int64))
         warps = here.reshape(-1, LANES).any(axis=1)
@@ -171,10 +173,8 @@ class Barriers:
     # -- releasing -------------------------------------------------------------------------------------
     def _leave(self, going: np.ndarray, key: np.ndarray) -> Groups:
         """Release threads that wait. `key` is equal for threads that waited for each other."""
-        if self.m.races is not None:
-            self.m.races.barrier()
-        if self.m.global_races is not None:
-            self.m.global_races.order.barrier(going, key)
+        if self.m.order is not None:
+            self.m.order.barrier(going, key)
         released = {pc: threads & going for pc, threads in self.parked.items()}
         released = {pc: threads for pc, threads in released.items() if threads.any()}
         rest = {pc: threads & ~going for pc, threads in self.parked.items()}

@@ -10,7 +10,7 @@ from kernels.engines.emulator.instructions.closure import Run
 from kernels.engines.emulator.memory import Region
 from kernels.engines.emulator.operations.dtypes import from_bf16, halves
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand
-from kernels.engines.emulator.state import Machine, needed
+from kernels.engines.emulator.state import Machine
 
 _TEXT = {
     "add": "{} + {}",
@@ -100,7 +100,7 @@ class FirstNan:
         if region.dtype.kind != "f":
             return ""
         values = self.m.memory.array(region.name).reshape(-1)
-        _, written = needed(self.m.global_races).accessed(region.start, region.stop, region.dtype.itemsize)
+        _, written = self.m.races["global"].accessed(region.start, region.stop, region.dtype.itemsize)
         count = np.count_nonzero(written & (np.isnan(values) if name == "NaN" else np.isinf(values)))
         return f"{count:,} of {values.size:,} elements of {region.name}" if count else ""
 

@@ -17,10 +17,10 @@ from kernels.engines.emulator.counters import Counters, Tally
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.first_nan import FirstNan
 from kernels.engines.emulator.float_bits import FloatBits
-from kernels.engines.emulator.global_races import GlobalRaces
 from kernels.engines.emulator.iterations import SECONDS
 from kernels.engines.emulator.links import Links
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global
+from kernels.engines.emulator.order import Order
 from kernels.engines.emulator.overflow import Overflow
 from kernels.engines.emulator.printer import Printed
 from kernels.engines.emulator.products import Products
@@ -155,8 +155,8 @@ def launch_ranks(
     machine.zeros = options.zeros
     machine.frames = Frames(machine) if any(i.parts[0] == "call" for i in kernel.code) else None
     _add_asynchronous_units(machine)
-    machine.races = Races(machine) if options.races and machine.shared.size else None
-    machine.global_races = GlobalRaces(machine) if options.races else None
+    if options.races:
+        _add_race_detectors(machine)
     if options.numbers:
         machine.first_nan, machine.overflow, machine.float_bits = (
             FirstNan(machine),
@@ -171,12 +171,19 @@ def launch_ranks(
     return Run(
         tally.counters() if tally else None,
         trace.result() if trace else None,
-        tuple(message for races in (machine.races, machine.global_races) if races for message in races.found.values()),
+        tuple(message for races in machine.races.values() for message in races.found.values()),
         machine.printer.lines(),
         machine.printer.dropped,
         (*scheduler.barriers.warnings.values(), *_about_numbers(machine)),
         machine if options.races else None,
     )
+
+
+def _add_race_detectors(machine: Machine) -> None:
+    machine.order = Order(machine)
+    machine.races["global"] = Races(machine, "global", machine.memory, machine.order)
+    if machine.shared.size:
+        machine.races["shared"] = Races(machine, "shared", machine.shared, machine.order)
 
 
 def _about_numbers(machine: Machine) -> tuple[str, ...]:

@@ -38,29 +38,26 @@ def _unwritten(m: Machine) -> Iterator[str]:
 
 
 def _unread(m: Machine) -> Iterator[str]:
-    if (races := m.global_races) is None:
-        return
     for region in _arguments(m):
-        was_read, was_written = races.accessed(region.start, region.stop, region.dtype.itemsize)
+        was_read, was_written = m.races["global"].accessed(region.start, region.stop, region.dtype.itemsize)
         missing = ~was_read
         if missing.any() and not was_written.any() and not unwritten(m, region).any():
             yield _line(region, missing, "never read")
 
 
 def _unread_shared(m: Machine) -> Iterator[str]:
-    if m.races is None:
+    if (races := m.races.get("shared")) is None:
         return
+    width, size = races.unit, m.shared.size
+    was_read, was_written = (of.reshape(m.blocks, -1) for of in races.accessed(0, m.blocks * size, width))
     for region in m.shared.regions:
-        width = m.races.unit
-        written, was_read, pcs = (
-            values.reshape(m.blocks, -1)[:, region.start // width : region.stop // width]
-            for values in m.races.accessed()
-        )
-        missing = written & ~was_read
+        words = slice(region.start // width, region.stop // width)
+        written = was_written[:, words]
+        missing = written & ~was_read[:, words]
         if not missing.any():
             continue
         block, word = (int(n) for n in np.argwhere(missing)[0])
-        line = m.kernel.code[pcs[block, word]].line
+        line = m.kernel.code[races.writer(block * size + region.start + word * width)[1]].line
         count = f"{np.count_nonzero(missing):,} of {np.count_nonzero(written):,} written words of {region.name}"
         element = region.element(region.start + word * width)
         yield f"{count} are never read, the first is {element}, written at {line} by block {_block(m, block)}"

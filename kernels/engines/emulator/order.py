@@ -1,11 +1,13 @@
-"""What orders the accesses of two threads to global memory: barriers, fences with atomics, barriers of the grid.
+"""What orders the accesses of two threads to memory: barriers, mbarriers, fences with atomics, barriers of the grid.
 
 A time is the number of the access or barrier in the run. What a thread knows is, for each warp of its block and for each other
 block, the time up to which their accesses come before its own (PTX ISA, "Memory Consistency Model", causality order):
 
-- A barrier orders the warps that take part. One of the warp orders its lanes.
+- A barrier orders the warps that take part, also those that only arrive. One of the warp orders its lanes. A phase of an mbarrier
+  orders what comes before the arrivals before what comes after a wait for it.
 - A thread that writes or updates a word after a fence releases what the fence ordered. A thread that reads this word by a strong
-  access (atomic, volatile, relaxed) acquires it at its next fence. The qualifiers release and acquire need no fence.
+  access (atomic, volatile, relaxed) acquires it at its next fence. The qualifiers release and acquire need no fence. A fence or
+  qualifier of the block (.cta) orders threads of the block only.
 - A barrier after all threads of a block have executed a fence counts as a fence of each.
 - What one thread acquires its block knows after the next barrier. Here the barrier also counts as the fence that an acquire needs,
   as many programs assume (NVIDIA's sample threadFenceReduction).
@@ -15,13 +17,17 @@ Between blocks only the words of such accesses and clusters' barriers order anyt
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from kernels.engines.emulator.ptx.kernel import Instruction
+from kernels.engines.emulator.ptx.registers import read, written
 from kernels.engines.emulator.state import Machine
-from kernels.engines.emulator.threads import LANES
+from kernels.engines.emulator.threads import LANES, bits_of_lanes
 
+STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"})
 MAX_BLOCKS = 4096  # of a grid for which it is kept which block knows which; in a larger one an acquire orders all
 
 
@@ -38,38 +44,65 @@ class _Known:
             self.threads[slot] = max(self.threads.get(slot, 0), time)
 
 
+@dataclass
+class _Fences:
+    """By slot: the time of the thread's last fence, and up to which all accesses of its block came before that."""
+
+    thread: np.ndarray
+    block: np.ndarray
+
+
 class Order:
-    """The order of the accesses of a launch."""
+    """The order of the accesses of a launch. `pcs`: the instruction at each time, -1 for a barrier. `floor`: the time of the last
+    barrier that all threads of each block left together."""
 
     def __init__(self, m: Machine):
-        self.m, self.now = m, 1
+        self.m, self.pcs, self.floor = m, [-1, -1], 0
         self.block = m.block_of[::LANES]  # of each row of 32 slots, a warp
         self.warp = m.thread_of[::LANES] // LANES  # its number in the block
         # By row and warp of the block: the time up to which that warp's accesses come before this one's.
         self._until = np.zeros((len(self.block), int(self.warp.max()) + 1), np.int32)
-        # By slot: the time of the thread's last fence, and up to which all accesses of the block come before it.
-        self._fenced, self._fenced_block = np.zeros(m.slots, np.int32), np.zeros(m.slots, np.int32)
+        # By row: the time up to which a lane's accesses (columns) come before those of another, by barriers of some lanes.
+        self._lanes: dict[int, np.ndarray] = {}
+        self._arrived: dict[
+            int, np.ndarray
+        ] = {}  # what warps knew that arrived at a barrier or an mbarrier, by its key
+        self._phases: dict[int, np.ndarray] = {}  # what comes before the phases of an mbarrier that have ended
+        # By slot: fences of the GPU, and those and fences of the block.
+        self._fences, self._fences_in_block = (
+            _Fences(np.zeros(m.slots, np.int32), np.zeros(m.slots, np.int32)) for _ in range(2)
+        )
         self._known: dict[int, _Known] = {}  # by block
         self._thread: dict[int, _Known] = {}  # by slot: what the thread has acquired since its block's last barrier
         self._pending: dict[int, _Known] = {}  # by slot: what it acquires at its next fence
-        self._released: dict[int, _Known] = {}  # by word
+        self._released: dict[tuple[int, int], _Known] = {}  # by word and block; block -1: to all blocks
         self._all = False  # after an acquire in a grid of more than MAX_BLOCKS
+        self._acquires = _some_value_of_a_strong_access_is_used(m.kernel.code)
 
-    def tick(self) -> int:
-        self.now += 1
+    @property
+    def now(self) -> int:
+        return len(self.pcs) - 1
+
+    def tick(self, pc: int = -1) -> int:
+        self.pcs.append(pc)
         return self.now
 
-    # -- what orders -------------------------------------------------------------------------------
+    # -- barriers ----------------------------------------------------------------------------------
     def barrier(self, threads: np.ndarray, key: np.ndarray) -> None:
         """Threads leave a barrier; those with one key waited for each other."""
         now = self.tick()
         rows = np.flatnonzero(threads.reshape(-1, LANES).any(axis=1))
+        keys = key[::LANES]
         live = np.bincount(self.block[self.m.live.reshape(-1, LANES).any(axis=1)], minlength=self.m.blocks)
-        whole = np.bincount(self.block[rows], minlength=self.m.blocks) == live
+        whole = (np.bincount(self.block[rows], minlength=self.m.blocks) == live) & self._one_key(rows, keys)
         inside = whole[self.block[rows]]
         self._until[rows[inside]] = now
-        for group in _groups(rows[~inside], key[::LANES]):
+        if whole.all():
+            self.floor = now
+        for group in _groups(rows[~inside], keys):
             known = self._until[group].max(axis=0)
+            if (arrived := self._arrived.pop(int(keys[group[0]]), None)) is not None:
+                known = np.maximum(known, arrived)
             known[self.warp[group]] = now
             self._until[group] = known
         self._fence_at_barrier(threads, key)
@@ -77,69 +110,126 @@ class Order:
             for slot in [slot for slot in acquired if threads[slot]]:
                 self._of_block(int(self.m.block_of[slot])).add(acquired.pop(slot))
 
+    def _one_key(self, rows: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Returns for each block whether its warps in `rows` have one key."""
+        least, most = np.full(self.m.blocks, np.iinfo(np.int64).max), np.full(self.m.blocks, -1)
+        np.minimum.at(least, self.block[rows], keys[rows])
+        np.maximum.at(most, self.block[rows], keys[rows])
+        return (least == most) | (most < 0)
+
     def _fence_at_barrier(self, threads: np.ndarray, key: np.ndarray) -> None:
-        if not self._fenced.any():
+        fences = self._fences
+        if not fences.thread.any():
             return
         slots = np.flatnonzero(threads)
         _, group = np.unique(key[slots], return_inverse=True)
         all_fenced = np.full(group.max() + 1, np.iinfo(np.int32).max)
-        np.minimum.at(all_fenced, group, self._fenced[slots])
-        np.maximum.at(all_fenced, group, self._fenced_block[slots])
-        self._fenced_block[slots] = all_fenced[group]
+        np.minimum.at(all_fenced, group, fences.thread[slots])
+        np.maximum.at(all_fenced, group, fences.block[slots])
+        fences.block[slots] = all_fenced[group]
 
-    def warp_barrier(self) -> None:
-        """The active threads leave a barrier of their warps."""
-        rows = np.flatnonzero(self._active().reshape(-1, LANES).any(axis=1))
-        self._until[rows, self.warp[rows]] = self.tick()
+    def warp_barrier(self, masks: np.ndarray) -> None:
+        """The active threads leave a barrier of the lanes in their masks (uint32, one a slot or one for all)."""
+        now, active = self.tick(), self._active()
+        missing = bits_of_lanes(self.m.live) & ~np.broadcast_to(masks, self.m.slots).reshape(-1, LANES).T
+        here = active.reshape(-1, LANES)
+        whole = ~((missing.T != 0) & here).any(axis=1)
+        rows = np.flatnonzero(here.any(axis=1) & whole)
+        self._until[rows, self.warp[rows]] = now
+        for row in np.flatnonzero(here.any(axis=1) & ~whole).tolist():
+            of = np.broadcast_to(masks, self.m.slots)[row * LANES : (row + 1) * LANES]
+            together = (
+                (of[:, None] >> np.arange(LANES, dtype=np.uint32) & 1).astype(bool) & here[row][:, None] & here[row]
+            )
+            self._lanes.setdefault(row, np.zeros((LANES, LANES), np.int32))[together] = now
+
+    def arrive(self, keys: np.ndarray, slots: np.ndarray) -> None:
+        """Threads arrive at barriers or mbarriers of their block, one key each, and do not wait."""
+        now = self.tick()
+        for key, row in sorted(set(zip(keys.tolist(), (slots // LANES).tolist(), strict=True))):
+            arrived = self._arrived.setdefault(key, np.zeros(self._until.shape[1], np.int32))
+            np.maximum(arrived, self._until[row], out=arrived)
+            arrived[self.warp[row]] = now
+        for slot in self._thread.keys() & set(slots.tolist()) if self._thread else ():
+            self._of_block(int(self.m.block_of[slot])).add(self._thread.pop(slot))
+
+    def phase_ended(self, key: int) -> None:
+        """All arrivals at an mbarrier's phase have come."""
+        arrived = self._arrived.pop(key, np.zeros(self._until.shape[1], np.int32))
+        self._phases[key] = np.maximum(arrived, self._phases.get(key, 0))
+
+    def waited(self, keys: np.ndarray, slots: np.ndarray) -> None:
+        """Threads have waited for a phase of an mbarrier of their block, one key each."""
+        for key, row in sorted(set(zip(keys.tolist(), (slots // LANES).tolist(), strict=True))):
+            if (arrived := self._phases.get(key)) is not None:
+                np.maximum(self._until[row], arrived, out=self._until[row])
 
     def everything(self) -> None:
-        """All that was done so far comes before what is done from now on: a phase of an mbarrier, a barrier of a cluster."""
+        """All that was done so far comes before what is done from now on: a barrier of a cluster, or an mbarrier of another block."""
         now = self.tick()
-        self._until[:] = now
+        self._until[:], self.floor = now, now
         for block in range(self.m.blocks) if self.m.threads.cluster_size > 1 else ():
             of = self.m.threads.cluster_of_block
             self._of_block(block).blocks[of == of[block]] = now
 
+    # -- fences, releases, acquires ------------------------------------------------------------------
     def fence(self) -> None:
         """The active threads execute a fence of the whole GPU."""
         slots = np.flatnonzero(self._active())
-        self._fenced[slots] = self.tick()
-        self._fenced_block[slots] = self._until[slots // LANES].min(axis=1)
+        self._fence(self._fences, slots)
+        self._fence(self._fences_in_block, slots)
+        self._acquire_pending(slots)
+
+    def fence_in_block(self) -> None:
+        """The active threads execute a fence of their block."""
+        slots = np.flatnonzero(self._active())
+        self._fence(self._fences_in_block, slots)
+        self._acquire_pending(slots)
+
+    def _fence(self, fences: _Fences, slots: np.ndarray) -> None:
+        fences.thread[slots] = self.tick()
+        fences.block[slots] = self._until[slots // LANES].min(axis=1)
+
+    def _acquire_pending(self, slots: np.ndarray) -> None:
         for slot in self._pending.keys() & set(slots.tolist()) if self._pending else ():
             self._acquire(slot, self._pending.pop(slot))
 
     def strong(self, words: np.ndarray, slots: np.ndarray, reads: bool, writes: bool, parts: frozenset[str]) -> None:
         """Threads read, write or update words by strong accesses, one after the other. parts: of the instruction."""
-        releases = writes and bool({"release", "acq_rel"} & parts)
-        if writes and releases:
-            self._fenced[slots] = self.now
-            self._fenced_block[slots] = self._until[slots // LANES].min(axis=1)
-        may_release = writes and bool(self._fenced[slots].any())
+        if not self._acquires:
+            return
+        if writes and {"release", "acq_rel"} & parts:
+            self._fence(self._fences_in_block, slots)
+            if "cta" not in parts:
+                self._fence(self._fences, slots)
+        to_all, to_block = self._fences, self._fences_in_block
+        may_release = writes and bool(to_block.thread[slots].any())
         if not may_release and not self._released:
             return
         acquires = bool({"acquire", "acq_rel"} & parts)
         for word, slot in zip(words.tolist(), slots.tolist(), strict=True):
-            record = self._released.get(word)
-            if reads and record is not None:
-                if acquires:
-                    self._acquire(slot, record)
-                else:
-                    self._pending.setdefault(slot, self._nothing()).add(record)
-            if writes and not reads:
-                record = None  # a store ends what was released there before
-                self._released.pop(word, None)
-            if may_release and self._fenced[slot]:
-                if record is None:
-                    record = self._released[word] = self._nothing()
-                self._release(slot, record)
+            for key, fences in ((-1, to_all), (int(self.m.block_of[slot]), to_block)):
+                record = self._released.get((word, key))
+                if reads and record is not None:
+                    if acquires:
+                        self._acquire(slot, record)
+                    else:
+                        self._pending.setdefault(slot, self._nothing()).add(record)
+                if writes and not reads:
+                    record = None  # a store ends what was released there before
+                    self._released.pop((word, key), None)
+                if may_release and fences.thread[slot]:
+                    if record is None:
+                        record = self._released[word, key] = self._nothing()
+                    self._release(slot, record, fences)
 
-    def _release(self, slot: int, record: _Known) -> None:
+    def _release(self, slot: int, record: _Known, fences: _Fences) -> None:
         block = int(self.m.block_of[slot])
         for known in (self._known.get(block), self._thread.get(slot)):
             if known is not None:
                 record.add(known)
-        record.blocks[block] = max(record.blocks[block], self._fenced_block[slot])
-        record.threads[slot] = int(self._fenced[slot])
+        record.blocks[block] = max(record.blocks[block], fences.block[slot])
+        record.threads[slot] = int(fences.thread[slot])
 
     def _acquire(self, slot: int, record: _Known) -> None:
         if self.m.blocks > MAX_BLOCKS:
@@ -162,6 +252,10 @@ class Order:
         block, rows = self.m.block_of, slots // LANES
         inside = block[who] == block[slots]
         done = (who == slots) | (inside & (self._until[rows, self.warp[who // LANES]] >= time))
+        for row in np.unique(rows[~done & (who // LANES == rows)]).tolist() if self._lanes else ():
+            if (lanes := self._lanes.get(row)) is not None:
+                mine = np.flatnonzero((rows == row) & (who // LANES == row))
+                done[mine] |= lanes[slots[mine] % LANES, who[mine] % LANES] >= time[mine]
         rest = np.flatnonzero(~done)
         if rest.size and (self._known or self._thread or self._all):
             done[rest] = self._all | self._between(who[rest], time[rest], slots[rest])
@@ -182,3 +276,10 @@ class Order:
 def _groups(rows: np.ndarray, key: np.ndarray) -> list[np.ndarray]:
     """Returns the rows with equal keys."""
     return [rows[key[rows] == value] for value in np.unique(key[rows])]
+
+
+def _some_value_of_a_strong_access_is_used(code: Sequence[Instruction]) -> bool:
+    """Returns whether a thread can acquire anything: it reads a word by a strong access, and an instruction uses the value."""
+    strong = [i for i in code if i.parts[0] == "atom" or (i.parts[0] == "ld" and STRONG & set(i.parts))]
+    used = {name for i in code for name in read(i)}
+    return any(written(i) & used for i in strong)

@@ -73,6 +73,6 @@ def complete_bytes(m: Machine, offset: int, count: int) -> bool:
     phase.bytes -= count
     ended = phase.ends()
     if ended:
-        m.phase_ended()
+        m.phase_ended(offset)
     set_phase(m, offset, phase)
     return ended

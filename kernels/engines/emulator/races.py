@@ -1,162 +1,266 @@
-"""Data races on shared memory: two threads use one word with no barrier between them, and one of them writes.
+"""Data races on shared and on global memory: two threads access one word, at least one of them writes it, and nothing orders them.
 
-A race is a write of a different value, a read and a write of any value, or an atomic and a plain read or write.
-Accesses with the same result in any order are no race: atomics with atomics, and writes of the value that the word
-already holds or that all of the writers write, in one warp or in several.
+`order` says what does. Atomics, relaxed and volatile accesses do not race with each other. Writes of the value that a word already
+holds, or that all writers write, have the same result in any order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from kernels.engines.emulator.memory import Space
 from kernels.engines.emulator.operations.dtypes import UNSIGNED
-from kernels.engines.emulator.ptx.kernel import type_bytes
+from kernels.engines.emulator.order import STRONG, Order
+from kernels.engines.emulator.ptx.kernel import Instruction, type_bytes
+from kernels.engines.emulator.ptx.registers import names, written
 from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.threads import LANES
 
-MAX_RACES = 20  # races reported in a run
-_ELSEWHERE = {"global", "local", "param", "const"}
+MAX_RACES = 20  # reported in a run
+_SPACES = {"global", "shared", "local", "param", "const"}
 
 
-def _unit(m: Machine) -> int:
-    """Returns the bytes of a word: at most 4, and the width of the narrowest access to shared memory."""
-    widths = [4]
+def _unit(m: Machine, space: str) -> int:
+    """Returns the bytes of a word: at most 4, and the width of the narrowest access to a space."""
+    elsewhere, widths = _SPACES - {space}, [4]
     for i in m.kernel.code:
-        if i.parts[0] in ("ld", "st") and not _ELSEWHERE & set(i.parts):
+        if i.parts[0] in ("ld", "st", "atom", "red") and not elsewhere & {part.partition("::")[0] for part in i.parts}:
             widths.append(type_bytes(i.parts[-1]))
         elif i.parts[0] == "wmma" and i.parts[1] != "mma":
             widths.append(4 if i.parts[-1] == "tf32" else type_bytes(i.parts[-1]))
     return min(widths)
 
 
-class _Accesses:
-    """The accesses of one kind to each word since the block's last barrier.
+def _guesses(code: Sequence[Instruction]) -> set[int]:
+    """Returns the loads whose value is only a guess that an atomic compare-and-swap of the same address checks, as in the atomics that
+    CUDA's guide builds from it."""
+    moves = [
+        (next(iter(written(i))), names(i.operands[1])) for i in code if i.parts[0] == "mov" and len(written(i)) == 1
+    ]
 
-    For each word: the last thread, and whether several threads, or threads of several warps, made accesses that no
-    barrier of the warp has ordered.
-    """
+    def sources(registers: set[str]) -> frozenset[str]:
+        """Returns the registers and those from which their values were moved."""
+        found = set(registers)
+        while new := {name for target, of in moves if target in found for name in of} - found:
+            found |= new
+        return frozenset(found)
 
-    def __init__(self, words: int, verb: str):
-        self.verb = verb
-        self.who, self._epoch = np.full(words, -1), np.full(words, -1)
-        self._warp_epoch = np.zeros(words, np.int64)
-        self._several, self._warps = np.zeros(words, bool), np.zeros(words, bool)
-        self.pc = np.zeros(words, np.int32)  # of the last access
-        self.latest = -1  # epoch of the last access to any word
+    swaps = [
+        (sources(names(i.operands[1])), sources(names(i.operands[2])))
+        for i in code
+        if i.parts[0] == "atom" and "cas" in i.parts
+    ]
+    return {
+        pc
+        for pc, i in enumerate(code)
+        if i.parts[0] == "ld"
+        and any(written(i) & compared and sources(names(i.operands[1])) & address for address, compared in swaps)
+    }
 
-    def conflicts(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
-        """Returns for each word whether another thread accessed it with no barrier between that access and this."""
-        other = self._several[words] | (self.who[words] != slots)
-        return self._unordered(words, slots, epoch, warp_epoch) & other
 
-    def _unordered(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
-        """Returns for each word whether an access since the block's barrier is unordered: no barrier of the warp is
-        between it and this access."""
-        one_warp = (self.who[words] // 32 == slots // 32) & ~self._warps[words]
-        ordered = one_warp & (self._warp_epoch[words] < warp_epoch[slots // 32])
-        return (self._epoch[words] == epoch) & ~ordered
+class _Last:
+    """The last access of one kind to each word and the last one before by another thread: who and when, -1 for none."""
 
-    def note(self, pc: int, words, slots, epoch: int, warp_epoch) -> None:
-        again = self._unordered(words, slots, epoch, warp_epoch)
-        several = again & (self._several[words] | (self.who[words] != slots))
-        warps = again & (self._warps[words] | (self.who[words] // 32 != slots // 32))
-        self._several[words], self._warps[words] = several, warps
-        order = np.argsort(words, kind="stable")
-        w, s = words[order], slots[order]
-        together = (w[1:] == w[:-1]) & (s[1:] != s[:-1])
-        self._several[w[1:][together]] = True
-        self._warps[w[1:][together & (s[1:] // 32 != s[:-1] // 32)]] = True
-        self.who[words], self.pc[words], self._epoch[words], self.latest = slots, pc, epoch, epoch
-        self._warp_epoch[words] = warp_epoch[slots // 32]
+    def __init__(self, verb: str):
+        self.verb, self.latest, self.several = verb, -1, False
+        self.who, self.time, self.who_before, self.time_before = np.zeros((4, 0), np.int32)
+
+    def fit(self, words: int) -> None:
+        """Makes place for as many words."""
+        more = np.full(words - self.who.size, -1, np.int32)
+        self.who, self.time, self.who_before, self.time_before = (
+            np.append(old, more) for old in (self.who, self.time, self.who_before, self.time_before)
+        )
+
+    def note(self, words: np.ndarray, slots: np.ndarray, time: int, floor: int) -> None:
+        """Note accesses at a time. `floor`: accesses before it no longer matter."""
+        who = self.who[words]
+        other = (who != slots) & (who >= 0)
+        if other.any():
+            if self.several:  # one of another warp is kept rather than one of this warp
+                kept = (self.time_before[words] > floor) & (self.who_before[words] // LANES != slots // LANES)
+                other &= ~kept | (who // LANES != slots // LANES)
+            at = words[other]
+            self.who_before[at], self.time_before[at], self.several = who[other], self.time[at], True
+        self.who[words], self.time[words], self.latest = slots, time, time
+        hidden = self.who[words] != slots  # of several threads that access a word by one instruction
+        if hidden.any():
+            at = words[hidden][::-1]  # the first one
+            self.who_before[at], self.time_before[at], self.several = slots[hidden][::-1], time, True
 
 
 class Races:
-    """The race detector: for each word of shared memory, the threads that read, wrote and atomically updated it since
-    the last barrier. A word has 4 bytes, or as few as the kernel's narrowest access, so that accesses to neighbouring
-    halves do not conflict.
+    """The race detector for a space. `found`: messages, by the pairs of instructions."""
 
-    A barrier of the warp (__syncwarp), counted separately, may also order threads of one warp.
-    """
+    def __init__(self, m: Machine, name: str, memory: Space, order: Order):
+        self.m, self.name, self.memory, self.order, self.unit = m, name, memory, order, _unit(m, name)
+        self._reads, self._writes, self._updates = _Last("reads"), _Last("writes"), _Last("updates")
+        self._kinds = (self._reads, self._writes, self._updates)
+        self._guesses = _guesses(m.kernel.code)
+        # A volatile access orders nothing on its own. Lanes of one warp share words by volatile accesses without any fence.
+        fences = any(i.parts[0] in ("membar", "fence") for i in m.kernel.code)
+        self._strong = STRONG if fences or name == "global" else STRONG - {"volatile"}
+        # Whether a barrier that all threads leave together orders all accesses before it.
+        self._by_block = m.blocks == 1 or (name == "shared" and m.threads.cluster_size == 1)
+        self._fit()
+        self.found: dict[tuple[int, int], str] = {}
 
-    def __init__(self, m: Machine):
-        self.m, self.unit = m, _unit(m)
-        words = m.shared.bytes.size // self.unit
-        self.epoch = 0  # of the block's barriers
-        self.warp_epoch = np.zeros(m.slots // 32, np.int64)
-        self._reads, self._writes, self._atomics = (_Accesses(words, verb) for verb in ("reads", "writes", "updates"))
-        self._now = m.shared.bytes.view(UNSIGNED[self.unit])
-        self.found: dict[tuple, str] = {}
-
-    def accessed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns for each word whether it was written, whether it was read, and the instruction that wrote it last."""
-        return self._writes.who >= 0, (self._reads.who >= 0) | (self._atomics.who >= 0), self._writes.pc
-
-    def barrier(self) -> None:
-        self.epoch += 1
-
-    def warp_barrier(self) -> None:
-        m = self.m
-        warps = slice(None) if m.active_mask is None else m.active_mask.reshape(-1, 32).any(axis=1)
-        self.warp_epoch[warps] += 1
-
+    # -- accesses by the active threads, at byte offsets of the space, one a slot -----------------------
     def read(self, pc: int, offsets: np.ndarray, width: int) -> None:
-        """Check a read of `width` bytes by the active threads at these offsets (one a slot)."""
         words, slots = self._words(offsets, width)
-        self._check(pc, words, slots, self._reads, (self._writes, self._atomics))
+        if self._is_strong(pc):
+            self._order(pc, words, slots, reads=True)
+            self._check(pc, words, slots, "reads", self._writes)
+            return
+        time = self.order.tick(pc)
+        self._check(pc, words, slots, "reads", self._writes)
+        if pc in self._guesses:
+            return
+        self._check(pc, words, slots, "reads", self._updates)
+        self._reads.note(words, slots, time, self.order.floor)
 
-    def atomic(self, pc: int, offsets: np.ndarray, width: int) -> None:
-        """Check an atomic update of `width` bytes by the active threads at these offsets (one a slot)."""
+    def update(self, pc: int, offsets: np.ndarray, width: int) -> None:
+        """Check an atomic update."""
         words, slots = self._words(offsets, width)
-        self._check(pc, words, slots, self._atomics, (self._writes, self._reads))
+        self._order(pc, words, slots, reads=True, writes=True)
+        time = self.order.tick(pc)
+        self._check(pc, words, slots, "updates", self._writes)
+        self._check(pc, words, slots, "updates", self._reads)
+        self._updates.note(words, slots, time, self.order.floor)
 
     def write(self, pc: int, offsets: np.ndarray, width: int, values: np.ndarray) -> None:
-        """Check a write of `width` bytes by the active threads at these offsets (one a slot), before it is done.
-        `values`: the bytes of each active thread, [active, width] or as wide in a larger type."""
+        """Check a write before it is done. `values`: the bytes of each active thread, [active, width] or as wide in a larger
+        type."""
         words, slots = self._words(offsets, width)
+        if self._is_strong(pc):
+            self._order(pc, words, slots, writes=True)
+            time = self.order.tick(pc)
+            self._check(pc, words, slots, "writes", self._writes)
+            self._check(pc, words, slots, "writes", self._reads)
+            self._updates.note(words, slots, time, self.order.floor)
+            return
         bits = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(UNSIGNED[self.unit])
+        time = self.order.tick(pc)
         self._check_same_instruction(pc, words, slots, bits)
-        other = self._now[words] != bits
-        self._check(pc, words[other], slots[other], self._writes, (self._writes,), note=False)
-        self._check(pc, words, slots, self._writes, (self._atomics, self._reads))
+        other = self.memory.bytes.view(UNSIGNED[self.unit])[words] != bits
+        self._check(pc, words[other], slots[other], "writes", self._writes)
+        self._check(pc, words, slots, "writes", self._updates)
+        self._check(pc, words, slots, "writes", self._reads)
+        self._writes.note(words, slots, time, self.order.floor)
+
+    # -- what was accessed ---------------------------------------------------------------------------
+    def accessed(self, start: int, stop: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns for each element of `width` bytes from byte start to stop whether it was read, and whether it was written."""
+        was_read, was_written, updated = (self._of_elements(last.who, start, stop, width) >= 0 for last in self._kinds)
+        return was_read | updated, was_written | updated
+
+    def written_by_two(self, start: int, stop: int, width: int) -> np.ndarray:
+        """Returns for each element whether two threads wrote it, one after the other and not by atomics."""
+        return self._of_elements(self._writes.who_before, start, stop, width) >= 0
+
+    def _of_elements(self, who: np.ndarray, start: int, stop: int, width: int) -> np.ndarray:
+        """Returns the largest slot among the words of each element, -1 for none."""
+        self._fit()
+        count = (stop - start) // width
+        of_words = np.repeat(who[start // self.unit : -(-stop // self.unit)], max(1, self.unit // width))
+        return of_words[: count * max(1, width // self.unit)].reshape(count, -1).max(axis=1)
+
+    def writer(self, start: int) -> tuple[int, int]:
+        """Returns the slot of the thread that wrote or updated the byte `start` last, and its instruction; -1 if none did."""
+        word = start // self.unit
+        last = max((self._writes, self._updates), key=lambda kind: kind.time[word])
+        return int(last.who[word]), self.order.pcs[last.time[word]] if last.who[word] >= 0 else -1
+
+    # -- checks --------------------------------------------------------------------------------------
+    def _is_strong(self, pc: int) -> bool:
+        return not self._strong.isdisjoint(self.m.kernel.code[pc].parts)
+
+    def _order(self, pc: int, words: np.ndarray, slots: np.ndarray, reads: bool = False, writes: bool = False) -> None:
+        keys = words if self.name == "global" else ~words
+        self.order.strong(keys, slots, reads, writes, frozenset(self.m.kernel.code[pc].parts))
 
     def _words(self, offsets: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the words that the active threads access and, for each, the thread's slot."""
-        m = self.m
-        slots = m.active_slots()
+        self._fit()
+        slots = self.m.active_slots()
         words = (offsets[slots] // np.uint64(self.unit)).astype(np.int64)
         if width > self.unit:
             n = width // self.unit
-            words = (words[:, None] + np.arange(n)).reshape(-1)
-            slots = np.repeat(slots, n)
+            words, slots = (words[:, None] + np.arange(n)).reshape(-1), np.repeat(slots, n)
         return words, slots
 
-    def _check(self, pc: int, words, slots, kind: _Accesses, others, note: bool = True) -> None:
-        for other in others:
-            if other.latest < self.epoch:
-                continue
-            bad = np.flatnonzero(other.conflicts(words, slots, self.epoch, self.warp_epoch))
-            if bad.size:
-                at = bad[0]
-                self._report(pc, words[at], slots[at], kind.verb, other.who[words[at]], other.verb)
-        if note:
-            kind.note(pc, words, slots, self.epoch, self.warp_epoch)
+    def _fit(self) -> None:
+        """Makes place for memory that has grown by malloc, or by a variable of the module."""
+        if (size := self.memory.bytes.size // self.unit) > self._reads.who.size:
+            for kind in self._kinds:
+                kind.fit(size)
 
-    def _check_same_instruction(self, pc: int, words, slots, bits) -> None:
+    def _check(self, pc: int, words: np.ndarray, slots: np.ndarray, verb: str, last: _Last) -> None:
+        """Report an access if one of the last ones of another kind, by another thread, is not ordered before it."""
+        if last.latest < 0 or not words.size or (self._by_block and last.latest <= self.order.floor):
+            return
+        self._check_one(pc, words, slots, verb, last, last.who, last.time)
+        if last.several:
+            self._check_one(pc, words, slots, verb, last, last.who_before, last.time_before)
+
+    def _check_one(self, pc: int, words, slots, verb: str, last: _Last, who: np.ndarray, times: np.ndarray) -> None:
+        who = who[words]
+        other = np.flatnonzero((who >= 0) & (who != slots))
+        if not other.size:
+            return
+        words, slots, who = words[other], slots[other], who[other]
+        times = times[words]
+        bad = np.flatnonzero(~self.order.ordered(who, times, slots))
+        if bad.size:
+            at = bad[0]
+            other_pc = self.order.pcs[times[at]]
+            self._report(pc, int(words[at]), int(slots[at]), verb, int(who[at]), last.verb, other_pc)
+
+    def _check_same_instruction(self, pc: int, words: np.ndarray, slots: np.ndarray, bits: np.ndarray) -> None:
         """Report threads that write different values to one word by one instruction."""
+        if words.size < 2 or (words[1:] > words[:-1]).all():
+            return
         order = np.argsort(words, kind="stable")
         w, s, b = words[order], slots[order], bits[order]
         bad = np.flatnonzero((w[1:] == w[:-1]) & (s[1:] != s[:-1]) & (b[1:] != b[:-1]))
         if bad.size:
-            at, verb = bad[0], self._writes.verb
-            self._report(pc, w[at + 1], s[at + 1], verb, s[at], verb)
+            at = bad[0]
+            self._report(pc, int(w[at + 1]), int(s[at + 1]), "writes", int(s[at]), "writes", pc)
 
-    def _report(self, pc: int, word: int, slot: int, verb: str, other: int, other_verb: str) -> None:
-        m, line = self.m, self.m.kernel.code[pc].line
-        key = (line, verb)
-        if key in self.found or len(self.found) >= MAX_RACES:
+    # -- reports -------------------------------------------------------------------------------------
+    def _report(self, pc: int, word: int, slot: int, verb: str, who: int, other_verb: str, other_pc: int) -> None:
+        m, code, key = self.m, self.m.kernel.code, (pc, other_pc)
+        lines = {code[at].line for at in key}
+        if len(self.found) >= MAX_RACES or any({code[at].line for at in pair} == lines for pair in self.found):
             return
-        where, thread = m.shared.describe(int(word) * self.unit), m.threads.thread(slot)
-        other_name = "another thread" if other == slot else f"thread {m.threads.thread(other)}"
+        a, b = (self._thread(s) for s in (slot, who))
         self.found[key] = (
-            f"{m.name}, {line}: data race: thread {thread} {verb} {where}, which {other_name} {other_verb} "
-            f"with no barrier between them"
+            f"{m.name}, {code[pc].line}: data race on {self.name} memory: {a} {verb} {self._place(word)}, which {b} {other_verb} at "
+            f"{code[other_pc].line}. {self._cure(slot, who, verb, other_verb)}"
+        )
+
+    def _place(self, word: int) -> str:
+        where = self.memory.describe(word * self.unit)
+        return where.removeprefix("at ").removesuffix(" in shared memory")
+
+    def _thread(self, slot: int) -> str:
+        threads = self.m.threads
+        return f"thread {threads.thread(slot)} of block {threads.block_at(slot)}"
+
+    def _cure(self, slot: int, who: int, verb: str, other_verb: str) -> str:
+        """Returns what would order the two accesses."""
+        block = self.m.block_of
+        if slot // LANES == who // LANES:
+            return "Nothing orders lanes of one warp but __syncwarp() or __syncthreads() between them."
+        if block[slot] == block[who]:
+            return "Nothing orders warps of one block but __syncthreads() between them."
+        if self.name == "shared":
+            return "Nothing orders blocks of a cluster but its barrier, or an mbarrier, between them."
+        if "updates" in (verb, other_verb):
+            return "Nothing orders blocks but a barrier of the grid, or another launch."
+        return (
+            "Nothing orders blocks but a barrier of the grid, another launch, or a flag that is written after "
+            "__threadfence() and read before one; an atomic makes one access of a read and a write."
         )

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from kernels.engines.emulator.clusters import Clusters
     from kernels.engines.emulator.first_nan import FirstNan
     from kernels.engines.emulator.float_bits import FloatBits
-    from kernels.engines.emulator.global_races import GlobalRaces
     from kernels.engines.emulator.links import OfMachine
+    from kernels.engines.emulator.order import Order
     from kernels.engines.emulator.overflow import Overflow
     from kernels.engines.emulator.products import Products
     from kernels.engines.emulator.proxies import Proxies
@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 Unit = TypeVar("Unit")
 Inner = PerBlock | PerThread | Parameters  # memory that each block, thread or rank has a part of
 Put = Callable[[np.ndarray | np.generic], None]  # writes a value into a register: one a slot, or a scalar for all
+
+
+def mbarrier_key(offset: int) -> int:
+    """Returns what names an mbarrier at an offset of shared memory among the barriers of a launch, whose numbers are not negative."""
+    return -1 - offset
 
 
 def needed(unit: Unit | None) -> Unit:
@@ -94,8 +99,8 @@ class Machine:
         self._rows_of: tuple[np.ndarray | None, np.ndarray] = (None, self._all_rows)  # a mask, and its rows
         # The launch sets these before instructions are decoded: call frames, what looks for faults, the trace of a block.
         self.frames: Frames | None = None
-        self.races: Races | None = None
-        self.global_races: GlobalRaces | None = None
+        self.order: Order | None = None  # of accesses, if data races are looked for
+        self.races: dict[str, Races] = {}  # by space: shared, global
         self.first_nan: FirstNan | None = None
         self.overflow: Overflow | None = None
         self.float_bits: FloatBits | None = None
@@ -360,12 +365,15 @@ class Machine:
         blocks[self.block_of[threads]] = True
         return np.count_nonzero(self.live & blocks[self.block_of]) == np.count_nonzero(threads)
 
-    def phase_ended(self) -> None:
-        """Report to the race detectors that what was accessed so far comes before what is accessed from now on."""
-        if self.races is not None:
-            self.races.barrier()
-        if self.global_races is not None:
-            self.global_races.order.everything()
+    def phase_ended(self, mbarrier: int | None = None) -> None:
+        """Report to the race detectors that a phase of a cluster's barrier has ended, or one of an mbarrier at an offset of shared
+        memory. In a cluster, threads of all blocks may have arrived."""
+        if self.order is None:
+            return
+        if mbarrier is None or self.threads.cluster_size > 1:
+            self.order.everything()
+        else:
+            self.order.phase_ended(mbarrier_key(mbarrier))
 
     @property
     def writes(self) -> int:

@@ -186,7 +186,7 @@ def _compared(checked: Check, want: np.ndarray, after: Mapping[str, np.ndarray],
     region = next(region for region in machine.memory.regions if region.name == checked.name)
 
     def writer(n: int) -> str:
-        slot = machine.global_races.writer(region.start + n * region.dtype.itemsize) if machine.global_races else -1
+        slot, _ = machine.races["global"].writer(region.start + n * region.dtype.itemsize)
         threads = machine.threads
         return f", written by thread {threads.thread(slot)} of block {threads.block_at(slot)}" if slot >= 0 else ""
 

@@ -96,8 +96,8 @@ def decode(m: Machine, pc: int, i: Instruction) -> Run:
     base = i.parts[0]
     if i.parts[:3] == ["fence", "proxy", "async"] and m.proxies is not None:
         return m.proxies.fence if i.guard is None else _guarded(m, i.guard, m.proxies.fence)
-    if base in ("membar", "fence") and m.global_races is not None and not {"cta", "proxy"} & set(i.parts):
-        fence = m.global_races.order.fence
+    if base in ("membar", "fence") and m.order is not None and not {"proxy", "mbarrier_init"} & set(i.parts):
+        fence = m.order.fence_in_block if "cta" in i.parts else m.order.fence
         return fence if i.guard is None else _guarded(m, i.guard, fence)
     if base in NOTHING:
         return lambda: None

@@ -8,9 +8,6 @@ from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, Fault, Space, 
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 from kernels.engines.emulator.state import Inner, Machine, needed
 
-# Accesses that may overlap another thread's, as atomics may: PTX ISA, "Morally strong operations".
-STRONG = {"relaxed", "acquire", "release", "mmio"}
-ACQUIRES = {"acquire", "acq_rel"}
 SPACES = ("global", "shared", "local", "const", "param")
 
 
@@ -35,7 +32,6 @@ class Accessor:
         self.m, self.pc, self.space, self.width = m, pc, space, width
         parts = m.kernel.code[pc].parts
         self._remote = m.clusters is not None and ("shared::cluster" in parts or space == "generic")
-        self._strong, self._acquires = (not qualifiers.isdisjoint(parts) for qualifiers in (STRONG, ACQUIRES))
         base = operand.root if operand.kind == "mem" else operand
         self._short = _is_32_bit(m, base)
         self._base = m.reader(base, "u32" if self._short else "u64")
@@ -94,25 +90,11 @@ class Accessor:
             m.links.access(chosen, self.width, write)
         return space, name, offsets, chosen
 
-    def acquired(self) -> None:
-        """Report to the race detector that earlier releases of other threads are ordered, if this access acquires."""
-        if self._acquires and self.m.races is not None:
-            self.m.races.barrier()
-
-    def report_write(self, offsets: np.ndarray, values: np.ndarray) -> None:
-        """Report a write to shared memory to the race detector. `values`: of the active threads, [active, elements]."""
-        if self._strong:
-            needed(self.m.races).atomic(self.pc, offsets, self.width)
-        else:
-            needed(self.m.races).write(self.pc, offsets, self.width, values)
-
     def count(self, op: str, name: str, offsets: np.ndarray) -> None:
         """Report an access by the active threads to the tally and the trace, and a read to the race detector."""
         m = self.m
-        if op == "ld" and name == "shared" and m.races is not None:
-            (m.races.atomic if self._strong else m.races.read)(self.pc, offsets, self.width)
-        if op == "ld" and name == "global" and m.global_races is not None:
-            m.global_races.read(self.pc, offsets, self.width)
+        if op == "ld" and (races := m.races.get(name)) is not None:
+            races.read(self.pc, offsets, self.width)
         if m.tally is None or name not in ("global", "shared"):
             return
         active = None if m.active_mask is None else m.active_mask.reshape(-1, 32)

@@ -37,8 +37,8 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
         else:
             data = _read_some(m, m.active(read_bytes()), source, size).view(UNSIGNED[unit])
         to.count("st", "shared", offsets)
-        if m.races is not None:
-            m.races.write(pc, offsets, size, data)
+        if (races := m.races.get("shared")) is not None:
+            races.write(pc, offsets, size, data)
         copies.begin(pc, target, data)
 
     return run

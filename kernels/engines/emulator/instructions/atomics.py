@@ -66,10 +66,8 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
         values = [m.active(read()) for read in reads]
         if m.tally is not None:
             m.tally.add(pc, "atomics", len(chosen))
-        if name == "shared" and m.races is not None:
-            m.races.atomic(pc, offsets, width)
-        if name == "global" and m.global_races is not None:
-            m.global_races.update(pc, offsets, width)
+        if (races := m.races.get(name)) is not None:
+            races.update(pc, offsets, width)
         if name == "shared" and m.tally is not None and compare_and_swap.is_loop(op, type_):
             compare_and_swap.count(m, pc, width, offsets)
         before = _apply(update, memory, chosen, values, DTYPES[compute])
@@ -80,7 +78,6 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
             m.trace.access(pc, name, offsets, before.view(UNSIGNED[width]), DTYPES[type_], write=True)
         if put is not None:
             put(m.spread(before))
-        access.acquired()
 
     return run
 

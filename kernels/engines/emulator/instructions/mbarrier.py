@@ -17,7 +17,7 @@ from kernels.engines.emulator.instructions.generic_access import by_space
 from kernels.engines.emulator.operations.dtypes import UNSIGNED
 from kernels.engines.emulator.phases import MAX_COUNT, PARITY, WIDTH, Phase, phase_at
 from kernels.engines.emulator.ptx.kernel import Instruction, type_bytes
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine, mbarrier_key, needed
 
 _HINTS = {"b64", "shared", "shared::cta", "shared::cluster", "acquire", "release", "relaxed", "cta", "cluster"}
 
@@ -37,8 +37,8 @@ def init(m: Machine, pc: int, i: Instruction) -> Run:
         if bad := np.flatnonzero((counts == 0) | (counts > MAX_COUNT)).tolist():
             m.fail(pc, f"an mbarrier expects 1 to {MAX_COUNT:,} arrivals, got {counts[bad[0]]}", m.slot_of(bad[0]))
         words = np.array([Phase(n, n, 0, 0).word for n in counts.tolist()], np.uint64)
-        if name == "shared" and m.races is not None:
-            m.races.write(pc, offsets, WIDTH, words)
+        if (races := m.races.get(name)) is not None:
+            races.write(pc, offsets, WIDTH, words)
         memory.store(chosen, WIDTH, words)
 
     return run
@@ -95,14 +95,19 @@ def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
     return run
 
 
+def _keys(offsets: np.ndarray) -> np.ndarray:
+    return np.array([mbarrier_key(offset) for offset in offsets.tolist()], np.int64)
+
+
 def _arrivals(
     m: Machine, access: Accessor, counts: np.ndarray, drop: bool, nbytes: np.ndarray | None = None
 ) -> np.ndarray:
     """Execute arrivals of the active threads, each after it expects `nbytes` more of copies. Return the word before
     each. `drop`: later phases expect fewer."""
     memory, name, offsets, chosen = access.checked(write=False)
-    if name == "shared" and m.races is not None:
-        m.races.atomic(access.pc, offsets, WIDTH)
+    if (races := m.races.get(name)) is not None:
+        races.update(access.pc, offsets, WIDTH)
+        needed(m.order).arrive(_keys(chosen), m.active_slots())
     words = dict(zip(chosen.tolist(), memory.load(chosen, WIDTH).tolist(), strict=True))
     before, ended = np.empty(len(chosen), np.uint64), []
     more = np.zeros(len(chosen), np.int64) if nbytes is None else nbytes
@@ -121,8 +126,8 @@ def _arrivals(
             ended.append((offset, 1 - phase.parity))
         words[offset] = phase.word
     memory.store(np.array([*words], np.uint64), WIDTH, np.array([*words.values()], np.uint64))
-    if ended:
-        m.phase_ended()
+    for offset, _ in ended:
+        m.phase_ended(offset)
     if m.trace is not None and name == "shared":
         m.trace.events.arrivals(access.pc, chosen.tolist(), counts.tolist(), more.tolist(), ended)
     return before
@@ -140,12 +145,14 @@ def wait(m: Machine, pc: int, i: Instruction) -> Run:
 
     def run() -> np.ndarray:
         memory, name, offsets, chosen = access.checked(write=False)
-        if name == "shared" and m.races is not None:
-            m.races.atomic(pc, offsets, WIDTH)
+        if (races := m.races.get(name)) is not None:
+            races.update(pc, offsets, WIDTH)
         parity_now = memory.load(chosen, WIDTH) >> np.uint64(PARITY)
         named_parity = m.active(phase()).astype(np.uint64)
         named_parity = named_parity & np.uint64(1) if parity else named_parity >> np.uint64(PARITY)
         ended = parity_now != named_parity
+        if m.order is not None:
+            m.order.waited(_keys(chosen[ended]), m.active_slots()[ended])
         if m.trace is not None and name == "shared":
             m.trace.events.waits(pc, ended, chosen, named_parity)
         ended = m.spread(ended)
@@ -184,8 +191,8 @@ def store_and_report(m: Machine, pc: int, i: Instruction) -> Run:
     def run() -> None:
         memory, _, offsets, chosen = access.checked(write=True)
         values = [m.active(read()).view(UNSIGNED[width]) for read in reads]
-        if m.races is not None:
-            access.report_write(offsets, np.stack(values, axis=-1))
+        if (races := m.races.get("shared")) is not None:
+            races.write(pc, offsets, nbytes, np.stack(values, axis=-1))
         for n, value in enumerate(values):
             memory.store(chosen + np.uint64(n * width), width, value)
         _arrivals(m, to, m.active(none), drop=False, nbytes=np.full(len(chosen), -nbytes))

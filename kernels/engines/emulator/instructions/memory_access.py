@@ -33,7 +33,6 @@ def load(m: Machine, pc: int, i: Instruction) -> Run:
             if m.trace is not None:
                 m.trace.access(pc, name, offsets + np.uint64(n * width), loaded, dtype, write=False)
             put(m.spread(loaded).view(dtype))
-        access.acquired()
 
     return run
 
@@ -63,10 +62,8 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
         memory, name, offsets, chosen = access.checked(write=True)
         access.count("st", name, offsets)
         elements = [m.active(read()).view(bits) for read in reads]
-        if name == "shared" and m.races is not None:
-            access.report_write(offsets, np.stack(elements, axis=-1))
-        if name == "global" and m.global_races is not None:
-            m.global_races.write(pc, offsets, width * count, np.stack(elements, axis=-1))
+        if (races := m.races.get(name)) is not None:
+            races.write(pc, offsets, width * count, np.stack(elements, axis=-1))
         for n, values in enumerate(elements):
             memory.store(chosen + np.uint64(n * width) if n else chosen, width, values)
             if m.trace is not None:

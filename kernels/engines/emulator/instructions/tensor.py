@@ -127,8 +127,8 @@ def stmatrix(m: Machine, pc: int, i: Instruction) -> Run:
             data = rows.reshape(-1, 8)
             memory, name, offsets, _ = of.access.checked(write=True)
             of.access.count("st", name, offsets)
-            if m.races is not None and name == "shared":
-                of.access.report_write(offsets, data)
+            if (races := m.races.get(name)) is not None:
+                races.write(pc, offsets, 16, data)
         at = of.rows_of(offsets, warps)
         memory.store(at[:, :, None] + 2 * np.arange(8, dtype=np.uint64), 2, data.reshape(len(warps), -1, 8))
 

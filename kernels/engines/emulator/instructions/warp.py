@@ -149,12 +149,11 @@ def warp_barrier(m: Machine, pc: int, i: Instruction) -> Run:
     """Build bar.warp.sync, run when its lanes have arrived. It affects only the race detector."""
     if "warp" not in i.parts:
         raise Unknown(f"unknown opcode {i.opcode}")
+    masks = m.reader(i.operands[0], "u32")
 
     def run() -> None:
-        if m.races is not None:
-            m.races.warp_barrier()
-        if m.global_races is not None:
-            m.global_races.order.warp_barrier()
+        if m.order is not None:
+            m.order.warp_barrier(masks())
 
     return run
 

@@ -133,7 +133,7 @@ def _load(m: Machine, pc: int, i: Instruction) -> Run:
 
     def run() -> None:
         space, name, warps, offsets = tile.locate()
-        races = {"shared": m.races, "global": m.global_races}.get(name)
+        races = m.races.get(name)
         for n in range(offsets.shape[-1] if races is not None else 0):
             needed(races).read(pc, spread(m, warps, offsets[..., n]), tile.width)
         values = space.load(offsets, tile.width)
@@ -151,7 +151,7 @@ def _store(m: Machine, pc: int, i: Instruction) -> Run:
     def run() -> None:
         space, name, warps, offsets = tile.locate()
         values = np.ascontiguousarray(read(warps)).view(UNSIGNED[tile.width])
-        races = {"shared": m.races, "global": m.global_races}.get(name)
+        races = m.races.get(name)
         for n in range(offsets.shape[-1] if races is not None else 0):
             active = m.active(spread(m, warps, values[..., n]))
             needed(races).write(pc, spread(m, warps, offsets[..., n]), tile.width, active)

@@ -56,7 +56,7 @@ def test_reads_without_a_phase_are_a_race():
     early = PRODUCER.replace("wait(full + s, __mbarrier_arrive(full + s));", "__mbarrier_arrive(full + s);")
     early = early.replace("__syncthreads();", "buffer[threadIdx.x / 32][lane] = 0; __syncthreads();")
     run = emulate(early, {"x": X}, {"y": (256, f32)}, args=["y", "x", i32(1)], block=64, races=True)
-    assert len(run.races) == 1 and "at buffer[" in run.races[0]
+    assert len(run.races) == 1 and "buffer[" in run.races[0]
 
 
 @pytest.mark.parametrize("form, expected", [("noinc.", 64), ("", 1)])
@@ -163,7 +163,7 @@ def test_release_and_acquire_are_no_race():
     assert run["out"].tolist() == [7] and run.races == ()
     relaxed = source.replace("ld.acquire.cta", "ld.relaxed.cta")
     run = emulate(relaxed, {}, {"out": (1, i32)}, block=64, races=True)
-    assert run["out"].tolist() == [7] and len(run.races) == 1 and "at data[0]" in run.races[0]
+    assert run["out"].tolist() == [7] and len(run.races) == 1 and "reads data[0]" in run.races[0]
 
 
 def test_reserved_shared_memory_is_zero_and_separate():

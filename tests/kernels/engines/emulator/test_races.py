@@ -1,0 +1,221 @@
+"""Data races on global and on shared memory: what nothing orders is reported with both lines and threads, what something orders is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernels.engines.emulator.compiler.compile import OPTIONS
+from tests.helpers.emulated import emulate, needs_nvrtc
+
+pytestmark = needs_nvrtc
+i32 = np.int32
+ORDERS = ["forward", "reversed", 1]
+
+
+def found(body: str, grid: int = 4, block: int = 64, order: str | int = "forward") -> tuple[str, ...]:
+    """Returns the races of a kernel on out[256] and flag[4], zeros, and in[256], 0 to 255. Its body begins at line 4."""
+    includes = "#include <cooperative_groups.h>\n" * ("cooperative_groups" in body) + "#include <cuda/atomic>\n" * (
+        "cuda::" in body
+    )
+    source = f"""{includes or chr(10)}extern "C" __global__ void k(int* out, int* in, int* flag) {{
+  int t = threadIdx.x, b = blockIdx.x, i = b * blockDim.x + t;
+{body}}}"""
+    arrays = {"out": np.zeros(256, i32), "in": np.arange(256, dtype=i32), "flag": np.zeros(4, i32)}
+    return emulate(source, arrays, {}, grid=grid, block=block, order=order, races=True).races
+
+
+RACES = {
+    "a count by load and store": ("int v = out[i % 7];\nout[i % 7] = v + 1;\n", "reads", "writes"),
+    "a transpose in place": (
+        "if (b == 0) {\nint r = t / 8, c = t % 8, v = in[c * 8 + r];\nin[t] = v;\n}\n",
+        "reads",
+        "writes",
+    ),
+    "the neighbour's halo": ("if (i > 0) out[i] = in[i - 1];\nin[i] = 2 * out[i];\n", "reads", "writes"),
+    "a flag without fences": (
+        "if (b == 0) { out[t] = t; __syncthreads(); if (t == 0) atomicExch(flag, 1); }\n"
+        "else { while (atomicAdd(flag, 0) == 0); in[i] = out[t]; }\n",
+        "reads",
+        "writes",
+    ),
+    "a flag that is read without a fence": (
+        "if (b == 0) { out[t] = t; __threadfence(); __syncthreads(); if (t == 0) *(volatile int*)flag = 1; }\n"
+        "else { while (*(volatile int*)flag == 0); in[i] = out[t]; }\n",
+        "reads",
+        "writes",
+    ),
+    "a fence taken for a barrier": ("atomicAdd(flag, 1);\n__threadfence();\nout[i] = *flag;\n", "reads", "updates"),
+    "one word of two rows": ("int x = t % 8, y = t / 8;\nif (b == 0) out[y * 5 + x] = 1 + x;\n", "writes", "writes"),
+    "warps without a barrier": ("if (b == 0) { out[t] = t; in[t] = out[63 - t]; }\n", "reads", "writes"),
+    "lanes without a barrier": ("if (b == 0 && t < 32) { out[t] = t; in[t] = out[31 - t]; }\n", "reads", "writes"),
+    "an atomic beside a plain store": ("if (b == 0) out[0] = 5;\nelse atomicAdd(out, 1);\n", "updates", "writes"),
+    "a maximum by compare and store": ("if (in[i] > *out) *out = in[i];\n", "reads", "writes"),
+    "a barrier of one block for two": ("out[i] = i;\n__syncthreads();\nin[i] = out[255 - i];\n", "reads", "writes"),
+}
+RIGHT = {
+    "one element a thread": "out[i] = in[i];\nin[i] = out[i] + 1;\n",
+    "atomics": "atomicAdd(out + i % 7, 1);\natomicMax(out + 9, i);\n",
+    "a flag with fences": (
+        "if (b == 0) { out[t] = t; __threadfence(); __syncthreads(); if (t == 0) *(volatile int*)flag = 1; }\n"
+        "else { while (*(volatile int*)flag == 0); __threadfence(); in[i] = out[t]; }\n"
+    ),
+    "a flag by release and acquire": (
+        "cuda::atomic_ref<int, cuda::thread_scope_device> f(*flag);\n"
+        "if (b == 0) { out[t] = t; __syncthreads(); if (t == 0) f.store(1, cuda::memory_order_release); }\n"
+        "else { if (t == 0) while (!f.load(cuda::memory_order_acquire)); __syncthreads(); in[i] = out[t]; }\n"
+    ),
+    "the last block sums": (
+        "__shared__ bool last;\nout[i] = i;\n__threadfence();\n__syncthreads();\n"
+        "if (t == 0) last = atomicAdd(flag, 1) == gridDim.x - 1;\n__syncthreads();\n"
+        "if (last) { int s = 0; for (int j = t; j < 256; j += 64) s += out[j]; atomicAdd(flag + 1, s); }\n"
+    ),
+    "a chain of blocks": (
+        "if (t == 0) {\nvolatile int* f = flag;\nif (b > 0) { while (f[b - 1] == 0); __threadfence(); out[b] = out[b - 1] + 1; }\n"
+        "else out[0] = 1;\n__threadfence();\nf[b] = 1;\n}\n"
+    ),
+    "a barrier of the grid": "out[i] = i;\ncooperative_groups::this_grid().sync();\nin[i] = out[255 - i];\n",
+    "a barrier of the block": "if (b == 0) { out[t] = t; __syncthreads(); in[t] = out[63 - t]; }\n",
+    "a barrier of the warp": "if (b == 0 && t < 32) { out[t] = t; __syncwarp(); in[t] = out[31 - t]; }\n",
+    "the same value by all": "if (t < 8) *flag = 7;\n",
+    "a lock": (
+        "if (t == 0) {\nwhile (atomicCAS(flag, 0, 1));\n__threadfence();\nout[0] += 1;\n__threadfence();\natomicExch(flag, 0);\n}\n"
+    ),
+    "a bar of half the block": (
+        'if (b == 0 && t < 32) out[t] = t;\nif (b == 0) { asm volatile("bar.sync 1, 64;" ::: "memory"); in[t] = out[t % 32]; }\n'
+    ),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_nothing_orders_is_reported(order):
+    missed = {}
+    for name, (body, *verbs) in RACES.items():
+        races = found(body, order=order)
+        if not any("data race on global memory" in race and all(verb in race for verb in verbs) for race in races):
+            missed[name] = races
+    assert not missed
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_something_orders_is_not(order):
+    assert not {name: races for name, body in RIGHT.items() if (races := found(body, order=order))}
+
+
+def test_a_report_names_lines_threads_element_and_cure():
+    (race,) = found(RACES["a count by load and store"][0], grid=2, block=32)
+    assert race.startswith("k, kernel.cu:5: data race on global memory: thread (")
+    assert "writes out[" in race and "reads at kernel.cu:4" in race and "an atomic" in race
+
+
+def test_a_pair_of_lines_is_reported_once():
+    assert len(found("for (int r = 0; r < 5; ++r) out[(i + r) % 9] = i;\n")) == 1
+
+
+# -- shared memory: a block of two warps ----------------------------------------------------------------
+SHARED = """%s__device__ unsigned at(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+__device__ double add(double* to, double by) {
+  unsigned long long* bits = (unsigned long long*)to; unsigned long long old = *bits, before;
+  do { before = old; old = atomicCAS(bits, before, __double_as_longlong(by + __longlong_as_double(before))); } while (before != old);
+  return __longlong_as_double(old);
+}
+extern "C" __global__ void k(int* out) {
+  __shared__ int s[128]; __shared__ int flag; __shared__ double sum; __shared__ unsigned long long bar;
+  int t = threadIdx.x, warp = t / 32, lane = t %% 32;
+  s[t] = 0;
+  if (t == 0) { flag = 0; sum = 0; asm volatile("mbarrier.init.shared.b64 [%%0], 64;" :: "r"(at(&bar))); }
+  __syncthreads();
+  %s
+  __syncthreads();
+  atomicAdd(&out[t], s[t]);
+}"""
+ARRIVE = 'asm volatile("{.reg .b64 state; mbarrier.arrive.shared.b64 state, [%0];}" :: "r"(at(&bar)) : "memory");'
+WAIT = (
+    'asm volatile("{.reg .pred p;\\nAGAIN:\\nmbarrier.test_wait.parity.shared.b64 p, [%0], 0;\\n@p bra DONE;\\nbra AGAIN;\\n'
+    'DONE:\\n}" :: "r"(at(&bar)) : "memory");'
+)
+NAMED = 'asm volatile("bar.sync %0, 64;" :: "n"({}) : "memory");'
+ARRIVES = 'asm volatile("bar.arrive 1, 64;" ::: "memory");'
+HALVES = "auto half = cooperative_groups::tiled_partition<16>(cooperative_groups::this_thread_block());"
+SHARED_RACES = {
+    "no barrier": "s[t] = t; out[t] = s[t ^ 32];",
+    "a barrier of the warp for two": "s[t] = t; __syncwarp(); out[t] = s[t ^ 32];",
+    "a barrier of some lanes": "s[t] = t; if (lane < 16) __syncwarp(0xffff); out[t] = s[t ^ 16];",
+    "halves of a warp": f"{HALVES} s[t] = t; half.sync(); out[t] = s[t ^ 16];",
+    "another barrier": f"if (warp == 0) {{ s[lane] = t; {ARRIVES} }} else {{ out[t] = s[lane]; {NAMED.format(1)} }}",
+    "an arrival before the write": f"if (warp == 0) {{ {ARRIVES} s[lane] = t; }} else {{ {NAMED.format(1)} out[t] = s[lane]; }}",
+    "no wait for the phase": f"if (warp == 0) {{ s[lane] = t; {ARRIVE} }} else {{ {ARRIVE} out[t] = s[lane]; }}",
+    "a write after the arrival": f"{ARRIVE} if (warp == 0) s[lane] = t; else {{ {WAIT} out[t] = s[lane]; }}",
+    "a flag without a fence": "if (t == 0) { s[0] = 1; *(volatile int*)&flag = 1; }\n"
+    "if (t == 32) { while (!*(volatile int*)&flag); s[1] = s[0]; }",
+    "an atomic beside a store": "if (t < 32) atomicAdd(s, 1); else if (t == 32) s[0] = 5;",
+    "volatile lanes": "volatile int* v = s; v[t] = t; if (lane < 31) v[t] = v[t] + v[t + 1];",
+    "a sum by load and store": "if (lane == 0) sum = sum + 1;",
+}
+SHARED_RIGHT = {
+    "a barrier of the block": "s[t] = t; __syncthreads(); out[t] = s[t ^ 32];",
+    "a barrier of the warp": "s[t] = t; __syncwarp(); out[t] = s[t ^ 16];",
+    "a barrier of some lanes": "s[t] = t; if (lane < 16) { __syncwarp(0xffff); out[t] = s[t ^ 8]; }",
+    "halves of a warp": f"{HALVES} s[t] = t; half.sync(); out[t] = s[t ^ 8];",
+    "two named barriers": f"s[t] = t; {NAMED.format(3)} out[t] = s[t ^ 32]; {NAMED.format(4)} s[t ^ 32] = 1; {NAMED.format(3)}",
+    "an arrival after the write": f"if (warp == 0) {{ s[lane] = t; {ARRIVES} }} else {{ {NAMED.format(1)} out[t] = s[lane]; }}",
+    "a phase": f"s[t] = t; {ARRIVE} {WAIT} out[t] = s[t ^ 32];",
+    "a flag with fences": "if (t == 0) { s[0] = 1; __threadfence_block(); *(volatile int*)&flag = 1; }\n"
+    "if (t == 32) { while (!*(volatile int*)&flag); __threadfence_block(); s[1] = s[0]; }",
+    "a flag by release and acquire": "cuda::atomic_ref<int, cuda::thread_scope_block> f(flag);\n"
+    "if (t == 0) { s[0] = 1; f.store(1, cuda::memory_order_release); }\n"
+    "if (t == 32) { while (!f.load(cuda::memory_order_acquire)); s[1] = s[0]; }",
+    "a sum by compare and swap": "add(&sum, t); __syncthreads(); s[t] = (int)sum;",
+    "a histogram": "atomicAdd(&s[t % 7], 1); __syncthreads(); out[t] = s[t % 7];",
+    "places by an atomic": "int place = atomicAdd(&flag, 1); s[place] = t; __syncthreads();",
+    "a lock": "if (lane == 0) { while (atomicCAS(&flag, 0, 1)); __threadfence_block(); sum += 1; __threadfence_block();"
+    " atomicExch(&flag, 0); }",
+    "volatile lanes": "volatile int* v = s; v[t] = t; __syncwarp(); int x = lane < 31 ? v[t + 1] : 0; __syncwarp(); v[t] += x;",
+    "the same value by all": "s[5] = 7;",
+    "reads by all": "int x = 0; for (int i = 0; i < 64; ++i) x += s[i]; __syncthreads(); s[t] = x;",
+}
+
+
+def found_in_a_block(body: str, order: str | int = "forward") -> tuple[str, ...]:
+    includes = "#include <cooperative_groups.h>\n" * ("cooperative_groups" in body)
+    includes += "#include <cuda/atomic>\n" * ("cuda::" in body)
+    out = np.zeros(64, i32)
+    return emulate(SHARED % (includes, body), {"out": out}, {}, block=64, order=order, races=True).races
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_nothing_orders_in_a_block_is_reported(order):
+    races_of = {name: found_in_a_block(body, order) for name, body in SHARED_RACES.items()}
+    assert not [name for name, races in races_of.items() if not any("race on shared memory" in race for race in races)]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_something_orders_in_a_block_is_not(order):
+    assert not {name: races for name, body in SHARED_RIGHT.items() if (races := found_in_a_block(body, order))}
+
+
+CLUSTER = """#include <cooperative_groups.h>
+extern "C" __global__ void __cluster_dims__(2, 1, 1) k(int* out) {
+  auto cluster = cooperative_groups::this_cluster();
+  __shared__ int s[32];
+  s[threadIdx.x] = blockIdx.x;
+  BARRIER
+  out[32 * blockIdx.x + threadIdx.x] = cluster.map_shared_rank(s, blockIdx.x ^ 1)[threadIdx.x];
+  cluster.sync();
+}"""
+
+
+@pytest.mark.parametrize("barrier, races", [("cluster.sync();", 0), ("__syncthreads();", 1)])
+def test_blocks_of_a_cluster(barrier, races):
+    compiler = [option.replace("compute_80", "compute_90") for option in OPTIONS]
+    run = emulate(
+        CLUSTER.replace("BARRIER", barrier),
+        {},
+        {"out": ((64,), i32)},
+        grid=2,
+        block=32,
+        entry="k",
+        compiler=compiler,
+        races=True,
+    )
+    assert len(run.races) == races
