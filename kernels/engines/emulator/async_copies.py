@@ -88,5 +88,5 @@ class AsyncCopies:
         """Returns the line of the copy that will write a byte of shared memory, as a part of a message."""
         for copies in self._under_way:
             if ((copies.offsets <= offset) & (offset < copies.offsets + np.uint64(copies.width))).any():
-                return f" at {self.m.kernel.code[copies.pc].line}"
+                return f", begun at {self.m.kernel.code[copies.pc].line}"
         return ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.engines.emulator.events import NONE
-from kernels.engines.emulator.memory import COMING, Fault
+from kernels.engines.emulator.memory import COMING, LEAVING, WRITTEN, Fault
 from kernels.engines.emulator.phases import complete_bytes, phase_at
 from kernels.engines.emulator.state import Machine, needed
 
@@ -36,10 +36,11 @@ class Load:
 
 @dataclass
 class Store:
-    """A copy from shared memory. `move` does it."""
+    """A copy from shared memory, from these `pieces`. `move` does it."""
 
     pc: int
     slot: int
+    pieces: np.ndarray
     move: Callable[[], None]
     number: int = NONE  # in the trace
 
@@ -52,6 +53,7 @@ class BulkCopies:
         self._loads: list[Load] = []
         self._open: dict[int, list[Store]] = {}  # by slot: stores in no group yet
         self._groups: dict[int, list[list[Store]]] = {}  # by slot: groups, the oldest first
+        m.shared.copies.append(self._describe)
 
     # -- loads -------------------------------------------------------------------------------------
     def begin(self, load: Load) -> None:
@@ -74,6 +76,8 @@ class BulkCopies:
         if m.products is not None:
             m.products.check_overwritten(load.pc, pieces, load.slot)
         needed(m.proxies).check(load.pc, pieces, load.slot, "overwrites")
+        if (races := m.races.get("shared")) is not None and m.threads.cluster_size == 1:
+            races.written_by_copy(load.pc, load.slot, pieces)
 
     def complete(self) -> bool:
         """Do the oldest load and all others that report to the same barrier, each in its block. Return whether there were
@@ -111,7 +115,27 @@ class BulkCopies:
 
     # -- stores ------------------------------------------------------------------------------------
     def store(self, store: Store) -> None:
+        """Begin a store. Until it was waited for, its bytes are not written by anyone else."""
         self._open.setdefault(store.slot, []).append(store)
+        self._mark(store.pieces, LEAVING)
+        self.m.shared.leaving += 1
+
+    def _mark(self, pieces: np.ndarray, state: int) -> None:
+        self.m.shared.state.reshape(-1, PIECE)[pieces // PIECE] = state
+
+    def _stores(self) -> list[Store]:
+        """Returns the stores that are under way."""
+        groups = (*self._open.values(), *(group for groups in self._groups.values() for group in groups))
+        return [store for group in groups for store in group]
+
+    def _describe(self, offset: int) -> str:
+        """Returns the line of the copy that writes or reads a byte of shared memory, as a part of a message."""
+        piece = offset // PIECE * PIECE
+        loads = ((load.pc, pieces) for load in self._loads for pieces in load.pieces)
+        for pc, pieces in (*loads, *((store.pc, store.pieces) for store in self._stores())):
+            if (pieces == piece).any():
+                return f", begun at {self.m.kernel.code[pc].line}"
+        return ""
 
     def commit(self, slots: np.ndarray) -> None:
         for slot in slots.tolist():
@@ -124,13 +148,22 @@ class BulkCopies:
             while len(groups) > pending:
                 for store in groups.pop(0):
                     store.move()
+                    self._moved(store)
                     if self.m.trace is not None:
                         self.m.trace.events.copied(store.pc, store.number, int(self.m.block_of[store.slot]))
 
+    def _moved(self, moved: Store) -> None:
+        """Let the bytes of a store be written again, but not those that another one still reads."""
+        if (races := self.m.races.get("shared")) is not None:
+            races.read_by_copy(moved.pc, moved.slot, moved.pieces)
+        self._mark(moved.pieces, WRITTEN)
+        self.m.shared.leaving -= 1
+        for store in self._stores() if self.m.shared.leaving else ():
+            self._mark(store.pieces, LEAVING)
+
     def check_ended(self) -> None:
         """Raise EmulatorError if a block has ended while a store may still read its shared memory."""
-        groups = (store for groups in self._groups.values() for group in groups for store in group)
-        for store in (*groups, *(store for group in self._open.values() for store in group)):
+        for store in self._stores():
             self._check_alive(store, int(self.m.block_of[store.slot]), "reads")
 
     def _check_alive(self, copy: Load | Store, block: int, verb: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -134,7 +136,8 @@ def launch_ranks(
     """Run `entry` on several GPUs at once, each with arguments of its own: `args` has those of each rank. Their buffers
     are parts of one memory; `links` counts the bytes that cross from one GPU's buffers to another's threads or back.
     EmulatorError names the fault and its line."""
-    kernel = parse(ptx, entry)
+    with _no_collection():
+        kernel = parse(ptx, entry)
     _check_clusters(kernel, grid)
     params = [_param_bytes(kernel, entry, of_rank, memory) for of_rank in args]
     symbols = _allocate_module_variables(kernel, memory)
@@ -165,7 +168,8 @@ def launch_ranks(
         )
     trace = None if options.trace_block is None else Trace(machine, options.trace_block, options.trace_values)
     machine.trace = trace
-    scheduler = _scheduler(machine, options)
+    with _no_collection():
+        scheduler = _scheduler(machine, options)
     until = options.until
     scheduler.run((lambda: trace.events.brought(*until)) if trace and until else None)
     return Run(
@@ -177,6 +181,19 @@ def launch_ranks(
         (*scheduler.barriers.warnings.values(), *_about_numbers(machine)),
         machine if options.races else None,
     )
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Makes the garbage collector wait. A parsed and decoded kernel is 10^5 objects that live as long as the launch: to visit them
+    again and again takes as long as to make them."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _add_race_detectors(machine: Machine) -> None:

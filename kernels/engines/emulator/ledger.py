@@ -17,7 +17,7 @@ from kernels.engines.emulator.state import Machine
 def notes(m: Machine) -> tuple[str, ...]:
     """Returns the lines of a launch whose accesses the race detectors have seen."""
     alone = m.copies is None and m.products is None
-    return (*_unwritten(m), *(_unread(m) if alone else ()), *(_unread_shared(m) if alone else ()))
+    return (*_unwritten(m), *_written_by_two(m), *(_unread(m) if alone else ()), *(_unread_shared(m) if alone else ()))
 
 
 def _arguments(m: Machine) -> Iterator[Region]:
@@ -35,6 +35,15 @@ def _unwritten(m: Machine) -> Iterator[str]:
         missing = unwritten(m, region)
         if missing.any():
             yield _line(region, missing, "never written")
+
+
+def _written_by_two(m: Machine) -> Iterator[str]:
+    races = m.races["global"]
+    for region in _arguments(m):
+        at = region.start, region.stop, region.dtype.itemsize
+        lost = races.written_by_two(*at) & ~races.accessed(*at)[0]
+        if lost.any():
+            yield _line(region, lost, "written by two threads and never read")
 
 
 def _unread(m: Machine) -> Iterator[str]:
@@ -70,7 +79,8 @@ def _block(m: Machine, block: int) -> str:
 def _line(region: Region, missing: np.ndarray, what: str) -> str:
     first = region.element(region.start + int(np.flatnonzero(missing)[0]) * region.dtype.itemsize)
     if missing.all():
-        return f"no element of {region.name} is {what.removeprefix('never ')}"
+        negative = what.startswith("never ")
+        return f"{'no' if negative else 'every'} element of {region.name} is {what.removeprefix('never ')}"
     return (
         f"{np.count_nonzero(missing):,} of {missing.size:,} elements of {region.name} are {what}, the first is {first}"
     )

@@ -1,7 +1,8 @@
 """Memory of the emulated GPU: global buffers with guard gaps, shared and local memory per block and thread.
 
-Every byte has a state (outside, coming by a copy under way, allocated, written). So an access out of bounds, a read of an unwritten
-byte, and an access before the copy that writes it was waited for, are errors. Addresses are the kernel's own 64-bit integers.
+Every byte has a state (outside, coming by a copy under way, allocated, written, leaving by a copy that still reads it). So an access
+out of bounds, a read of an unwritten byte, an access before the copy that writes it was waited for, and a write before the copy that
+reads it was, are errors. Addresses are the kernel's own 64-bit integers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ GLOBAL_BASE = 1 << 32
 # A kernel's parameters have such addresses too.
 WINDOWS, WINDOW = {"shared": 1 << 44, "local": 1 << 45, "param": 1 << 46}, 1 << 40
 
-OUTSIDE, COMING, ALLOCATED, WRITTEN = range(4)
+OUTSIDE, COMING, ALLOCATED, WRITTEN, LEAVING = range(5)
 VIEWS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -76,7 +77,10 @@ class Space:
         self.state = np.zeros(size, np.uint8)
         self._as = {width: self.bytes.view(dtype) for width, dtype in VIEWS.items()}
         self.writes = 0  # calls of store so far
-        self.copies: list[Callable[[int], str]] = []  # each describes the copy under way that will write a byte, or ""
+        self.copies: list[
+            Callable[[int], str]
+        ] = []  # each describes the copy under way that writes or reads a byte, or ""
+        self.leaving = 0  # copies that still read bytes
 
     def check(self, offsets: np.ndarray, width: int, write: bool) -> None:
         """Raise Fault if an access of `width` bytes at one of the offsets (uint64) is forbidden."""
@@ -93,16 +97,19 @@ class Space:
             state = np.minimum(state, self.state.take(indices(offsets + np.uint64(width - 1))))
         if state.min() < required:
             self._fault(state < required, offsets, width, write)
+        if write and self.leaving and (state == LEAVING).any():
+            self._fault(state == LEAVING, offsets, width, write)
 
     def _fault(self, bad: np.ndarray, offsets: np.ndarray, width: int, write: bool) -> None:
         at = int(np.flatnonzero(bad)[0])
         offset = int(offsets[at])
         states = self.state[offset : offset + width]
-        if states.size == width and (coming := np.flatnonzero(states == COMING)).size:
-            copy = "".join(describe(offset + int(coming[0])) for describe in self.copies)
-            raise Fault(
-                f"{_verb(write)} {self.describe(offset)} before the copy{copy} that writes it was waited for", at
-            )
+        for state, verb in ((COMING, "writes"), (LEAVING if write else COMING, "reads")):
+            if states.size == width and (found := np.flatnonzero(states == state)).size:
+                copy = "".join(describe(offset + int(found[0])) for describe in self.copies)
+                raise Fault(
+                    f"{_verb(write)} {self.describe(offset)} before the copy that {verb} it was waited for{copy}", at
+                )
         if states.size == width and states.min() == ALLOCATED and not write:
             raise Fault(f"read {self.describe(offset)}, which was never written", at)
         raise Fault(f"out-of-bounds {_verb(write)} of {width} bytes {self.describe(offset)}", at)

@@ -150,6 +150,23 @@ class Races:
         self._check(pc, words, slots, "writes", self._reads)
         self._writes.note(words, slots, time, self.order.floor)
 
+    # -- bulk copies by a thread, of pieces of 16 bytes at these offsets ---------------------------------
+    def read_by_copy(self, pc: int, slot: int, pieces: np.ndarray) -> None:
+        """Note a read that a thread has waited for."""
+        words = self._words_of(pieces)
+        self._reads.note(words, np.full(words.size, slot), self.order.tick(pc), self.order.floor)
+
+    def written_by_copy(self, pc: int, slot: int, pieces: np.ndarray) -> None:
+        """Check a copy that may write from now on. Its end is a phase of an mbarrier, which orders what comes after it."""
+        words = self._words_of(pieces)
+        slots = np.full(words.size, slot)
+        for last in self._kinds:
+            self._check(pc, words, slots, "writes", last)
+
+    def _words_of(self, pieces: np.ndarray) -> np.ndarray:
+        self._fit()
+        return (pieces[:, None].astype(np.int64) // self.unit + np.arange(16 // self.unit)).reshape(-1)
+
     # -- what was accessed ---------------------------------------------------------------------------
     def accessed(self, start: int, stop: int, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns for each element of `width` bytes from byte start to stop whether it was read, and whether it was written."""

@@ -148,7 +148,7 @@ class _Copy:
             if offsets.size:
                 m.memory.store(offsets, width, data[inside])
 
-        store = Store(self.pc, slot, move)
+        store = Store(self.pc, slot, pieces, move)
         if m.trace is not None:
             store.number = self._event(slot, [block], at, target, nbytes, map_)
         needed(m.copies).store(store)

@@ -115,7 +115,8 @@ def test_copies_that_are_waited_for(source, expected, order):
 )
 def test_a_read_before_the_wait_names_the_copy(source):
     with pytest.raises(
-        EmulatorError, match=r"read at \w+\[\d+\] in shared memory before the copy at \S+:\d+ that writes"
+        EmulatorError,
+        match=r"read at \w+\[\d+\] in shared memory before the copy that writes it was waited for, begun at \S+:\d+",
     ):
         _run(source)
 
@@ -128,7 +129,8 @@ def test_the_wait_of_a_thread_is_no_barrier():
 @pytest.mark.parametrize("late", ["s[t] = 1;", "copy(&s[t], in + 64 + t);", "copy(&s[other], in + t);"])
 def test_a_write_over_a_copy_under_way(late):
     with pytest.raises(
-        EmulatorError, match=r"write at s\[\d+\] in shared memory before the copy at \S+:\d+ that writes"
+        EmulatorError,
+        match=r"write at s\[\d+\] in shared memory before the copy that writes it was waited for, begun at \S+:\d+",
     ):
         _one(f"{late} WAIT_ALL(); __syncthreads(); out[t] = s[other];")
 

@@ -169,6 +169,15 @@ def test_notes_name_what_was_never_written_and_never_read(run):
 
 
 @needs_nvrtc
+def test_notes_name_what_a_second_thread_wrote_over(run):
+    source = """extern "C" __global__ void k(int* y, int* sum) {
+  int t = threadIdx.x; if (t < 32) y[t] = 1; __syncthreads(); if (t >= 32 && t < 40) y[t - 32] = 2; atomicAdd(sum, t);
+}"""
+    (note,) = run(source, "i32:32:empty", "i32:1:zeros").notes
+    assert note == "8 of 32 elements of arg0 are written by two threads and never read, the first is arg0[0]"
+
+
+@needs_nvrtc
 @pytest.mark.parametrize(("factor", "code"), [(2, 0), (3, 1)])
 def test_the_command_prints_the_outcome_and_ends_with_it(tmp_path, capsys, factor, code):
     (tmp_path / "k.cu").write_text(KERNEL)

@@ -89,7 +89,10 @@ def test_race_is_a_warning(cu, capsys):
 """
     assert emulate(cu(turn), "turn", "f32:64:arange", block="64") == 0
     output = capsys.readouterr().out
-    assert "warning: turn, own.cu:4: data race on shared memory: thread" in output and "4 |   x[threadIdx.x] = s[63" in output
+    assert (
+        "warning: turn, own.cu:4: data race on shared memory: thread" in output
+        and "4 |   x[threadIdx.x] = s[63" in output
+    )
     right = turn.replace("  x[threadIdx.x] = s", "  __syncthreads(); x[threadIdx.x] = s")
     assert emulate(cu(right), "turn", "f32:64:arange", block="64") == 0
     assert "data race" not in capsys.readouterr().out

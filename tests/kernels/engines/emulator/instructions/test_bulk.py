@@ -336,6 +336,58 @@ def test_adjacent_bytes_both_ways():
     np.testing.assert_array_equal(y, x[16:112] + (np.arange(96) < 32))
 
 
+BOTH_WAYS = (
+    LOAD_96_BYTES
+    + """  s[threadIdx.x] += 1;
+  publish_writes();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+      :: "l"(y), "r"(shared_address(s)), "r"(96) : "memory");
+    close_stores();
+  }
+  AFTER"""
+)
+
+
+def both_ways(after: str, order: str | int = "forward"):
+    x = np.arange(128, dtype=u8)
+    arguments = {"char* y": "y", "const char* x": "x"}, {"x": x}, {"y": (96, u8)}
+    return run_hopper(BOTH_WAYS.replace("AFTER", after), *arguments, shared=128, block=64, races=True, order=order)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("order", ["forward", "reversed"])
+def test_bytes_that_a_store_still_reads_are_not_overwritten(order):
+    wait = "if (threadIdx.x == 0) wait_stores_read<0>();"
+    assert both_ways(f"{wait} __syncthreads(); s[threadIdx.x] = 0;", order).races == ()
+    with pytest.raises(
+        EmulatorError, match=r"write at s\[\d+\].* before the copy that reads it was waited for, begun at \S+:\d+"
+    ):
+        both_ways(f"s[threadIdx.x] = 0; {wait}", order)
+
+
+@needs_nvrtc
+def test_the_wait_for_a_store_is_no_barrier():
+    (race,) = both_ways("if (threadIdx.x == 0) wait_stores_read<0>(); if (threadIdx.x >= 32) s[threadIdx.x] = 0;").races
+    assert "writes s[" in race and "reads at" in race
+
+
+@needs_nvrtc
+def test_a_copy_over_bytes_that_threads_read_is_a_race():
+    again = """if (threadIdx.x == 0) {
+    wait_stores_read<0>();
+    arrive_expecting(&full, 96);
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+      :: "r"(shared_address(s)), "l"(x + 16), "r"(96), "r"(shared_address(&full)) : "memory");
+  }
+  wait(&full, 1);
+  y[threadIdx.x] = s[threadIdx.x];"""
+    read = "int got = s[threadIdx.x]; if (got == 120) y[0] = 1; "
+    assert both_ways(f"{read} __syncthreads(); {again}").races == ()
+    assert any("writes s[" in race and "reads at" in race for race in both_ways(f"{read} {again}").races)
+
+
 MULTICAST = """
   extern __shared__ __align__(1024) unsigned char s[]; __shared__ Barrier full;
   unsigned rank = cluster_rank();
