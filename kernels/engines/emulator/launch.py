@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,6 +37,9 @@ from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.trace import BlockTrace, Trace
 from kernels.model.program import Arg
 from kernels.model.tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.program.runtime import Runtime
 
 Dim = tuple[int, int, int]
 TURNS = "turns"  # one warpgroup after the other (scheduler.InTurns)
@@ -115,10 +119,11 @@ def launch(
     shared: int = 0,
     options: Options = Options(),
     name: str = "",
+    host: Runtime | None = None,
 ) -> Run:
-    """Run `entry`. An argument is the name of a buffer of `memory`, a map of one, or a NumPy scalar of the parameter's
+    """Run `entry`, or the host code of a program with its runtime. An argument is the name of a buffer of `memory`, a map of one, or a NumPy scalar of the parameter's
     type (a structured one for a struct). EmulatorError names the fault and its line."""
-    return launch_ranks(ptx, entry, grid, block, (args,), memory, None, shared, options, name)
+    return launch_ranks(ptx, entry, grid, block, (args,), memory, None, shared, options, name, host)
 
 
 def launch_ranks(
@@ -132,6 +137,7 @@ def launch_ranks(
     shared: int = 0,
     options: Options = Options(),
     name: str = "",
+    host: Runtime | None = None,
 ) -> Run:
     """Run `entry` on several GPUs at once, each with arguments of its own: `args` has those of each rank. Their buffers
     are parts of one memory; `links` counts the bytes that cross from one GPU's buffers to another's threads or back.
@@ -155,7 +161,7 @@ def launch_ranks(
         name=name or entry,
     )
     machine.links = links and links.of(machine)
-    machine.zeros = options.zeros
+    machine.zeros, machine.host = options.zeros, host
     machine.frames = Frames(machine) if any(i.parts[0] == "call" for i in kernel.code) else None
     _add_asynchronous_units(machine)
     if options.races:

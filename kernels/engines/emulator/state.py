@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kernels.engines.emulator.order import Order
     from kernels.engines.emulator.overflow import Overflow
     from kernels.engines.emulator.products import Products
+    from kernels.engines.emulator.program.runtime import Runtime
     from kernels.engines.emulator.proxies import Proxies
     from kernels.engines.emulator.races import Races
     from kernels.engines.emulator.register_pool import RegisterPool
@@ -99,6 +100,7 @@ class Machine:
         self._rows_of: tuple[np.ndarray | None, np.ndarray] = (None, self._all_rows)  # a mask, and its rows
         # The launch sets these before instructions are decoded: call frames, what looks for faults, the trace of a block.
         self.frames: Frames | None = None
+        self.host: Runtime | None = None  # of a program whose host code this is
         self.order: Order | None = None  # of accesses, if data races are looked for
         self.races: dict[str, Races] = {}  # by space: shared, global
         self.first_nan: FirstNan | None = None

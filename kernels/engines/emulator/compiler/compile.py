@@ -17,6 +17,7 @@ from pathlib import Path
 
 from kernels.engines import cuda_headers
 from kernels.engines.emulator.compiler import includes, standard
+from kernels.engines.emulator.program import libraries
 from kernels.model.program import RuleError
 
 PTX_TARGET = "compute_80"
@@ -176,6 +177,8 @@ def _program(text: str, name: str, options: Sequence[str], names: Sequence[str])
     folders = [Path(name).parent, *(Path(o.removeprefix("-I")) for o in options if o.startswith("-I"))]
     implicit = any(standard.IMPLICIT in option for option in options)
     headers = standard.provided(folders) if implicit or cuda_headers.options(text) else {}
+    if any(libraries.RUNTIME in option for option in options):
+        headers |= libraries.headers()
     program = ctypes.c_void_p()
     library.nvrtcCreateProgram(
         ctypes.byref(program), _bytes(text), _bytes(name), len(headers), _array(headers.values()), _array(headers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -22,6 +22,8 @@ Values = np.ndarray  # one an active thread
 def external(m: Machine, pc: int, i: Instruction) -> Run:
     """Build a call of a function whose body is not in the source."""
     name = i.opcode.partition(".")[2]
+    if m.host is not None and name in m.host.functions:
+        return _call_of_host(m, pc, i, *m.host.functions[name])
     if name not in FUNCTIONS:
         message = f"call of {plain(name)}: its body is not in this source, and the emulator does not know it"
         return lambda: m.fail(pc, message, m.slot_of(0))
@@ -32,9 +34,26 @@ def external(m: Machine, pc: int, i: Instruction) -> Run:
     return lambda: put(function(m, pc, *(read() for read in reads)))
 
 
-def _argument(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[], Values]:
+def _call_of_host(m: Machine, pc: int, i: Instruction, function: Callable, types: Sequence[str], result: str) -> Run:
+    """Build a call by the host code of a program, which is one thread. The function takes and returns numbers."""
+    results, args = i.operands
+    reads = [_argument_of_host(m, pc, o, type_) for o, type_ in zip(args.inner, types, strict=True)]
+    put = _result(m, pc, results.inner[0], result) if results.inner else lambda values: None
+    dtype = DTYPES[result or "u32"]
+    return lambda: put(np.array([function(m, pc, *(read() for read in reads)) or 0]).astype(dtype))
+
+
+def _argument_of_host(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[], int | tuple[int, ...]]:
+    if type_ != "dim3":
+        read = _argument(m, pc, variable, type_)
+        return lambda: int(read()[0])
+    parts = [_argument(m, pc, variable, "u32", 4 * n) for n in range(3)]
+    return lambda: tuple(int(part()[0]) for part in parts)
+
+
+def _argument(m: Machine, pc: int, variable: Operand, type_: str, offset: int = 0) -> Callable[[], Values]:
     width, dtype = DTYPES[type_]().itemsize, DTYPES[type_]
-    access = Accessor(m, pc, Operand("mem", None, 0, variable), "local", width)
+    access = Accessor(m, pc, Operand("mem", None, offset, variable), "local", width)
 
     def read() -> Values:
         memory, _, _, chosen = access.checked(write=False)
@@ -107,7 +126,8 @@ def _vprintf(m: Machine, pc: int, format_: Values, buffer: Values) -> Values:
             if m.printer.full:
                 m.printer.dropped += len(who) - n
                 break
-            m.printer.write(slot, b"".join(_written(m, pc, pieces, [c[n] for c in columns], slot)))
+            text = b"".join(_written(m, pc, pieces, [c[n] for c in columns], slot))
+            m.host.write(text) if m.host is not None else m.printer.write(slot, text)
     return counts
 
 
