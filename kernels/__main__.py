@@ -1,4 +1,4 @@
-"""python -m kernels list | run RUNG --shape ... | emulate FILE.cu ENTRY ... | record [--out FILE] | ptx [TOPIC ...]"""
+"""python -m kernels list | run RUNG --shape ... | emulate FILE ENTRY ... | record [--out FILE] | ptx [TOPIC ...]"""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
     emulating = commands.add_parser(
         "emulate",
-        help="run any CUDA C++ file without a GPU and count what it does",
+        help="run any file of CUDA C++ or PTX without a GPU and count what it does",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     if "emulate" in arguments:  # the emulator takes a while to import
@@ -98,7 +98,7 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
 
     emulating.epilog = f"{arguments.FORMS}\n\n{EXAMPLES}"
     add = emulating.add_argument
-    add("file", type=Path, help="CUDA C++; host code is not compiled: keep it out by #ifndef __CUDACC_RTC__")
+    add("file", type=Path, help="CUDA C++ without host code (keep it out by #ifndef __CUDACC_RTC__), or PTX (.ptx)")
     add("entry", help='the kernel\'s name in C++: naive, ns::naive, "sgemm<16, float>"')
     add("--grid", required=True, help="blocks: 4 or 4,4 or 4,4,1")
     add("--block", required=True, help="threads of a block, in the same form")
@@ -151,11 +151,11 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
         "-arch",
         "--arch",
         "--gpu-architecture",
-        default="sm_80",
+        default="",
         metavar="ARCH",
         help=f"{', '.join(source.ARCHITECTURES)}; sm_80 if left out",
     )
-    add("-std", "--std", default="c++17", help=f"{', '.join(source.STANDARDS)}; c++17 if left out")
+    add("-std", "--std", default="", help=f"{', '.join(source.STANDARDS)}; c++17 if left out")
     add("--out", type=Path, help="folder for arrays after the run: arg0.npy, arg1.npy, NAME.npy of a --constant")
     add("--json", action="store_true")
 
