@@ -157,6 +157,12 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
     )
     add("-std", "--std", default="", help=f"{', '.join(source.STANDARDS)}; c++17 if left out")
     add("--out", type=Path, help="folder for arrays after the run: arg0.npy, arg1.npy, NAME.npy of a --constant")
+    add(
+        "--ncu",
+        type=Path,
+        metavar="REPORT",
+        help="a file that ncu --csv printed; its numbers are shown beside the counters",
+    )
     add("--json", action="store_true")
 
 
@@ -215,8 +221,9 @@ def do_run(args) -> None:
         print(json.dumps({"title": title} | result.to_json(), allow_nan=False))
         return
     if result.counters:
-        for name, count in result.counters.total.items():
-            print(f"{name:22} {count:,}")
+        from kernels.engines.emulator import nsight
+
+        print("\n".join(nsight.table(result.counters.total)))
         print(f"error {result.error:.2e} relative L2 against float64; PTX-level counts")
         return
     m, p = result.timed, result.predicted
@@ -255,6 +262,7 @@ def do_emulate(args) -> int:
         check=args.check,
         tolerance=args.tolerance,
         out=args.out,
+        report=args.ncu,
     )
     print(json.dumps(result.to_json(), allow_nan=False) if args.json else result.text())
     return 1 if result.compared and not result.compared.right else 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from kernels.engines import emulator
-from kernels.engines.emulator import arguments, comparison, ledger, limits, parameters
+from kernels.engines.emulator import arguments, comparison, ledger, limits, ncu, nsight, parameters
 from kernels.engines.emulator.arguments import Argument, Array, Struct
 from kernels.engines.emulator.comparison import Check, Compared
 from kernels.engines.emulator.compiler.source import Source
@@ -49,12 +49,15 @@ class Emulated:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     compared: Compared | None = None
+    measured: ncu.Beside | None = None  # a report's numbers beside these
 
     def to_json(self) -> dict:
         return self.counters.to_json() | {
             "races": list(self.races),
             "warnings": list(self.warnings),
             "notes": list(self.notes),
+            "nsight": nsight.to_json(),
+            "measured": self.measured and asdict(self.measured),
             "check": self.compared and {"right": self.compared.right, "text": self.compared.text},
             "printed": [asdict(line) for line in self.printed],
             "unprinted": self.unprinted,
@@ -62,7 +65,7 @@ class Emulated:
 
     def text(self) -> str:
         """Returns the totals, then the counts of each line that executed, then the printed lines."""
-        out = [f"{name:22} {count:>14,}" for name, count in self.counters.total.items() if count]
+        out = nsight.table(self.counters.total)
         out.append("\nline   warp instr.   sectors ld / st   shared waves ld / st   source")
         for line, c in self.counters.lines.items():
             code = self.source.line(line.file, line.number).strip()
@@ -74,6 +77,7 @@ class Emulated:
         out += [f"warning: {message}" for message in (*self.races, *self.warnings)]
         out += [f"note: {message}" for message in self.notes]
         out += [self.compared.text] if self.compared else []
+        out += [self.measured.text()] if self.measured else []
         return "\n".join([*out, "PTX-level counts", *self._prints()])
 
     def _prints(self) -> Iterator[str]:
@@ -123,6 +127,7 @@ def emulate(
     check: str = "",
     tolerance: float | None = None,
     out: Path | None = None,
+    report: Path | None = None,
 ) -> Emulated:
     """Compile `file` and run its kernel `entry`, a name of C++: "naive", "ns::naive", "sgemm<16, float>". A file of PTX (.ptx)
     is run as it is; its kernels have their names of PTX too.
@@ -131,7 +136,7 @@ def emulate(
     `__device__` variable to be written before the launch. shared: bytes of dynamic shared memory. defines: "NAME" or
     "NAME=VALUE". folders: more folders of headers. arch, standard: sm_80 and c++17 if empty. seconds: processor time that the launch may take.
     order: of the warps, as in Options. check: what an array must equal (comparison.parse). tolerance: of floats in it.
-    out: a folder; each array is written there as .npy after the run.
+    out: a folder; each array is written there as .npy after the run. report: a file that ncu --csv printed.
     Raises RuleError (CompileError with the compiler's message, EmulatorError with line, thread and block), OSError.
     """
     for name, texts in (("args", args), ("constants", constants), ("defines", defines), ("folders", folders)):
@@ -152,6 +157,7 @@ def emulate(
     parameters.check_variables(kernel, code.lowered, variables, values)
     arrays = [array for n, value in (values | variables).items() for _, array in parameters.arrays(n, value)]
     limits.check_memory(kernel, grid, block, shared, arrays)
+    found = ncu.find(Path(report), entry, code.name) if report is not None else None
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
     call = _Launch(entry, grid, block, shared, values, variables, seed, seconds, order)
@@ -171,7 +177,8 @@ def emulate(
     notes = (*ledger.notes(run.ended), *about_nan)
     races, warnings, notes = (tuple(map(source.quoted, messages)) for messages in (run.races, warnings, notes))
     compared = _compared(checked, want, after, run) if checked else None
-    return Emulated(after, run.counted, races, source, run.printed, run.unprinted, warnings, notes, compared)
+    measured = found.beside((grid, block), run.counted.with_derived) if found else None
+    return Emulated(after, run.counted, races, source, run.printed, run.unprinted, warnings, notes, compared, measured)
 
 
 def _compared(checked: Check, want: np.ndarray, after: Mapping[str, np.ndarray], run: Run) -> Compared:
