@@ -163,6 +163,7 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
         metavar="REPORT",
         help="a file that ncu --csv printed; its numbers are shown beside the counters",
     )
+    add("--sass", action="store_true", help="also show the machine code of the architecture, by line; needs nvdisasm")
     add("--json", action="store_true")
 
 
@@ -263,6 +264,7 @@ def do_emulate(args) -> int:
         tolerance=args.tolerance,
         out=args.out,
         report=args.ncu,
+        sass=args.sass,
     )
     print(json.dumps(result.to_json(), allow_nan=False) if args.json else result.text())
     return 1 if result.compared and not result.compared.right else 0

@@ -13,6 +13,7 @@ from kernels.engines import emulator
 from kernels.engines.emulator import arguments, comparison, ledger, limits, ncu, nsight, parameters
 from kernels.engines.emulator.arguments import Argument, Array, Struct
 from kernels.engines.emulator.comparison import Check, Compared
+from kernels.engines.emulator.compiler.sass import Sass, disassembled
 from kernels.engines.emulator.compiler.source import Source
 from kernels.engines.emulator.compiler.translated import Translated, translated, unoptimized
 from kernels.engines.emulator.counters import Counters
@@ -50,6 +51,7 @@ class Emulated:
     notes: tuple[str, ...] = ()
     compared: Compared | None = None
     measured: ncu.Beside | None = None  # a report's numbers beside these
+    sass: Sass | None = None  # the kernel's machine code
 
     def to_json(self) -> dict:
         return self.counters.to_json() | {
@@ -58,6 +60,7 @@ class Emulated:
             "notes": list(self.notes),
             "nsight": nsight.to_json(),
             "measured": self.measured and asdict(self.measured),
+            "sass": self.sass and self.sass.to_json(),
             "check": self.compared and {"right": self.compared.right, "text": self.compared.text},
             "printed": [asdict(line) for line in self.printed],
             "unprinted": self.unprinted,
@@ -77,8 +80,10 @@ class Emulated:
         out += [f"warning: {message}" for message in (*self.races, *self.warnings)]
         out += [f"note: {message}" for message in self.notes]
         out += [self.compared.text] if self.compared else []
+        out += ["PTX-level counts", *self._prints()]
         out += [self.measured.text()] if self.measured else []
-        return "\n".join([*out, "PTX-level counts", *self._prints()])
+        out += [self.sass.text(self.source)] if self.sass else []
+        return "\n".join(out)
 
     def _prints(self) -> Iterator[str]:
         if self.printed:
@@ -128,6 +133,7 @@ def emulate(
     tolerance: float | None = None,
     out: Path | None = None,
     report: Path | None = None,
+    sass: bool = False,
 ) -> Emulated:
     """Compile `file` and run its kernel `entry`, a name of C++: "naive", "ns::naive", "sgemm<16, float>". A file of PTX (.ptx)
     is run as it is; its kernels have their names of PTX too.
@@ -137,6 +143,7 @@ def emulate(
     "NAME=VALUE". folders: more folders of headers. arch, standard: sm_80 and c++17 if empty. seconds: processor time that the launch may take.
     order: of the warps, as in Options. check: what an array must equal (comparison.parse). tolerance: of floats in it.
     out: a folder; each array is written there as .npy after the run. report: a file that ncu --csv printed.
+    sass: add the machine code.
     Raises RuleError (CompileError with the compiler's message, EmulatorError with line, thread and block), OSError.
     """
     for name, texts in (("args", args), ("constants", constants), ("defines", defines), ("folders", folders)):
@@ -150,6 +157,7 @@ def emulate(
     checked = comparison.parse(check, values, tolerance) if check else None
     code = translated(Path(file), entry, list(variables), defines, folders, arch, standard)
     source, kernel = code.source, code.kernel
+    machine_code = disassembled(code, entry) if sass else None
     limits.check_bounds(kernel, block)
     limits.check_shared(kernel, shared)
     targets.check(kernel, code.arch, compiled=bool(code.options))
@@ -178,7 +186,9 @@ def emulate(
     races, warnings, notes = (tuple(map(source.quoted, messages)) for messages in (run.races, warnings, notes))
     compared = _compared(checked, want, after, run) if checked else None
     measured = found.beside((grid, block), run.counted.with_derived) if found else None
-    return Emulated(after, run.counted, races, source, run.printed, run.unprinted, warnings, notes, compared, measured)
+    return Emulated(
+        after, run.counted, races, source, run.printed, run.unprinted, warnings, notes, compared, measured, machine_code
+    )
 
 
 def _compared(checked: Check, want: np.ndarray, after: Mapping[str, np.ndarray], run: Run) -> Compared:

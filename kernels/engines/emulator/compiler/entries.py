@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from kernels.engines.emulator.compiler import compile as compiler
 from kernels.engines.emulator.compiler.compile import CompileError, Unit, compile_unit
 from kernels.engines.emulator.ptx.names import demangled, plain
 from kernels.model.program import RuleError
@@ -34,6 +35,16 @@ def compile_entry(
     unit = _compiled(text, file, options, [entry, *expressions]) or _compiled(text, file, options, [entry])
     unit = unit or compile_unit(text, file, options)  # raises if the name is not the cause
     return unit.ptx, *in_ptx(unit, entry, variables, _templates(text))
+
+
+def compile_cubin(text: str, file: str, options: Sequence[str], entry: str) -> bytes:
+    """Returns the machine code of a file's text, with the kernel `entry`, a name that compile_entry accepts."""
+    try:
+        return compiler.compile_cubin(text, file, options, [entry])
+    except CompileError as e:
+        if _NAME_EXPRESSION_ERROR not in str(e):
+            raise
+        return compiler.compile_cubin(text, file, options)
 
 
 def in_ptx(
