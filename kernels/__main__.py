@@ -30,7 +30,9 @@ EXAMPLES = """examples
   python -m kernels emulate tiled.cu "sgemm<16, float>" --grid 4,4 --block 16,16 -arch=sm_90 -I include \\
       --arg a.npy --arg b.npy --arg f32:64x64:empty --arg i32:64 --out results
   python -m kernels emulate filter.cu blur --grid 8 --block 128 --constant mask=f32:9:ones \\
-      --arg "struct{f32:1024:random,i32:1024}" --arg i32:1024:0..8 --arg bf16:1024:empty"""
+      --arg "struct{f32:1024:random,i32:1024}" --arg i32:1024:0..8 --arg bf16:1024:empty
+  python -m kernels emulate add.ptx add_kernel --grid 2 --block 128 --ncu report.csv \\
+      --arg f32:2000:random --arg f32:2000:random --arg f32:2000:empty --arg i32:2000 --arg u64:0 --arg u64:0"""
 
 
 def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -7,6 +7,7 @@ Two forms are read: a column for each metric, with a row of units below the name
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,6 +105,8 @@ def number(cell: str) -> int | float | None:
     try:
         value = float(cell.replace(",", ""))
     except ValueError:
+        return None
+    if not math.isfinite(value):
         return None
     return int(value) if value.is_integer() else value
 

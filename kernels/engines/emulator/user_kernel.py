@@ -1,4 +1,4 @@
-"""Bring your own kernel: compile and run any CUDA C++ file, from Python or `python -m kernels emulate`."""
+"""Bring your own kernel: run any file of CUDA C++ or PTX, from Python or `python -m kernels emulate`."""
 
 from __future__ import annotations
 
@@ -140,9 +140,9 @@ def emulate(
 
     args: a text for each parameter, in a form of arguments.FORMS. constants: "NAME=ARG" for each `__constant__` or
     `__device__` variable to be written before the launch. shared: bytes of dynamic shared memory. defines: "NAME" or
-    "NAME=VALUE". folders: more folders of headers. arch, standard: sm_80 and c++17 if empty. seconds: processor time that the launch may take.
-    order: of the warps, as in Options. check: what an array must equal (comparison.parse). tolerance: of floats in it.
-    out: a folder; each array is written there as .npy after the run. report: a file that ncu --csv printed.
+    "NAME=VALUE". folders: more folders of headers. arch, standard: sm_80 and c++17 if empty. seconds: processor time that
+    the launch may take. order: of the warps, as in Options. check: what an array must equal (comparison.parse). tolerance: of
+    floats in it. out: a folder; each array is written there as .npy after the run. report: a file that ncu --csv printed.
     sass: add the machine code.
     Raises RuleError (CompileError with the compiler's message, EmulatorError with line, thread and block), OSError.
     """

@@ -51,6 +51,8 @@ def in_ptx(
     unit: Unit, entry: str, variables: Sequence[str], templates: Sequence[str] = ()
 ) -> tuple[str, dict[str, str]]:
     """Returns the PTX names of the kernel `entry` and of each of these variables. RuleError as in compile_entry."""
+    if not isinstance(entry, str):
+        raise RuleError(f"an entry is a kernel's name, got {entry!r}")
     kernel = _named(entry, unit, _ENTRY, "kernel", entry, templates)
     return kernel, {v: _named(v, unit, _VARIABLE, "variable", f"&{v}") for v in variables}
 

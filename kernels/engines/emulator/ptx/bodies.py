@@ -26,7 +26,6 @@ from kernels.engines.emulator.ptx.kernel import (
     type_bytes,
 )
 from kernels.engines.emulator.ptx.operands import matched, operand, operands
-from kernels.engines.emulator.ptx.registers import names
 
 _REGISTERS = re.compile(r"^\s*\.reg\s*\.(\w+)\s+(.+);\s*$")
 _MANY = re.compile(r"^(%\w+?)<(\d+)>$")  # %r<3>: %r0, %r1, %r2
@@ -58,7 +57,7 @@ class FunctionText:
 
 @dataclass(frozen=True)
 class Statements:
-    """The statements of a module, one or less on a line, and the number of each line in the module's text. `files`: source
+    """The statements of a module, at most one on a line, and the number of each line in the module's text. `files`: source
     files by number. File 0 is the module itself: its instructions have their own lines there."""
 
     lines: Sequence[str]
@@ -260,9 +259,9 @@ class BodyReader:
         scope.names[name] = f"{name}.{scope.number}" if scope.number else name
         return scope.names[name]
 
-    def _declare_registers(self, type_: str, declared: str) -> None:
+    def _declare_registers(self, type_: str, names: str) -> None:
         type_bytes(type_)  # KeyError of an unknown one
-        for name in declared.split(","):
+        for name in names.split(","):
             many = _MANY.match(name.strip())
             for register in [f"{many[1]}{n}" for n in range(int(many[2]))] if many else [name.strip()]:
                 if type_ == "b128":
@@ -287,8 +286,10 @@ class BodyReader:
         m = _INSTRUCTION.match(text)
         if not m:
             raise self._misread(at)
-        negated, guard, opcode, rest = m.groups()
-        guard = (self._renamed(guard), bool(negated)) if guard else None
+        negated, predicate, opcode, rest = m.groups()
+        guard = (self._renamed(predicate), bool(negated)) if predicate else None
+        if guard is not None and guard[0] not in self.kernel.registers:
+            raise self._misread(at, f"{guard[0]} is not declared")
         base = opcode.partition(".")[0]
         if base in _TEXTURES:
             raise PtxError(f"{self.kernel.name}, {self.line}: textures and surfaces are not emulated: {opcode}")
@@ -299,8 +300,6 @@ class BodyReader:
             args = tuple(self._operand(o) for o in operands(rest))
         except PtxError as e:
             raise self._misread(at, str(e)) from None
-        for register in {name for o in args for name in names(o)} | ({guard[0]} if guard else set()):
-            self._check_register(register, at)
         if Operand("special", RESERVED) in args:
             self._declare(Variable(RESERVED, "shared", 16, RESERVED_BYTES))
         if base == "ret" and self.inline_depth:
@@ -327,12 +326,12 @@ class BodyReader:
         self._branch(_RETURN, self.scopes[:1])
         self._append(opcode, (), guard)
 
-    def _check_register(self, name: str, at: int) -> None:
-        """Raises PtxError if a register is not declared or too wide. A name without % may be a variable's."""
+    def _check_other(self, name: str) -> None:
+        """Raises PtxError if a name that is no register of the kernel should be one. It may be a variable's or a label."""
         if name in self.too_wide:
-            raise self._misread(at, f"registers of 128 bits are not emulated, and {name} is one")
-        if name.startswith("%") and name not in self.kernel.registers:
-            raise self._misread(at, f"{name} is not declared")
+            raise PtxError(f"registers of 128 bits are not emulated, and {name} is one")
+        if name.startswith("%"):
+            raise PtxError(f"{name} is not declared")
 
     def _operand(self, o: Operand) -> Operand:
         """Returns an operand with unique names."""
@@ -347,6 +346,8 @@ class BodyReader:
         if o.kind not in ("reg", "not", "symbol"):
             return o
         name = self._renamed(o.name)
+        if name not in self.kernel.registers:
+            self._check_other(name)
         return o if name == o.value else replace(o, value=name)
 
     # -- calls -----------------------------------------------------------------------------------
@@ -359,7 +360,7 @@ class BodyReader:
         if name in self.functions and name not in self.framed:
             self._inline(name, results + arguments, guard)
             return
-        values = [Operand("vector", tuple(Operand("symbol", n) for n in group)) for group in (results, arguments)]
+        values = [Operand("vector", tuple(Operand("symbol", n) for n in names)) for names in (results, arguments)]
         if name.startswith("%"):
             opcode, values = "call", [*values, self._operand(operand(name))]
         elif name in self.framed:
@@ -371,12 +372,12 @@ class BodyReader:
 
     def _passed(self, text: str | None) -> list[str]:
         """Returns the unique names of a call's arguments or of its results."""
-        passed = [n.strip() for n in (text or "").split(",") if n.strip()]
-        for name in passed:
+        names = [n.strip() for n in (text or "").split(",") if n.strip()]
+        for name in names:
             if not re.match(r"[A-Za-z_$]", name):
                 where = f"{self.kernel.name}, {self.line or 'unknown line'}"
                 raise PtxError(f"{where}: a call hands over {name}: only variables in .param space are emulated")
-        return [self._renamed(name) for name in passed]
+        return [self._renamed(name) for name in names]
 
     def _inline(self, name: str, passed: Sequence[str], guard: Guard) -> None:
         """Parse a function at its call. Its results and parameters are the caller's variables `passed`."""

@@ -162,6 +162,11 @@ def test_other_lines_and_encodings(report):
         assert (second.id, second.metrics, second.grid, second.block) == (3, {}, (4, 1, 1), (2, 1, 1))
 
 
+@pytest.mark.parametrize("cell", ["nan", "inf", "n/a", "", "(!) 3"])
+def test_cells_without_a_number_are_left_out(cell):
+    assert ncu.number(cell) is None
+
+
 @pytest.mark.parametrize("content", ["", "hello\n", f'{HEADER},"x"\n', '"a","b"\n"1","2"\n', b"\x00\xff\x00"])
 def test_other_files_are_refused(content, report):
     with pytest.raises(RuleError, match=r"report\.csv is no output of ncu --csv"):
