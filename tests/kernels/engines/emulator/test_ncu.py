@@ -84,6 +84,12 @@ def test_counters_are_named_with_their_metrics():
     assert copied[-1].split()[2::2] == list(nsight.COPIES["wavefronts_copied"])
 
 
+def test_stores_are_compared_without_the_copies_among_them():
+    total = dict.fromkeys(FIELDS, 0) | {"wavefronts_st": 123, "wavefronts_copied": 23}
+    counted = {name: nsight.MATCHES[name].counted(name, total) for name in ("wavefronts_st", "wavefronts_copied")}
+    assert counted == {"wavefronts_st": 100, "wavefronts_copied": 23}
+
+
 # -- real reports -----------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["raw.csv", "long.csv"])
