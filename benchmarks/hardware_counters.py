@@ -17,7 +17,6 @@ On any machine the same cases run in the emulator and are printed with the measu
 
 from __future__ import annotations
 
-import csv
 import datetime
 import json
 import os
@@ -36,35 +35,25 @@ from benchmarks import report
 from benchmarks.hardware_case import Case, poisoned
 from benchmarks.hardware_cases import cases, named
 from kernels import sources
+from kernels.engines.emulator import ncu
+from kernels.engines.emulator.ncu import number
+from kernels.engines.emulator.nsight import COMPARED, COPIES, EQUAL, INSTRUCTIONS, MATCHES
 
 # -- compared counters ----------------------------------------------------------------------------------
-_GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
-_SHARED = "l1tex__data_{}_mem_shared_op_{}.sum"
-# The emulator's counters that must equal the hardware's numbers.
-EQUAL = {
-    **{f"{name}_{op}": _GLOBAL.format(name, op) for name in ("requests", "sectors") for op in ("ld", "st")},
-    **{f"wavefronts_{op}": _SHARED.format("pipe_lsu_wavefronts", op) for op in ("ld", "st")},
-    **{f"bank_conflicts_{op}": _SHARED.format("bank_conflicts_pipe_lsu", op) for op in ("ld", "st")},
-}
-# Copies by cp.async are included in the loads above. The hardware counts their writes to shared memory separately from
-# stores, both through the L1 cache and past it.
-_COPIES = "sm__sass_l1tex_data_{}_mem_shared_op_ldgsts_cache_{}.sum"
-COPIES = {
-    f"{name}_copied": tuple(_COPIES.format(metric, path) for path in ("access", "bypass"))
-    for name, metric in (("wavefronts", "pipe_lsu_wavefronts"), ("bank_conflicts", "bank_conflicts_pipe_lsu"))
-}
-COMPARED = (*EQUAL, *COPIES)
 # Loads of matrices from shared memory, printed with those of EQUAL.
 MATRICES = tuple(
     f"sm__sass_l1tex_data_{name}_mem_shared_op_ldsm.sum" for name in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")
 )
-INSTRUCTIONS = "smsp__inst_executed.sum"
 LANES = "smsp__thread_inst_executed_per_inst_executed.ratio"
 REQUIRED = (*EQUAL.values(), INSTRUCTIONS, LANES, "sm__cycles_elapsed.max", "gpu__time_duration.sum")
 # Recorded if the profiler knows them.
 WANTED = (
-    *(_GLOBAL.format(name, op) for name in ("requests", "sectors") for op in ("atom", "red")),
-    *(_SHARED.format(n, op) for n in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu") for op in ("atom", "ldgsts")),
+    *(f"l1tex__t_{name}_pipe_lsu_mem_global_op_{op}.sum" for name in ("requests", "sectors") for op in ("atom", "red")),
+    *(
+        f"l1tex__data_{n}_mem_shared_op_{op}.sum"
+        for n in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")
+        for op in ("atom", "ldgsts")
+    ),
     "smsp__inst_executed_op_ldgsts.sum",
     "smsp__inst_executed_op_shared_ld.sum",
     "smsp__inst_executed_op_shared_st.sum",
@@ -103,9 +92,7 @@ class Emulated:
 
     def counted(self, counter: str) -> int:
         """Returns the emulator's number for one of COMPARED: stores without the copies that it includes in them."""
-        stem, _, op = counter.rpartition("_")
-        copied = self.total.get(f"{stem}_copied", 0) if op == "st" else 0
-        return self.total[counter] - copied
+        return int(MATCHES[counter].counted(counter, self.total))
 
     @property
     def lanes(self) -> float:
@@ -295,32 +282,12 @@ def parse_ncu(text: str) -> list[dict]:
     """Returns the rows of `ncu --csv --page raw`, in the order of their ID: "Kernel Name", "Grid Size" and "Block Size"
     as text, the other columns as numbers. Other lines are skipped: ncu's "==PROF==" lines, the profiled program's
     output, the row of units."""
-    header: list[str] | None = None
-    rows = []
-    for line in text.splitlines():
-        if not line.startswith('"'):
-            continue
-        cells = next(csv.reader([line]))
-        if cells[0] == "ID":
-            header = cells
-        elif header is not None and len(cells) == len(header) and cells[0].strip().isdigit():
-            row = dict(zip(header, cells, strict=True))
-            rows.append(
-                {
-                    name: cell if name in ("Kernel Name", "Grid Size", "Block Size") else number(cell)
-                    for name, cell in row.items()
-                }
-            )
-    return sorted(rows, key=lambda row: row["ID"])
-
-
-def number(cell: str) -> int | float | None:
-    """Returns the number in a cell: 16,384 or 12.5 or 1.2e+06; None for anything else ("n/a", a name)."""
-    try:
-        value = float(cell.replace(",", ""))
-    except ValueError:
-        return None
-    return int(value) if value.is_integer() else value
+    rows = [
+        {name: cell if name in (ncu.KERNEL, *ncu.SIZES) else number(cell) for name, cell in row.items()}
+        for row in ncu.table(text)
+        if row[ncu.ID].strip().isdigit()
+    ]
+    return sorted(rows, key=lambda row: row[ncu.ID])
 
 
 def match(chosen: Sequence[Case], rows: Sequence[dict], metrics: Sequence[str] = (*REQUIRED, *WANTED)) -> list[dict]:

@@ -1,4 +1,4 @@
-"""python -m kernels list | run RUNG --shape ... | emulate FILE.cu ENTRY ... | record [--out FILE] | ptx [TOPIC ...]"""
+"""python -m kernels list | run RUNG --shape ... | emulate FILE ENTRY ... | record [--out FILE] | ptx [TOPIC ...]"""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ EXAMPLES = """examples
   python -m kernels emulate tiled.cu "sgemm<16, float>" --grid 4,4 --block 16,16 -arch=sm_90 -I include \\
       --arg a.npy --arg b.npy --arg f32:64x64:empty --arg i32:64 --out results
   python -m kernels emulate filter.cu blur --grid 8 --block 128 --constant mask=f32:9:ones \\
-      --arg "struct{f32:1024:random,i32:1024}" --arg i32:1024:0..8 --arg bf16:1024:empty"""
+      --arg "struct{f32:1024:random,i32:1024}" --arg i32:1024:0..8 --arg bf16:1024:empty
+  python -m kernels emulate add.ptx add_kernel --grid 2 --block 128 --ncu report.csv \\
+      --arg f32:2000:random --arg f32:2000:random --arg f32:2000:empty --arg i32:2000 --arg u64:0 --arg u64:0"""
 
 
 def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -52,7 +54,7 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
     emulating = commands.add_parser(
         "emulate",
-        help="run any CUDA C++ file without a GPU and count what it does",
+        help="run any file of CUDA C++ or PTX without a GPU and count what it does",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     if "emulate" in arguments:  # the emulator takes a while to import
@@ -98,7 +100,7 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
 
     emulating.epilog = f"{arguments.FORMS}\n\n{EXAMPLES}"
     add = emulating.add_argument
-    add("file", type=Path, help="CUDA C++; host code is not compiled: keep it out by #ifndef __CUDACC_RTC__")
+    add("file", type=Path, help="CUDA C++ without host code (keep it out by #ifndef __CUDACC_RTC__), or PTX (.ptx)")
     add("entry", help='the kernel\'s name in C++: naive, ns::naive, "sgemm<16, float>"')
     add("--grid", required=True, help="blocks: 4 or 4,4 or 4,4,1")
     add("--block", required=True, help="threads of a block, in the same form")
@@ -151,12 +153,19 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
         "-arch",
         "--arch",
         "--gpu-architecture",
-        default="sm_80",
+        default="",
         metavar="ARCH",
         help=f"{', '.join(source.ARCHITECTURES)}; sm_80 if left out",
     )
-    add("-std", "--std", default="c++17", help=f"{', '.join(source.STANDARDS)}; c++17 if left out")
+    add("-std", "--std", default="", help=f"{', '.join(source.STANDARDS)}; c++17 if left out")
     add("--out", type=Path, help="folder for arrays after the run: arg0.npy, arg1.npy, NAME.npy of a --constant")
+    add(
+        "--ncu",
+        type=Path,
+        metavar="REPORT",
+        help="a file that ncu --csv printed; its numbers are shown beside the counters",
+    )
+    add("--sass", action="store_true", help="also show the machine code of the architecture, by line; needs nvdisasm")
     add("--json", action="store_true")
 
 
@@ -215,8 +224,9 @@ def do_run(args) -> None:
         print(json.dumps({"title": title} | result.to_json(), allow_nan=False))
         return
     if result.counters:
-        for name, count in result.counters.total.items():
-            print(f"{name:22} {count:,}")
+        from kernels.engines.emulator import nsight
+
+        print("\n".join(nsight.table(result.counters.total)))
         print(f"error {result.error:.2e} relative L2 against float64; PTX-level counts")
         return
     m, p = result.timed, result.predicted
@@ -255,6 +265,8 @@ def do_emulate(args) -> int:
         check=args.check,
         tolerance=args.tolerance,
         out=args.out,
+        report=args.ncu,
+        sass=args.sass,
     )
     print(json.dumps(result.to_json(), allow_nan=False) if args.json else result.text())
     return 1 if result.compared and not result.compared.right else 0

@@ -1,14 +1,11 @@
-"""The counters of a run, instruction by instruction, with names that can be compared with Nsight Compute's.
+"""The counters of a run, instruction by instruction. nsight.py has the metrics of Nsight Compute that count the same.
 
 requests  warps with an active lane, per global load or store
-          (l1tex__t_requests_pipe_lsu_mem_global_op_{ld,st})
-sectors   distinct 32-byte pieces per request (l1tex__t_sectors_pipe_lsu_mem_global_op_{ld,st})
-wavefronts, bank_conflicts  shared memory: wavefronts over 32 banks of 4 bytes, and those beyond the fewest
-          possible (l1tex__data_{pipe_lsu_wavefronts,bank_conflicts_pipe_lsu}_mem_shared_op_{ld,st}).
+sectors   distinct 32-byte pieces per request
+wavefronts, bank_conflicts  shared memory: wavefronts over 32 banks of 4 bytes, and those beyond the fewest possible.
           Atomics are not included, except the loads of those that ptxas writes as a loop (a float's sum).
           Lanes that access another block of a cluster are not included either
-*_copied  the part of *_st by cp.async, which Nsight Compute counts separately
-          (sm__sass_l1tex_data_{...}_mem_shared_op_ldgsts_cache_{access,bypass}). These are what the banks
+*_copied  the part of *_st by cp.async, which Nsight Compute counts separately. These are what the banks
           require: the hardware needs as many or more, which depends on the cache lines of the data
 bulk_bytes  bytes of global memory that bulk copies (TMA) read (ld) or write (st); they are in no other counter
 warp_instructions, thread_instructions  PTX instructions, not SASS.
@@ -67,10 +64,15 @@ class Counters:
     lines: dict[Line, dict[str, int]]
     uncounted: tuple[str, ...] = ()  # library calls: computed, not counted
 
+    @property
+    def with_derived(self) -> dict[str, float]:
+        """Returns the totals, and what follows from them: bytes moved, and sectors per request."""
+        return self.total | _derived(self.total)
+
     def to_json(self) -> dict:
         return {
             "level": "PTX",
-            "total": self.total | _derived(self.total),
+            "total": self.with_derived,
             "uncounted": list(self.uncounted),
             "lines": [{"file": line.file, "line": line.number} | counts for line, counts in self.lines.items()],
         }

@@ -32,7 +32,9 @@ def check_grid(grid: Dim, block: Dim) -> None:
 
 
 def check_bounds(kernel: Kernel, block: Dim) -> None:
-    """Raises RuleError if a block has more threads than the kernel is compiled for."""
+    """Raises RuleError if a block has more threads than the kernel is compiled for, or other ones than it requires."""
+    if kernel.required_block not in (None, block):
+        raise RuleError(f"the kernel requires blocks of {kernel.required_block} threads (.reqntid), got {block}")
     if 0 < kernel.max_threads < math.prod(block):
         raise RuleError(
             f"the kernel is compiled for at most {kernel.max_threads:,} threads a block (__launch_bounds__), got "

@@ -1,8 +1,7 @@
-"""Bring your own kernel: compile and run any CUDA C++ file, from Python or `python -m kernels emulate`."""
+"""Bring your own kernel: run any file of CUDA C++ or PTX, from Python or `python -m kernels emulate`."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from kernels.engines import emulator
-from kernels.engines.emulator import arguments, comparison, ledger, limits, parameters
+from kernels.engines.emulator import arguments, comparison, ledger, limits, ncu, nsight, parameters
 from kernels.engines.emulator.arguments import Argument, Array, Struct
 from kernels.engines.emulator.comparison import Check, Compared
-from kernels.engines.emulator.compiler import entries
-from kernels.engines.emulator.compiler.source import Source, options
+from kernels.engines.emulator.compiler.sass import Sass, disassembled
+from kernels.engines.emulator.compiler.source import Source
+from kernels.engines.emulator.compiler.translated import Translated, translated, unoptimized
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.errors import BadCall, EmulatorError, RemovedCode
 from kernels.engines.emulator.iterations import SECONDS
@@ -23,13 +23,13 @@ from kernels.engines.emulator.launch import Dim, Options, Run, device_memory, la
 from kernels.engines.emulator.memory import Global
 from kernels.engines.emulator.printer import PRINT_BUFFER, Printed
 from kernels.engines.emulator.ptx import targets
-from kernels.engines.emulator.ptx.parse import parse
 from kernels.model import numerals
 from kernels.model.program import RuleError
 
+MAX_SHOWN = 120  # characters of a source line in the table: PTX has mangled names of hundreds
 LAST_PRINTED = 20  # lines shown with an error
 SECOND_RUN = 20_000  # warp instructions: a launch of no more is run again with the warps in reverse
-_CONSTANT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)=(.*)", re.DOTALL)
+_CONSTANT = re.compile(r"([A-Za-z_$][A-Za-z0-9_$]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)=(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,17 @@ class Emulated:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     compared: Compared | None = None
+    measured: ncu.Beside | None = None  # a report's numbers beside these
+    sass: Sass | None = None  # the kernel's machine code
 
     def to_json(self) -> dict:
         return self.counters.to_json() | {
             "races": list(self.races),
             "warnings": list(self.warnings),
             "notes": list(self.notes),
+            "nsight": nsight.to_json(),
+            "measured": self.measured and asdict(self.measured),
+            "sass": self.sass and self.sass.to_json(),
             "check": self.compared and {"right": self.compared.right, "text": self.compared.text},
             "printed": [asdict(line) for line in self.printed],
             "unprinted": self.unprinted,
@@ -63,10 +68,11 @@ class Emulated:
 
     def text(self) -> str:
         """Returns the totals, then the counts of each line that executed, then the printed lines."""
-        out = [f"{name:22} {count:>14,}" for name, count in self.counters.total.items() if count]
+        out = nsight.table(self.counters.total)
         out.append("\nline   warp instr.   sectors ld / st   shared waves ld / st   source")
         for line, c in self.counters.lines.items():
             code = self.source.line(line.file, line.number).strip()
+            code = code if len(code) <= MAX_SHOWN else f"{code[:MAX_SHOWN]} ..."
             out.append(
                 f"{line.number:4} {c['warp_instructions']:13,} {c['sectors_ld']:8,} / {c['sectors_st']:<8,}"
                 f" {c['wavefronts_ld']:8,} / {c['wavefronts_st']:<8,}  {code}"
@@ -74,7 +80,10 @@ class Emulated:
         out += [f"warning: {message}" for message in (*self.races, *self.warnings)]
         out += [f"note: {message}" for message in self.notes]
         out += [self.compared.text] if self.compared else []
-        return "\n".join([*out, "PTX-level counts", *self._prints()])
+        out += ["PTX-level counts", *self._prints()]
+        out += [self.measured.text()] if self.measured else []
+        out += [self.sass.text(self.source)] if self.sass else []
+        return "\n".join(out)
 
     def _prints(self) -> Iterator[str]:
         if self.printed:
@@ -115,22 +124,26 @@ def emulate(
     seed: int = 0,
     defines: Sequence[str] = (),
     folders: Sequence[str] = (),
-    arch: str = "sm_80",
-    standard: str = "c++17",
+    arch: str = "",
+    standard: str = "",
     constants: Sequence[str] = (),
     seconds: float = SECONDS,
     order: str | int = "forward",
     check: str = "",
     tolerance: float | None = None,
     out: Path | None = None,
+    report: Path | None = None,
+    sass: bool = False,
 ) -> Emulated:
-    """Compile `file` and run its kernel `entry`, a name of C++: "naive", "ns::naive", "sgemm<16, float>".
+    """Compile `file` and run its kernel `entry`, a name of C++: "naive", "ns::naive", "sgemm<16, float>". A file of PTX (.ptx)
+    is run as it is; its kernels have their names of PTX too.
 
     args: a text for each parameter, in a form of arguments.FORMS. constants: "NAME=ARG" for each `__constant__` or
     `__device__` variable to be written before the launch. shared: bytes of dynamic shared memory. defines: "NAME" or
-    "NAME=VALUE". folders: more folders of headers. seconds: processor time that the launch may take.
-    order: of the warps, as in Options. check: what an array must equal (comparison.parse). tolerance: of floats in it.
-    out: a folder; each array is written there as .npy after the run.
+    "NAME=VALUE". folders: more folders of headers. arch, standard: sm_80 and c++17 if empty. seconds: processor time that
+    the launch may take. order: of the warps, as in Options. check: what an array must equal (comparison.parse). tolerance: of
+    floats in it. out: a folder; each array is written there as .npy after the run. report: a file that ncu --csv printed.
+    sass: add the machine code.
     Raises RuleError (CompileError with the compiler's message, EmulatorError with line, thread and block), OSError.
     """
     for name, texts in (("args", args), ("constants", constants), ("defines", defines), ("folders", folders)):
@@ -142,42 +155,40 @@ def emulate(
     values = {f"arg{n}": arguments.parse(text) for n, text in enumerate(args)}
     variables = _constants(constants)
     checked = comparison.parse(check, values, tolerance) if check else None
-    source = Source.read(Path(file))
-    compiler_options = options(source.path, defines, folders, arch, standard)
-    ptx, name, lowered = entries.compile_entry(
-        source.text, os.path.abspath(file), compiler_options, entry, list(variables)
-    )
-    kernel = parse(ptx, name)
+    code = translated(Path(file), entry, list(variables), defines, folders, arch, standard)
+    source, kernel = code.source, code.kernel
+    machine_code = disassembled(code, entry) if sass else None
     limits.check_bounds(kernel, block)
     limits.check_shared(kernel, shared)
-    targets.check(kernel, arch)
+    targets.check(kernel, code.arch, compiled=bool(code.options))
     parameters.check_arguments(kernel, entry, values)
-    parameters.check_variables(kernel, lowered, variables, values)
+    parameters.check_variables(kernel, code.lowered, variables, values)
     arrays = [array for n, value in (values | variables).items() for _, array in parameters.arrays(n, value)]
     limits.check_memory(kernel, grid, block, shared, arrays)
+    found = ncu.find(Path(report), entry, code.name) if report is not None else None
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
     call = _Launch(entry, grid, block, shared, values, variables, seed, seconds, order)
     want = comparison.expected(checked, call.before()) if checked else np.zeros(0)
     try:
-        run, memory, locations = call.run(ptx, name, lowered)
+        run, memory, locations = call.run(code)
     except EmulatorError as error:
         e = error
-        if isinstance(e, RemovedCode):
-            compiled = entries.compile_entry(
-                source.text, os.path.abspath(file), (*compiler_options, "-G"), entry, list(variables)
-            )
-            e = call.bad_call(*compiled) or e
+        if isinstance(e, RemovedCode) and code.options:
+            e = call.bad_call(unoptimized(code, entry)) or e
         raise EmulatorError(_with_causes(e, source) + _printed_before(e)) from None
     after = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in locations.items()}
     if out is not None:
         _save(after, Path(out))
-    warnings = (*run.warnings, *call.differences(ptx, name, lowered, after, run))
+    warnings = (*run.warnings, *call.differences(code, after, run))
     about_nan = run.ended.first_nan.messages() if run.ended.first_nan else ()
     notes = (*ledger.notes(run.ended), *about_nan)
     races, warnings, notes = (tuple(map(source.quoted, messages)) for messages in (run.races, warnings, notes))
     compared = _compared(checked, want, after, run) if checked else None
-    return Emulated(after, run.counted, races, source, run.printed, run.unprinted, warnings, notes, compared)
+    measured = found.beside((grid, block), run.counted.with_derived) if found else None
+    return Emulated(
+        after, run.counted, races, source, run.printed, run.unprinted, warnings, notes, compared, measured, machine_code
+    )
 
 
 def _compared(checked: Check, want: np.ndarray, after: Mapping[str, np.ndarray], run: Run) -> Compared:
@@ -214,14 +225,12 @@ class _Launch:
         arrays = {n: a.values(rng) for n, value in self.values.items() for n, a in parameters.arrays(n, value)}
         return {n: arrays.get(n, value) for n, value in self.values.items() if not isinstance(value, Struct)}
 
-    def differences(
-        self, ptx: str, name: str, lowered: Mapping[str, str], after: Mapping[str, np.ndarray], run: Run
-    ) -> list[str]:
+    def differences(self, code: Translated, after: Mapping[str, np.ndarray], run: Run) -> list[str]:
         """Returns what differs in a second run with the warps in reverse, if the first one was short and in their order."""
         if self.order != "forward" or run.races or run.counted.total["warp_instructions"] > SECOND_RUN:
             return []
         try:
-            _, memory, locations = replace(self, order="reversed").run(ptx, name, lowered)
+            _, memory, locations = replace(self, order="reversed").run(code)
         except EmulatorError as error:
             return [f"with the warps in reverse order the launch fails: {error}"]
         found = []
@@ -231,21 +240,19 @@ class _Launch:
                 found.append(line)
         return found
 
-    def run(
-        self, ptx: str, name: str, lowered: Mapping[str, str]
-    ) -> tuple[Run, Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]]:
+    def run(self, code: Translated) -> tuple[Run, Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]]:
         """Returns the run, the memory after it, and where its arrays are in it."""
-        memory, locations = _fill_memory(self.values, self.variables, lowered, np.random.default_rng(self.seed))
+        memory, locations = _fill_memory(self.values, self.variables, code.lowered, np.random.default_rng(self.seed))
         args = [np.void(parameters.packed(n, value, memory.address)) for n, value in self.values.items()]
         options = Options(races=True, numbers=True, seconds=self.seconds, order=self.order)
-        run = launch(ptx, name, self.grid, self.block, args, memory, self.shared, options, name=self.entry)
+        run = launch(code.ptx, code.name, self.grid, self.block, args, memory, self.shared, options, name=self.entry)
         return run, memory, locations
 
-    def bad_call(self, ptx: str, name: str, lowered: Mapping[str, str]) -> BadCall | None:
+    def bad_call(self, code: Translated) -> BadCall | None:
         """Returns the error of a call by pointer in code that was not optimized, None if there is none. The optimizer
         removes a call of a null pointer, and with it the line."""
         try:
-            self.run(ptx, name, lowered)
+            self.run(code)
         except BadCall as e:
             return e
         except EmulatorError:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from kernels.engines import cuda_headers
 from kernels.engines.emulator.compiler import includes, standard
@@ -24,6 +25,7 @@ PTX_TARGET = "compute_80"
 # -lineinfo keeps the CUDA line of every instruction.
 OPTIONS = ("--std=c++17", f"--gpu-architecture={PTX_TARGET}", "-lineinfo")
 
+Result = TypeVar("Result")
 MAX_LOG = 2000  # characters of the compiler's messages that an error quotes
 
 # NVRTC writes the folder it ran in before each file's name. It is private, so it is removed.
@@ -140,16 +142,31 @@ def _assemble(text: str, name: str, options: Sequence[str], names: Sequence[str]
         return Unit(_fetch(program, "ProgramLog"), {})
 
 
+def compile_cubin(text: str, name: str, options: Sequence[str], names: Sequence[str] = ()) -> bytes:
+    """Returns the machine code of a translation unit. The options name an architecture sm_..., not compute_... Arguments and
+    errors are those of compile_unit."""
+
+    def compiled(chosen: Sequence[str]) -> bytes:
+        with _program(text, name, chosen, names) as program:
+            return _fetch_bytes(program, "CUBIN")
+
+    return _with_host_code(compiled, options)
+
+
 def _compile_all(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> Unit:
-    """Compile as _compile does. If host functions do not compile, all functions are compiled for the device: nvcc
+    return _with_host_code(lambda chosen: _compile(text, name, chosen, names), options)
+
+
+def _with_host_code(compile: Callable[[Sequence[str]], Result], options: Sequence[str]) -> Result:
+    """Returns the result of a compilation. If host functions do not compile, all functions are compiled for the device: nvcc
     accepts declarations and constexpr functions without __device__."""
     try:
-        return _compile(text, name, options, names)
+        return compile(options)
     except CompileError as error:
         if cuda_headers.HOST_CODE_ERROR not in str(error):
             raise
         try:
-            return _compile(text, name, (*options, "--device-as-default-execution-space"), names)
+            return compile((*options, "--device-as-default-execution-space"))
         except CompileError:
             raise error from None
 
@@ -225,11 +242,15 @@ def _lowered(program: ctypes.c_void_p, expression: str) -> str:
 
 
 def _fetch(program: ctypes.c_void_p, item: str) -> str:
+    return _fetch_bytes(program, item).rstrip(b"\0").decode(errors="replace")
+
+
+def _fetch_bytes(program: ctypes.c_void_p, item: str) -> bytes:
     size = ctypes.c_size_t()
     getattr(_nvrtc(), f"nvrtcGet{item}Size")(program, ctypes.byref(size))
     buffer = ctypes.create_string_buffer(size.value)
     getattr(_nvrtc(), f"nvrtcGet{item}")(program, buffer)
-    return buffer.value.decode(errors="replace")
+    return buffer.raw
 
 
 def _cache_folder() -> Path:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from kernels.engines.emulator.compiler import compile as compiler
 from kernels.engines.emulator.compiler.compile import CompileError, Unit, compile_unit
 from kernels.engines.emulator.ptx.names import demangled, plain
 from kernels.model.program import RuleError
 
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)", re.MULTILINE)
 _VARIABLE = re.compile(
-    r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.(?:const|global)\s+(?:\.attribute\(\.managed\)\s+)?(?:\.align\s+\d+\s+)?"
+    r"^\s*(?:\.(?:visible|weak|extern|common)\s+)*\.(?:const|global)\s+(?:\.attribute\(\.managed\)\s+)?(?:\.align\s+\d+\s+)?"
     r"\.\w+\s+([\w$]+)",
     re.MULTILINE,
 )
@@ -33,9 +34,27 @@ def compile_entry(
     expressions = [f"&{name}" for name in variables]
     unit = _compiled(text, file, options, [entry, *expressions]) or _compiled(text, file, options, [entry])
     unit = unit or compile_unit(text, file, options)  # raises if the name is not the cause
-    kernel = _named(entry, unit, _ENTRY, "kernel", entry, _templates(text))
-    lowered = {v: _named(v, unit, _VARIABLE, "variable", f"&{v}") for v in variables}
-    return unit.ptx, kernel, lowered
+    return unit.ptx, *in_ptx(unit, entry, variables, _templates(text))
+
+
+def compile_cubin(text: str, file: str, options: Sequence[str], entry: str) -> bytes:
+    """Returns the machine code of a file's text, with the kernel `entry`, a name that compile_entry accepts."""
+    try:
+        return compiler.compile_cubin(text, file, options, [entry])
+    except CompileError as e:
+        if _NAME_EXPRESSION_ERROR not in str(e):
+            raise
+        return compiler.compile_cubin(text, file, options)
+
+
+def in_ptx(
+    unit: Unit, entry: str, variables: Sequence[str], templates: Sequence[str] = ()
+) -> tuple[str, dict[str, str]]:
+    """Returns the PTX names of the kernel `entry` and of each of these variables. RuleError as in compile_entry."""
+    if not isinstance(entry, str):
+        raise RuleError(f"an entry is a kernel's name, got {entry!r}")
+    kernel = _named(entry, unit, _ENTRY, "kernel", entry, templates)
+    return kernel, {v: _named(v, unit, _VARIABLE, "variable", f"&{v}") for v in variables}
 
 
 def _compiled(text: str, file: str, options: Sequence[str], names: Sequence[str]) -> Unit | None:

@@ -1,4 +1,4 @@
-"""A user's CUDA C++ file: its text, its lines, and the options that it is compiled with."""
+"""A user's file of CUDA C++ or PTX: its text, its lines, and the options that it is compiled with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEFINE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(=.*)?")
 
 @dataclass(frozen=True)
 class Source:
-    """A CUDA C++ file: its text for the compiler, and its lines for display."""
+    """A file of CUDA C++ or PTX: its text for the compiler, and its lines for display."""
 
     path: Path
     text: str
@@ -35,7 +35,7 @@ class Source:
         with path.open("rb") as file:
             content = file.read(MAX_SOURCE + 1).removeprefix(b"\xef\xbb\xbf")
         if len(content) > MAX_SOURCE:
-            raise RuleError(f"{path} has more than {MAX_SOURCE:,} bytes: it is no CUDA C++")
+            raise RuleError(f"{path} has more than {MAX_SOURCE:,} bytes: it is no CUDA C++ and no PTX")
         if b"\0" in content:
             raise RuleError(f"{path} is no CUDA C++ in UTF-8 or Latin-1: it holds a zero byte")
         try:

@@ -108,6 +108,8 @@ def decode(m: Machine, pc: int, i: Instruction) -> Run:
         run = build(Flushing(m, i) if "ftz" in i.parts else m, pc, i)
     except KeyError:  # a type or a form that the builder's tables do not have
         raise Unknown(f"unknown opcode {i.opcode}") from None
+    except IndexError:
+        raise Unknown(f"{i.opcode} with {len(i.operands)} operands is not understood") from None
     if m.products is not None:
         run = m.products.checked(pc, i, run)
     for check in (m.first_nan, m.overflow):

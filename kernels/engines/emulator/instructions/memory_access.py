@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kernels.engines.emulator.instructions.accessor import Accessor, operands_of, space_of
-from kernels.engines.emulator.instructions.closure import Run
+from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.instructions.generic_access import by_space
 from kernels.engines.emulator.operations.dtypes import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand, type_bytes
@@ -40,6 +40,8 @@ def load(m: Machine, pc: int, i: Instruction) -> Run:
 def _load_param(m: Machine, source: Operand, type_: str, puts: Sequence[Put]) -> Run:
     name, offset = source.root.name, source.offset + source.root.offset
     width = type_bytes(type_)
+    if all(p.name != name for p in m.kernel.params):
+        raise Unknown(f"{name} is no parameter of the kernel")
     values = [m.param(name, offset + n * width, DTYPES[type_]) for n in range(len(puts))]
 
     def run() -> None:

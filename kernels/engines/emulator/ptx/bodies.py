@@ -23,6 +23,7 @@ from kernels.engines.emulator.ptx.kernel import (
     Operand,
     PtxError,
     Variable,
+    type_bytes,
 )
 from kernels.engines.emulator.ptx.operands import matched, operand, operands
 
@@ -51,6 +52,17 @@ class FunctionText:
     body: tuple[int, int]
     cluster: tuple[int, int, int] = (1, 1, 1)
     max_threads: int = 0
+    required_block: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Statements:
+    """The statements of a module, at most one on a line, and the number of each line in the module's text. `files`: source
+    files by number. File 0 is the module itself: its instructions have their own lines there."""
+
+    lines: Sequence[str]
+    numbers: Sequence[int]
+    files: Mapping[int, str]
 
 
 @dataclass(eq=False)
@@ -66,23 +78,18 @@ class _Scope:
 
 class BodyReader:
     """Parses the body of `kernel` and of the functions that it calls, and adds their instructions, registers and
-    variables to it. `files`: source files by number; `framed`: functions with call frames, with whether each is
-    recursive."""
+    variables to it. `framed`: functions with call frames, with whether each is recursive."""
 
     def __init__(
-        self,
-        kernel: Kernel,
-        lines: Sequence[str],
-        files: Mapping[int, str],
-        functions: Mapping[str, FunctionText],
-        framed: Mapping[str, bool],
+        self, kernel: Kernel, text: Statements, functions: Mapping[str, FunctionText], framed: Mapping[str, bool]
     ):
-        self.kernel, self.lines, self.files = kernel, lines, files
+        self.kernel, self.lines, self.numbers, self.files = kernel, text.lines, text.numbers, text.files
         self.functions, self.framed = functions, framed
         self.line: Line | None = None
         self.inlined: Line | None = None
         self.place = self.place_of_call = ()  # as Instruction.place; of the function that is being inlined
         self.places: dict[tuple[str, ...], tuple] = {}  # the last of each file, line and column
+        self.too_wide: set[str] = set()  # registers of 128 bits
         self.inline_depth = 0
         self._numbers = count()
         self.scopes = [self._new_scope()]  # of the body that is being parsed, innermost last
@@ -103,9 +110,11 @@ class BodyReader:
     def _link_branches(self) -> None:
         for at, name, scopes in self.branches:
             table = next((s.tables[name] for s in scopes if name in s.tables), (name,))
-            self.kernel.code[at].targets = tuple(
-                next(s.labels[label] for s in scopes if label in s.labels) for label in table
-            )
+            found = {label: s.labels[label] for s in reversed(scopes) for label in table if label in s.labels}
+            if missing := [label for label in table if label not in found]:
+                line = self.kernel.code[at].line or "unknown line"
+                raise PtxError(f"{self.kernel.name}, {line}: a branch to {missing[0]}, which is no label here")
+            self.kernel.code[at].targets = tuple(found[label] for label in table)
 
     def _link_calls(self) -> None:
         """Set the targets of calls of functions with frames and of these functions' returns. A call by pointer may lead
@@ -143,7 +152,12 @@ class BodyReader:
     def _body(self, start: int, stop: int) -> None:
         i = start
         while i < stop:
-            i = self._statement(i)
+            try:
+                i = self._statement(i)
+            except PtxError:
+                raise
+            except (LookupError, ValueError):
+                raise self._misread(i) from None
 
     def _statement(self, start: int) -> int:
         """Parse the statement that begins at a line. Return the line after it."""
@@ -173,8 +187,14 @@ class BodyReader:
             self._declare_params(text)
         elif not directive:  # .pragma and other directives have no effect here
             text, stop = self._whole(start)
+            if 0 in self.files:
+                self._place("0", str(self.numbers[start]), "0")
             self._instruction(text, start)
         return stop
+
+    def _misread(self, at: int, why: str = "") -> PtxError:
+        """Returns the error of a statement that is not understood."""
+        return PtxError(f"PTX line {self.numbers[at]} is not understood: {self.lines[at].strip()}{why and f' ({why})'}")
 
     def _whole(self, start: int) -> tuple[str, int]:
         """Returns a statement that may continue on the next lines, and the line after it."""
@@ -196,13 +216,18 @@ class BodyReader:
         file, number, column, *at = loc.groups()
         if not int(number):
             return
-        around = self.places.get(tuple(at), (tuple(at),)) if at[0] else self.place_of_call
+        self._place(file, number, column, *at)
+
+    def _place(self, file: str, number: str, column: str, *at: str | None) -> None:
+        """Set the line of the next instructions. `at`: file, line and column of the call, of an inlined function."""
+        caller = tuple(part for part in at if part is not None)
+        around = self.places.get(caller, (caller,)) if caller else self.place_of_call
         self.place = self.places[file, number, column] = (*around, (file, number, column))
         here = self._line(file, number)
         if self.inline_depth:
             self.inlined = here
-        elif at[0]:
-            self.line, self.inlined = self._line(*at[:2]), here
+        elif caller:
+            self.line, self.inlined = self._line(*caller[:2]), here
         else:
             self.line, self.inlined = here, None
 
@@ -235,10 +260,14 @@ class BodyReader:
         return scope.names[name]
 
     def _declare_registers(self, type_: str, names: str) -> None:
+        type_bytes(type_)  # KeyError of an unknown one
         for name in names.split(","):
             many = _MANY.match(name.strip())
             for register in [f"{many[1]}{n}" for n in range(int(many[2]))] if many else [name.strip()]:
-                self.kernel.registers[self._unique(register)] = type_
+                if type_ == "b128":
+                    self.too_wide.add(self._unique(register))
+                else:
+                    self.kernel.registers[self._unique(register)] = type_
 
     def _declare_params(self, text: str) -> None:
         """Declare arguments or results of a call as variables in local memory."""
@@ -256,16 +285,21 @@ class BodyReader:
     def _instruction(self, text: str, at: int) -> None:
         m = _INSTRUCTION.match(text)
         if not m:
-            raise PtxError(f"PTX line {at + 1} is not understood: {text.strip()}")
-        negated, guard, opcode, rest = m.groups()
-        guard = (self._renamed(guard), bool(negated)) if guard else None
+            raise self._misread(at)
+        negated, predicate, opcode, rest = m.groups()
+        guard = (self._renamed(predicate), bool(negated)) if predicate else None
+        if guard is not None and guard[0] not in self.kernel.registers:
+            raise self._misread(at, f"{guard[0]} is not declared")
         base = opcode.partition(".")[0]
         if base in _TEXTURES:
             raise PtxError(f"{self.kernel.name}, {self.line}: textures and surfaces are not emulated: {opcode}")
         if base == "call":
             self._call(rest, guard, at)
             return
-        args = tuple(self._operand(o) for o in operands(rest))
+        try:
+            args = tuple(self._operand(o) for o in operands(rest))
+        except PtxError as e:
+            raise self._misread(at, str(e)) from None
         if Operand("special", RESERVED) in args:
             self._declare(Variable(RESERVED, "shared", 16, RESERVED_BYTES))
         if base == "ret" and self.inline_depth:
@@ -292,6 +326,13 @@ class BodyReader:
         self._branch(_RETURN, self.scopes[:1])
         self._append(opcode, (), guard)
 
+    def _check_other(self, name: str) -> None:
+        """Raises PtxError if a name that is no register of the kernel should be one. It may be a variable's or a label."""
+        if name in self.too_wide:
+            raise PtxError(f"registers of 128 bits are not emulated, and {name} is one")
+        if name.startswith("%"):
+            raise PtxError(f"{name} is not declared")
+
     def _operand(self, o: Operand) -> Operand:
         """Returns an operand with unique names."""
         if o.kind == "mem" and o.value is not None:
@@ -305,13 +346,15 @@ class BodyReader:
         if o.kind not in ("reg", "not", "symbol"):
             return o
         name = self._renamed(o.name)
+        if name not in self.kernel.registers:
+            self._check_other(name)
         return o if name == o.value else replace(o, value=name)
 
     # -- calls -----------------------------------------------------------------------------------
     def _call(self, rest: str, guard: Guard, at: int) -> None:
         m = _CALL.match(rest)
         if not m:
-            raise PtxError(f"PTX line {at + 1}: this call is not understood: {rest.strip()}")
+            raise PtxError(f"PTX line {self.numbers[at]}: this call is not understood: {rest.strip()}")
         name = m[2]
         results, arguments = self._passed(m[1]), self._passed(m[3])
         if name in self.functions and name not in self.framed:

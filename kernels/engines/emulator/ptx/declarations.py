@@ -8,11 +8,11 @@ from kernels.engines.emulator.ptx.kernel import Address, PtxError, Variable, typ
 from kernels.engines.emulator.ptx.operands import float_bytes
 
 _VARIABLE = re.compile(
-    r"^\s*(?:\.(?:extern|visible|weak)\s+)?\.(shared|local|const|global)\s+(?:\.attribute\(\.managed\)\s+)?(?:\.align\s+(\d+)\s+)?"
+    r"^\s*(?:\.(?:extern|visible|weak|common)\s+)?\.(shared|local|const|global)\s+(?:\.attribute\(\.managed\)\s+)?(?:\.align\s+(\d+)\s+)?"
     r"\.(\w+)\s+([\w$]+)((?:\[\d*\])*)\s*(?:=\s*(.*))?;\s*$"
 )
 _PARAM = re.compile(
-    r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)(?:\s+\.ptr(?:\s+\.\w+)*(?:\s+\.align\s+\d+)?)?\s+([\w$]+)(?:\[(\d+)\])?"
+    r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)(?:\s+\.ptr(?:\s+\.(?!align)\w+)*(?:\s+\.align\s+\d+)?)?\s+([\w$]+)(?:\[(\d+)\])?"
 )
 # A symbol's address in a variable's initial content, "generic(x)+8", or a byte of it, "0xFF00(x)".
 _ADDRESS = re.compile(r"^(?:(0[xX][fF0]+)\s*\()?\s*(generic\s*\()?\s*([A-Za-z_$][\w$.]*)\s*\)?\s*([+-]\s*\d+)?\s*\)?$")

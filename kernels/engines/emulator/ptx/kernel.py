@@ -141,6 +141,7 @@ class Kernel:
     names: tuple[str, ...] = ()  # of all functions of the module, in its order
     cluster: tuple[int, int, int] = (1, 1, 1)  # blocks of a cluster along x, y, z
     max_threads: int = 0  # of a block, by __launch_bounds__; 0 without a bound
+    required_block: tuple[int, int, int] | None = None  # threads of a block along x, y, z, by .reqntid
 
     @cached_property
     def symbols(self) -> set[str]:

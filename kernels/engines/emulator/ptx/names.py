@@ -16,7 +16,7 @@ def plain(name: str) -> str:
     text = demangled(name)
     if text == name:
         return _nested(name)
-    text = text.replace("(anonymous namespace)::", "")
+    text = re.sub(r"\(anonymous namespace\)::|\[abi:\w+\]", "", text)  # Numba adds several [abi:...] to a name
     text = re.sub(r"\(.*\)( const)?$", "", text)
     return re.sub(r"^[^<]*? (?=[\w:]+<)", "", text)  # a template's result type
 

@@ -40,14 +40,15 @@ def since(i: Instruction) -> str:
     return max(found, default="")
 
 
-def check(kernel: Kernel, arch: str) -> None:
-    """Raises RuleError if the kernel has an instruction that the architecture lacks."""
+def check(kernel: Kernel, arch: str, compiled: bool = True) -> None:
+    """Raises RuleError if the kernel has an instruction that the architecture lacks. `compiled`: from CUDA C++, by --arch."""
     for i in kernel.code:
         needed = since(i)
         if needed and not _has(arch, needed):
+            remedy = f"--arch {needed}" if compiled else f"its .target must be {needed}"
             raise RuleError(
                 f"{kernel.name}, {i.line or 'unknown line'}: {i.opcode} exists from {needed} on, this is compiled for {arch}; "
-                f"--arch {needed}"
+                f"{remedy}"
             )
 
 
