@@ -16,6 +16,7 @@ from kernels.ladders import LADDERS, ladder_of
 from kernels.machine import others
 from kernels.machine.timing import Budget
 from kernels.model import values
+from kernels.model.names import unknown
 from kernels.model.program import INPUT, Buffer, Program, RefusedError, RuleError
 from kernels.model.result import Measurement, Result
 from kernels.model.rung import Ladder, Rung
@@ -51,7 +52,7 @@ class _Candidate:
 
 def run(
     rung: str,
-    shape: Shape,
+    shape: Shape | str,
     inputs: Mapping[str, np.ndarray] | None = None,
     engine: str | None = None,
     tiles: Mapping[str, int | Mapping[str, int]] | None = None,
@@ -59,6 +60,7 @@ def run(
 ) -> Result:
     """Run one rung at a shape, verify it against the float64 reference, then time it.
 
+    shape: a shape, or the name of a preset of the rung's ladder.
     inputs: NumPy arrays by buffer name; those left out are seeded random.
     engine: "cuda", "cpu" or "emulator"; by default the GPU, or the processor if there is no GPU.
     settings, by keyword: seed (0) of the random inputs; mode ("cold" or "hot"); budget (Budget) of the samples;
@@ -70,7 +72,7 @@ def run(
 
 def compare(
     rungs: Sequence[str],
-    shape: Shape,
+    shape: Shape | str,
     inputs: Mapping[str, np.ndarray] | None = None,
     engine: str | None = None,
     tiles: Mapping[str, int | Mapping[str, int]] | None = None,
@@ -92,7 +94,7 @@ def compare(
     RefusedError or RuleError.
     """
     settings = RunSettings(inputs, engine, tiles, seed, mode, budget, measure, trace)
-    ladder = settings.check(rungs, shape)
+    ladder, shape = settings.check(rungs, shape)
     machine, device = _ready(settings)
     candidates = _candidates(ladder, rungs, shape, settings, refused)
     if not candidates:
@@ -196,7 +198,7 @@ def _built(
     known = {t for rung in chosen for t in rung.tiles} | {rung.name for rung in chosen}
     for tile in tiles:
         if tile not in known:
-            raise RuleError(f"no tile size {tile!r} in {', '.join(rungs)}; there are: {', '.join(sorted(known))}")
+            raise RuleError(unknown("tile size", tile, sorted(known), ", ".join(rungs)))
     candidates = []
     for rung in chosen:
         own = tiles.get(rung.name, {})
@@ -332,7 +334,7 @@ def _checked_inputs(
     names = [b.name for b in buffers]
     for name in inputs:
         if name not in names:
-            raise RuleError(f"no input {name!r}; there are: {', '.join(names)}")
+            raise RuleError(unknown("input", name, names))
     arrays = seeded_inputs([b for b in buffers if b.name not in inputs], seed)
     if ladder.revealing:
         arrays |= ladder.revealing(shape, arrays)

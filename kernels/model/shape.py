@@ -10,6 +10,7 @@ from typing import Self, SupportsFloat, SupportsIndex, TypeVar
 
 from kernels.i18n import tr
 from kernels.model import numerals
+from kernels.model.names import unknown_field
 from kernels.model.row import Json
 
 INT_MAX = 2**31 - 1
@@ -147,10 +148,12 @@ def parse(
     params: dict[str, object] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, equals, value = (s.strip() for s in part.partition("="))
-        if not equals or name not in fields:
+        if not equals:
             raise ShapeError(
                 tr("expected NAME=VALUE with NAME among {names}; got {part}", names=" ".join(fields), part=repr(part))
             )
+        if name not in fields:
+            raise ShapeError(unknown_field(name, fields))
         if name in params:
             raise ShapeError(tr("{name} is given twice", name=name))
         is_real = name in float_fields
@@ -158,9 +161,14 @@ def parse(
         params[name] = value if name in text_fields else read(value)
         if params[name] is None:
             raise ShapeError(not_a_number(name, value, is_real))
+    check_complete(params, needed)
+    return params
+
+
+def check_complete(params: Collection[str], needed: Iterable[str]) -> None:
+    """Raises ShapeError, which names those of `needed` that are missing."""
     if missing := [name for name in needed if name not in params]:
         raise ShapeError(tr("missing {names}", names=", ".join(missing)))
-    return params
 
 
 @dataclass(frozen=True)
