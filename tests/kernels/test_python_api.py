@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from kernels import ConvShape, RuleError, ShapeError, run
-from kernels.ladders import LADDERS, find, ladder_of, shape
+import kernels
+from kernels import ConvShape, MaxPoolShape, RuleError, ShapeError, run, shape
+from kernels.ladders import LADDERS, find, ladder_of
 from kernels.model.names import closest_first, unknown
-from kernels.pooling.shape import MaxPoolShape
 
 
 def listed(error: pytest.ExceptionInfo) -> list[str]:
@@ -63,6 +63,16 @@ def test_names_with_the_same_end_are_all_listed():
     many = [f"name-{n}" for n in range(100)]
     assert unknown("preset", "name-77", many).startswith("no preset 'name-77'; there are: name-77, ")
     assert unknown("preset", "x", many).endswith(" and 70 more")
+
+
+@pytest.mark.parametrize("ladder", LADDERS.values(), ids=lambda ladder: ladder.name)
+def test_the_shape_class_of_every_ladder_is_exported_under_its_name(ladder):
+    assert getattr(kernels, ladder.shape.__name__) is ladder.shape
+    assert ladder.shape.__name__ in kernels.__all__
+
+
+def test_everything_listed_is_exported():
+    assert {"Budget", "VerificationError", "shape"} <= set(kernels.__all__) <= set(dir(kernels))
 
 
 # -- shapes ----------------------------------------------------------------------------------------
