@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from numpy.typing import ArrayLike
 
 from kernels import engines
 from kernels.ladders import ladder_of
@@ -21,7 +21,7 @@ from kernels.model.shape import Shape, ShapeError
 class RunSettings:
     """How rungs are run. What each means: kernels.runner.run."""
 
-    inputs: Mapping[str, np.ndarray] | None = None
+    inputs: Mapping[str, ArrayLike] | None = None
     engine: str | None = None
     tiles: Mapping[str, int | Mapping[str, int]] | None = None
     seed: int = 0

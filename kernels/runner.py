@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kernels import engines
 from kernels.activity import CEILINGS, DONE, REFERENCE, TIMING, VERIFYING
@@ -53,7 +54,7 @@ class _Candidate:
 def run(
     rung: str,
     shape: Shape | str,
-    inputs: Mapping[str, np.ndarray] | None = None,
+    inputs: Mapping[str, ArrayLike] | None = None,
     engine: str | None = None,
     tiles: Mapping[str, int | Mapping[str, int]] | None = None,
     **settings: Any,
@@ -61,7 +62,7 @@ def run(
     """Run one rung at a shape, verify it against the float64 reference, then time it.
 
     shape: a shape, or the name of a preset of the rung's ladder.
-    inputs: NumPy arrays by buffer name; those left out are seeded random.
+    inputs: arrays by buffer name, NumPy's or PyTorch's tensors; those left out are seeded random.
     engine: "cuda", "cpu" or "emulator"; by default the GPU, or the processor if there is no GPU.
     settings, by keyword: seed (0) of the random inputs; mode ("cold" or "hot"); budget (Budget) of the samples;
     measure (True), whether it is timed; trace, the block (linear index) to trace, emulator only.
@@ -73,7 +74,7 @@ def run(
 def compare(
     rungs: Sequence[str],
     shape: Shape | str,
-    inputs: Mapping[str, np.ndarray] | None = None,
+    inputs: Mapping[str, ArrayLike] | None = None,
     engine: str | None = None,
     tiles: Mapping[str, int | Mapping[str, int]] | None = None,
     *,
@@ -327,14 +328,15 @@ def _seeded_reference(ladder_name: str, shape: Shape, buffers: tuple[Buffer, ...
 
 
 def _checked_inputs(
-    ladder: Ladder, shape: Shape, buffers: Sequence[Buffer], inputs: Mapping[str, np.ndarray], seed: int
+    ladder: Ladder, shape: Shape, buffers: Sequence[Buffer], inputs: Mapping[str, ArrayLike], seed: int
 ) -> dict[str, np.ndarray]:
     """Returns every input in its buffer's shape and type: those passed checked, the others seeded random (as the ladder
     changes them, Ladder.revealing) or, if the ladder derives them, computed from the rest."""
     names = [b.name for b in buffers]
     for name in inputs:
         if name not in names:
-            raise RuleError(unknown("input", name, names))
+            hint = '. A shape with mask="bool" or mask="bias" has an input mask' if "mask" in str(name) else ""
+            raise RuleError(unknown("input", name, names) + (hint if getattr(shape, "mask", "") == "none" else ""))
     arrays = seeded_inputs([b for b in buffers if b.name not in inputs], seed)
     if ladder.revealing:
         arrays |= ladder.revealing(shape, arrays)

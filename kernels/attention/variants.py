@@ -38,8 +38,8 @@ def mask_buffers(s: AttentionShape) -> tuple[Buffer, ...]:
         return ()
     shape = s.N, s.keys
     if s.mask == "bool":
-        return (Buffer("mask", INPUT, shape, "uint8", below=2),)
-    return (Buffer("mask", INPUT, shape, INPUT_DTYPE[s.dtype]),)
+        return (Buffer("mask", INPUT, shape, "uint8", below=2, mask=True),)
+    return (Buffer("mask", INPUT, shape, INPUT_DTYPE[s.dtype], mask=True),)
 
 
 def inputs(s: AttentionShape) -> tuple[Arg, ...]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 import kernels
-from kernels import ConvShape, MaxPoolShape, RuleError, ShapeError, run, shape
+from kernels import AttentionShape, ConvShape, MaxPoolShape, RuleError, ShapeError, run, shape
 from kernels.ladders import LADDERS, find, ladder_of
+from kernels.model import values
 from kernels.model.names import closest_first, unknown
+from kernels.model.program import INPUT, Buffer
+from tests.helpers.fake_torch import FakeTensor
 
 
 def listed(error: pytest.ExceptionInfo) -> list[str]:
@@ -110,3 +114,128 @@ def test_a_shape_has_a_preset_or_fields():
         shape("gemm", "square-8", K=3)
     with pytest.raises(RuleError, match="no ladder 'maxpool'"):
         shape("maxpool", "maxpool-toy")
+
+
+# -- arrays ----------------------------------------------------------------------------------------
+LARGEST = {"float16": 65504, "bfloat16": 3.38953139e38, "float32": 3.40282347e38, "float8_e4m3fn": 448}
+
+
+@pytest.mark.parametrize("dtype", LARGEST)
+def test_a_number_beyond_a_type_is_named_with_its_place_and_the_types_largest(dtype):
+    b = Buffer("A", INPUT, (2, 3), dtype)
+    array = np.zeros((2, 3))
+    array[1, 2] = LARGEST[dtype]
+    assert float(values.checked(b, array)[1, 2]) == pytest.approx(LARGEST[dtype], rel=1e-8)
+    array[1, 1] = 1.1 * LARGEST[dtype]
+    message = f"A[1, 1] is {array[1, 1]:.9g}, beyond {dtype}'s largest number, {LARGEST[dtype]:.9g}"
+    with pytest.raises(RuleError, match=re.escape(message)):
+        values.checked(b, array)
+
+
+def test_70000_is_beyond_float16():
+    A = np.ones((64, 64))
+    A[3, 5] = 70000.0
+    with pytest.raises(RuleError, match=r"input A .*A\[3, 5\] is 70000, beyond float16's largest number, 65504$"):
+        run("gemm/wmma", "square-64-fp16", {"A": A}, engine="emulator")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_are_named_with_their_place(value):
+    with pytest.raises(RuleError, match=rf"A must be finite in float16; A\[0, 1\] is {value:g}$"):
+        values.checked(Buffer("A", INPUT, (2, 2), "float16"), [[0, value], [1e9, 0]])
+
+
+@pytest.mark.parametrize(
+    ("buffer", "value", "text"),
+    [
+        (Buffer("A", INPUT, (3,), "int8"), [0, 128, 400], r"-128 \.\. 127 \(int8\); A\[1\] is 128"),
+        (Buffer("A", INPUT, (3,), "int32", below=5), [0, 1.5, 7], r"0 \.\. 4 \(int32\); A\[1\] is 1\.5"),
+        (Buffer("A", INPUT, (3,), positive=True), [0, 1, -2], r"below 0; A\[2\] is -2"),
+        (Buffer("A", INPUT, ()), np.inf, r"A\[\] is inf"),
+    ],
+)
+def test_an_element_that_breaks_a_rule_is_named(buffer, value, text):
+    with pytest.raises(RuleError, match=text):
+        values.checked(buffer, value)
+
+
+# -- tensors ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn"])
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_a_tensor_of_pytorch_is_an_array(dtype, device):
+    array = np.random.default_rng(0).standard_normal((4, 5)).astype(dtype)
+    b = Buffer("A", INPUT, array.shape, dtype)
+    read = values.checked(b, FakeTensor(array, requires_grad=True, device=device))
+    assert read.dtype == dtype and (read.view(np.uint8) == array.view(np.uint8)).all()
+
+
+def test_a_tensor_that_cannot_be_read_is_named():
+    class Meta(FakeTensor):
+        def cpu(self):
+            raise RuntimeError("Cannot copy out of meta tensor; no data!")
+
+    with pytest.raises(RuleError, match="input A must be an array of numbers: Cannot copy out of meta tensor"):
+        values.checked(Buffer("A", INPUT, (1,)), Meta(np.zeros(1)))
+
+
+def test_a_kernel_computes_with_bfloat16_tensors():
+    s = shape("gemm", "square-64-bf16")
+    A = np.random.default_rng(0).standard_normal((64, 64)).astype("bfloat16")
+    tensor, array = (run("gemm/wmma", s, {"A": a}, engine="emulator").output for a in (FakeTensor(A), A))
+    np.testing.assert_array_equal(tensor, array)
+
+
+# -- masks of attention ----------------------------------------------------------------------------
+MASKED = AttentionShape(1, 2, 4, 8, M=6, mask="bool")
+VISIBLE = np.tril(np.ones((4, 6), bool), 2)
+
+
+def masked(mask: object, s: AttentionShape = MASKED) -> np.ndarray:
+    return run("attention/flash-variants", s, {"mask": mask}, engine="cpu", measure=False).output
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_an_additive_mask_of_0_and_minus_infinity_is_the_boolean_one(dtype):
+    additive = np.where(VISIBLE, 0, -np.inf).astype(dtype)
+    np.testing.assert_array_equal(masked(additive), masked(VISIBLE))
+    np.testing.assert_array_equal(masked(FakeTensor(additive)), masked(VISIBLE.astype(int)))
+    assert (masked(np.full((4, 6), -np.inf)) == 0).all()
+
+
+@pytest.mark.parametrize("given", [(1, 1, 4, 6), (1, 4, 6), (4, 6)])
+def test_a_mask_broadcasts_as_in_pytorch(given):
+    np.testing.assert_array_equal(masked(VISIBLE.reshape(given)), masked(VISIBLE))
+    np.testing.assert_array_equal(masked(np.broadcast_to(VISIBLE, (1, 2, 4, 6))), masked(VISIBLE))
+    row = VISIBLE[:1]
+    np.testing.assert_array_equal(masked(row.reshape(1, 1, 1, 6)), masked(np.repeat(row, 4, 0)))
+    bias = MASKED.with_(mask="bias")
+    np.testing.assert_array_equal(masked(np.ones((1, 1, 4, 6)), bias), masked(np.ones((4, 6)), bias))
+
+
+@pytest.mark.parametrize("given", [(2, 1, 4, 6), (1, 2, 4, 6), (6, 4), (1, 1, 1, 4, 7)])
+def test_a_mask_that_differs_between_heads_is_refused_with_the_shapes_that_are_taken(given):
+    with pytest.raises(RuleError, match=r"input mask must have shape \(4, 6\).*\(1, 1, 4, 6\) or \(1, 6\)") as error:
+        masked(np.ones(given, bool))
+    assert str(error.value).endswith(f"Got {given}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values_of_mask"),
+    [
+        ("bool", (0, -1e9)),
+        ("bool", (0.5, -np.inf)),
+        ("bool", (1, -np.inf)),
+        ("bias", (0, -np.inf)),
+        ("bool", (0, np.nan)),
+    ],
+)
+def test_other_additive_masks_are_refused_with_the_masks_that_are_taken(kind, values_of_mask):
+    with pytest.raises(RuleError, match=r'mask\[0, [03]\] is .*mask="bool" takes .*mask="bias" takes'):
+        masked(np.where(VISIBLE, *values_of_mask), MASKED.with_(mask=kind))
+
+
+def test_a_mask_for_a_shape_without_one_names_the_field():
+    with pytest.raises(RuleError, match=r"no input 'attn_mask'; there are: Q, K, V\. .*mask=\"bool\""):
+        run("attention/flash", "attention-toy", {"attn_mask": VISIBLE}, engine="emulator")
+    with pytest.raises(RuleError, match=r"no input 'mask'; there are: x, w$"):
+        run("conv/direct", "toy", {"mask": VISIBLE}, engine="emulator")
