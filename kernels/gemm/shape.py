@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kernels.i18n import tr
 from kernels.model.dtypes import ELEMENT_BYTES
-from kernels.model.shape import INT_MAX, Shape, ShapeError, factor, integer, one_of, parse
+from kernels.model.shape import INT_MAX, Shape, ShapeError, element_type, factor, integer, parse
 
 FIELDS = "M N K alpha beta dtype".split()
 MAX_INT8_K = INT_MAX // 128**2  # a longer sum of int8 products may leave int32
@@ -31,7 +31,7 @@ class GemmShape(Shape):
 
     def __post_init__(self):
         self._check("MNK", integer, 1)
-        self._check(("dtype",), one_of, ELEMENT_BYTES)
+        self._check(("dtype",), element_type, ELEMENT_BYTES)
         self._check(("alpha", "beta"), factor, self.dtype == "int8")
         if self.dtype == "int8" and self.K * max(1, abs(self.alpha)) > MAX_INT8_K:
             raise ShapeError(

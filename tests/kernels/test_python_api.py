@@ -239,3 +239,86 @@ def test_a_mask_for_a_shape_without_one_names_the_field():
         run("attention/flash", "attention-toy", {"attn_mask": VISIBLE}, engine="emulator")
     with pytest.raises(RuleError, match=r"no input 'mask'; there are: x, w$"):
         run("conv/direct", "toy", {"mask": VISIBLE}, engine="emulator")
+
+
+# -- spellings of NumPy and PyTorch ------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("spelling", "dtype"),
+    [
+        *((name, "fp16") for name in ("fp16", "FP16", "half", "float16", "torch.float16", np.float16, np.dtype("f2"))),
+        *((name, "bf16") for name in ("bf16", "bfloat16", np.dtype("bfloat16"), np.dtype("bfloat16").type)),
+        *((name, "fp32") for name in ("fp32", "float32", np.float32, np.single)),
+        *((name, "int8") for name in ("int8", np.int8, np.dtype("i1"))),
+    ],
+)
+def test_a_type_has_its_names_of_numpy_and_pytorch(spelling, dtype):
+    assert shape("gemm", M=8, N=8, K=8, dtype=spelling) == shape("gemm", M=8, N=8, K=8, dtype=dtype)
+
+
+@pytest.mark.parametrize("spelling", ["float", float, "double", np.float64, "i8", "float8_e5m2", np.zeros(2), {}])
+def test_a_type_that_no_kernel_has_is_refused_with_those_there_are(spelling):
+    with pytest.raises(ShapeError, match="dtype must be one of fp32, fp16, bf16, int8, got "):
+        shape("gemm", M=8, N=8, K=8, dtype=spelling)
+    assert shape("gemm-8bit", M=8, N=8, K=8, dtype="float8_e4m3fn").dtype == "fp8"
+
+
+CONV = {"N": 1, "C": 1, "H": 9, "W": 8, "K": 2}
+
+
+@pytest.mark.parametrize(("R", "S", "dilation"), [(3, 3, 1), (2, 4, 1), (3, 2, (2, 3)), (1, 1, 1)])
+def test_padding_same_keeps_the_size_and_pads_the_end_more(R, S, dilation):
+    s = ConvShape(**CONV, R=R, S=S, dilation=dilation, padding="same")
+    assert (s.P, s.Q) == (s.H, s.W)
+    for (before, after), span in zip(s.pad_widths, (s.span_h, s.span_w), strict=True):
+        assert (before, before + after) == ((span - 1) // 2, span - 1)
+    assert s == ConvShape(**CONV, R=R, S=S, dilation=dilation, pad="same") == ConvShape(**s.params())
+    assert s.with_(padding="valid", extra=0) == ConvShape(**CONV, R=R, S=S, dilation=dilation)
+
+
+def test_padding_is_pad():
+    pool = {"N": 1, "C": 1, "H": 8, "W": 8, "R": 3, "S": 3}
+    transposed = {"N": 1, "C": 1, "H": 4, "W": 4, "K": 1, "R": 3, "S": 3}
+    ladder_fields = (
+        ("conv", CONV | {"R": 3, "S": 3}),
+        ("max-pool", pool),
+        ("avg-pool", pool),
+        ("conv-transpose", transposed),
+    )
+    for ladder, fields in ladder_fields:
+        for value in (1, (1, 0)):
+            s = shape(ladder, **fields, padding=value)
+            assert s == shape(ladder, **fields, pad=value) == shape(ladder, **fields).with_(padding=value)
+        assert LADDERS[ladder].parse(",".join(f"{k}={v}" for k, v in fields.items()) + ",padding=1").pad_h == 1
+        with pytest.raises(ShapeError, match="padding sets pad"):
+            shape(ladder, **fields, padding=1, pad=1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"padding": "same", "stride": 2},
+            '"same" needs stride 1, as in PyTorch, got stride \\(2, 2\\): give pad and extra',
+        ),
+        ({"padding": "full"}, "padding must be one of same, valid, got 'full'"),
+        ({"padding": "same", "extra": 1}, "padding sets pad and extra"),
+        ({"padding": 1, "pad_h": 1}, "padding sets pad and extra"),
+        ({"stride": "2"}, r"stride takes one number or two \(vertical, horizontal\), got '2'"),
+        ({"padding": (1, 1, 1)}, "pad takes one number or two"),
+    ],
+)
+def test_padding_that_is_not_exact_is_refused(fields, message):
+    with pytest.raises(ShapeError, match=message):
+        shape("conv", **CONV, R=3, S=3, **fields)
+
+
+@pytest.mark.parametrize("name", ["stride", "pad", "dilation", "extra"])
+def test_with_sets_both_axes(name):
+    """with_ passed the fields u and v on, which hide stride."""
+    s = ConvShape(**CONV, R=3, S=3)
+    assert s.with_(**{name: 2}) == ConvShape(**CONV, R=3, S=3, **{name: 2}) != s
+
+
+def test_a_type_object_of_pytorch_is_read_by_its_text():
+    half = type("dtype", (), {"__str__": lambda self: "torch.float16"})()
+    assert shape("attention", B=1, H=1, N=8, d=8, dtype=half).dtype == "fp16"

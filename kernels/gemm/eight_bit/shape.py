@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kernels.gemm.shape import MAX_INT8_K
 from kernels.i18n import tr
-from kernels.model.shape import Shape, ShapeError, integer, one_of, parse
+from kernels.model.shape import Shape, ShapeError, element_type, integer, parse
 
 FIELDS = "M N K dtype".split()
 INT8, FP8 = "int8", "fp8"
@@ -31,7 +31,7 @@ class EightBitShape(Shape):
 
     def __post_init__(self):
         self._check("MNK", integer, 1)
-        self._check(("dtype",), one_of, INPUT)
+        self._check(("dtype",), element_type, INPUT)
         if self.dtype == INT8 and self.K > MAX_INT8_K:
             raise ShapeError(
                 tr("K <= {limit} if dtype is int8 (sums stay in int32), got {got}", limit=MAX_INT8_K, got=self.K)
