@@ -120,6 +120,9 @@ class AttentionShape(SelfAttentionShape):
     scores after the cap, "none".
     A query that sees no key has the result 0.
 
+    A mask is given as PyTorch's attn_mask: it broadcasts to [N, M], as [1, 1, N, M] does. For "bool" also an additive mask
+    of 0 and -inf is read. Rungs with wgmma, and flash-decode-ring, need d in multiples of 8.
+
     Raises ShapeError, which names the broken rule.
     """
 

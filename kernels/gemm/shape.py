@@ -19,6 +19,9 @@ class GemmShape(Shape):
     `dtype` is the type of A and B: "fp32", "fp16", "bf16" (C is float32 and sums are FP32) or "int8"
     (C is int32). If beta is 0, there is no C0.
 
+    Rungs that load by the copy engine need N and K in multiples of 8 (fp16, bf16: gemm/wgmma and its successors) or of 4
+    (fp32: gemm/transposed-ring, gemm/tf32x3). The other rungs run every size.
+
     Raises ShapeError, which names the broken rule.
     """
 

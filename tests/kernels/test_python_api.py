@@ -322,3 +322,40 @@ def test_with_sets_both_axes(name):
 def test_a_type_object_of_pytorch_is_read_by_its_text():
     half = type("dtype", (), {"__str__": lambda self: "torch.float16"})()
     assert shape("attention", B=1, H=1, N=8, d=8, dtype=half).dtype == "fp16"
+
+
+# -- sizes in multiples ------------------------------------------------------------------------------
+MULTIPLES = [  # a rung, its preset, a field, the divisor
+    ("gemm/wgmma", "square-4096-fp16", "N", 8),
+    ("gemm/wgmma-ring", "square-4096-fp16", "K", 8),
+    ("gemm/tf32x3", "square-4096", "K", 4),
+    ("gemm-8bit/wgmma-int8", "8bit-4096-int8", "K", 16),
+    ("gemm-8bit/wgmma-int8", "8bit-4096-int8", "N", 4),
+    ("gemm-8bit/torch-int8", "8bit-4096-int8", "N", 8),
+    ("attention/wgmma", "attention-toy-fp16", "d", 8),
+    ("attention/flash-decode-ring", "attention-toy-fp16", "d", 8),
+    ("attention-backward/flash-wgmma", "backward-toy-fp16", "d", 8),
+    ("conv-fp16/mma", "fp16-toy", "C", 8),
+    ("conv-fp16/mma", "fp16-toy", "K", 8),
+]
+
+
+@pytest.mark.parametrize("size", [2, 35])
+@pytest.mark.parametrize(("rung", "preset", "field", "divisor"), MULTIPLES)
+def test_a_size_that_is_no_multiple_names_the_nearest_that_are(rung, preset, field, divisor, size):
+    variants = {"M": 40} if rung == "attention/flash-decode-ring" else {}
+    plain = shape(rung, preset).with_(**variants)
+    with pytest.raises(RuleError) as error:
+        find(rung).check(plain.with_(**{field: size}), None)
+    below = size // divisor * divisor
+    sizes = f"{below}, {below + divisor}" if below else str(divisor)
+    rule = f"{field} % {divisor} == 0, got {size} % {divisor} (nearest valid sizes: {sizes})"
+    assert str(error.value).startswith(f"{rung} cannot run ") and str(error.value).endswith(rule)
+    for valid in map(int, sizes.split(", ")):
+        find(rung).check(plain.with_(**{field: valid}), None)
+
+
+def test_docstrings_name_the_multiples():
+    for rung, _, field, divisor in MULTIPLES:
+        text = " ".join(str(ladder_of(rung).shape.__doc__).split())
+        assert re.search(rf"\b{field}\b[^.]*in multiples of [^.]*\b{divisor}\b", text), (rung, field, divisor)

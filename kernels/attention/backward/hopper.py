@@ -17,7 +17,7 @@ from kernels.i18n import mark
 from kernels.model.dtypes import INPUT_DTYPE
 from kernels.model.launch import ceil, hopper, launch
 from kernels.model.program import Launch, Program, Tiles
-from kernels.model.rules import MAX_SHARED, broken, max_rules, shared_rules
+from kernels.model.rules import MAX_SHARED, extent_multiple_rules, max_rules, shared_rules
 from kernels.model.rung import HOPPER, TENSOR_CORES, Rung
 from kernels.model.tensor_map import TensorMap
 
@@ -69,8 +69,7 @@ def build(s: AttentionBackwardShape, tiles: Tiles) -> Program:
 def rules(s: AttentionBackwardShape, tiles: Tiles) -> Iterator[str]:
     yield from attention.common_rules(s, OWN, attention.HALVES)
     yield from max_rules("d", s.d, MAX_COLS)
-    if s.d % 8:
-        yield broken("d % 8 == 0", f"{s.d} % 8")
+    yield from extent_multiple_rules(8, d=s.d)
     needed = shared(tiles["STAGES"], 8 * ROWS)
     yield from shared_rules("256*(128 + 64*STAGES) + 528*STAGES + 8", needed, MAX_SHARED)
 

@@ -17,7 +17,7 @@ PRODUCTS = 5  # S = Q K^T, dP = dO V^T, dV = P^T dO, dQ = dS K, dK = dS^T Q
 @dataclass(frozen=True)
 class AttentionBackwardShape(SelfAttentionShape):
     """The gradients of self-attention. Q, K, V, O, dO and dQ, dK, dV are [B, H, N, d] of type `dtype`, L is float32
-    [B, H, N]. Fields are those of SelfAttentionShape. Raises ShapeError, which names the broken rule."""
+    [B, H, N]. Fields are those of SelfAttentionShape. flash-wgmma needs d in multiples of 8. Raises ShapeError, which names the broken rule."""
 
     @property
     def macs(self) -> int:
@@ -40,5 +40,5 @@ class AttentionBackwardShape(SelfAttentionShape):
 
 
 def parse_backward(text: str) -> AttentionBackwardShape:
-    """Parse "B=1,H=12,N=1024,d=64,causal=1,dtype=fp16" into a AttentionBackwardShape. Raises ShapeError if it is malformed."""
+    """Parse "B=1,H=12,N=1024,d=64,causal=1,dtype=fp16" into an AttentionBackwardShape. Raises ShapeError if it is malformed."""
     return AttentionBackwardShape(**parse(text, FIELDS, "BHNd", text_fields=("dtype",), float_fields=("scale",)))

@@ -21,6 +21,9 @@ class EightBitShape(Shape):
     B is given along K, as Hopper's tensor cores read 8-bit numbers. `dtype` is the type of A and B: "int8" (C is int32)
     or "fp8" (e4m3; C is float32).
 
+    Rungs with wgmma need N in multiples of 4 and K in multiples of 16. PyTorch's need N and K in multiples of 8 (int8) or
+    16 (fp8). The other rungs run every size.
+
     Raises ShapeError, which names the broken rule.
     """
 
