@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from numpy.typing import ArrayLike
+from typing import TYPE_CHECKING
 
 from kernels import engines
 from kernels.ladders import ladder_of
@@ -15,6 +14,9 @@ from kernels.model.program import Launch, Program, RuleError
 from kernels.model.row import Row
 from kernels.model.rung import Ladder
 from kernels.model.shape import Shape, ShapeError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike  # Python in a browser has none
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from kernels import engines
 from kernels.activity import CEILINGS, DONE, REFERENCE, TIMING, VERIFYING
@@ -25,6 +24,9 @@ from kernels.model.shape import Shape
 from kernels.model.verify import Reference, agrees, by_output, relative_error
 from kernels.records import availability
 from kernels.run_settings import RunSettings, check_trace
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike  # Python in a browser has none
 
 Progress = Callable[[float, str], None]
 Refused = Callable[[str, str], None]

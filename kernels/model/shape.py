@@ -68,6 +68,7 @@ class Shape:
 
 
 S = TypeVar("S", bound=Shape)
+T = TypeVar("T")
 
 
 # -- fields: each returns the value to store, or raises ShapeError ---------------------------------------
@@ -134,7 +135,7 @@ def element_type(name: str, value: object, choices: Collection[str]) -> str:
     return one_of(name, SPELLINGS.get(text, text), choices)
 
 
-def pad_of(padding: Pair | str | None, pad: Pair | str, *others: object) -> Pair | str:
+def pad_of(padding: T | None, pad: T, *others: object) -> T:
     """Returns `padding`, PyTorch's name of `pad`, or else `pad`. ShapeError if another field of the padding is set too."""
     if padding is None:
         return pad
