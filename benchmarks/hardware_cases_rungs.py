@@ -10,7 +10,7 @@ from benchmarks.hardware_case import Case, steps
 from kernels.attention import hopper as attention_hopper
 from kernels.attention import ladder as attention_ladder
 from kernels.attention.backward import ladder as attention_backward_ladder
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.attention.lse import ladder as attention_lse_ladder
 from kernels.attention.lse.shape import LseShape
 from kernels.attention.shape import AttentionShape
@@ -262,7 +262,7 @@ ATTENTION = tuple(
 
 def _attention_backward(name: str, shape: AttentionShape, *entries: str, **tiles: int) -> Iterator[Case]:
     rung = attention_backward_ladder.LADDER.rung(f"attention-backward/{name}")
-    return steps(rung, BackwardShape(**shape.params()), *entries, **tiles)
+    return steps(rung, AttentionBackwardShape(**shape.params()), *entries, **tiles)
 
 
 _NEW = "row_dots", "softmax_gradient", "values_transposed"  # the other launches are the forward pass's

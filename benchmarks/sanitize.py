@@ -30,7 +30,7 @@ from kernels.attention import decode, variants
 from kernels.attention import hopper as attention_hopper
 from kernels.attention import ladder as attention_ladder
 from kernels.attention.backward import ladder as attention_backward_ladder
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.attention.lse import ladder as attention_lse_ladder
 from kernels.attention.lse.shape import LseShape
 from kernels.attention.shape import AttentionShape
@@ -261,9 +261,9 @@ def _attention_hopper():
 def _attention_backward():
     """Yields the shapes of the forward pass; causal ones only for rungs without P and dS, as there."""
     for rung in attention_backward_ladder.LADDER.rungs:
-        swept, causal = ([BackwardShape(**s.params()) for s in shapes] for shapes in (ATTENTION, CAUSAL))
+        swept, causal = ([AttentionBackwardShape(**s.params()) for s in shapes] for shapes in (ATTENTION, CAUSAL))
         yield rung, swept, () if rung.name.endswith("/naive") else causal
-        halves = [BackwardShape(**s.params()) for s in (*HALVES, NARROW)]
+        halves = [AttentionBackwardShape(**s.params()) for s in (*HALVES, NARROW)]
         yield from ((rung, [s.with_(dtype=dtype) for s in halves], ()) for dtype in ("fp16", "bf16"))
 
 

@@ -16,6 +16,7 @@ from kernels.cases import parse_tiles, read_cases
 from kernels.ladders import LADDERS, ladder_of
 from kernels.machine.timing import MODES, Budget
 from kernels.model import numerals
+from kernels.model.names import unknown
 from kernels.model.program import RuleError
 from kernels.model.row import Row
 from kernels.model.shape import ShapeError
@@ -216,8 +217,7 @@ def listing_json() -> dict:
 
 def do_run(args) -> None:
     ladder = ladder_of(args.rung)
-    preset = ladder.presets.get(args.shape)
-    shape = preset.shape if preset else ladder.parse(args.shape)
+    shape = ladder.shape_of(args.shape)
     result = run(args.rung, shape, engine=args.engine, tiles=parse_tiles(args.tiles), seed=args.seed, mode=args.mode)
     title = ladder.rung(args.rung).title_on(result.engine)
     if args.json:
@@ -334,7 +334,7 @@ def _sweep(args) -> Sweep:
     known = {key for ladder in LADDERS.values() for key in ladder.presets} | GROUPS.keys()
     for key in presets:
         if key not in known:
-            raise RuleError(f"no preset {key!r}; there are: {', '.join(sorted(known))}")
+            raise RuleError(unknown("preset", key, sorted(known)))
     modes = args.modes.split(",")
     for mode in modes:
         if mode not in MODES:
@@ -354,7 +354,7 @@ def _sweep(args) -> Sweep:
     ladders = [name for name in args.ladders.split(",") if name]
     for name in ladders:
         if name not in LADDERS:
-            raise RuleError(f"no ladder {name!r}; there are: {', '.join(LADDERS)}")
+            raise RuleError(unknown("ladder", name, LADDERS))
     budget = Budget(seconds=args.seconds)
     return Sweep(engine, presets, modes, counts, budget, cases, ladders)
 

@@ -37,7 +37,7 @@ def read_cases(text: str) -> list[Case]:
             raise RuleError(f"a case is RUNG; SHAPE; TILES, got {line!r}")
         name, shape, tiles = (*parts, "")[:3]
         ladder = ladder_of(name)
-        parsed = ladder.parse(shape)
+        parsed = ladder.shape_of(shape)
         cases.append(Case(name, parsed, ladder.rung(name).check(parsed, parse_tiles(tiles))))
     return cases
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kernels.attention import cpu_ladder as attention_cpu_ladder
 from kernels.attention import ladder as attention_ladder
 from kernels.attention.backward import ladder as attention_backward_ladder
@@ -21,8 +23,10 @@ from kernels.gemm.eight_bit import ladder as eight_bit_ladder
 from kernels.heads import ladder as heads_ladder
 from kernels.linear import ladder as linear_ladder
 from kernels.memory import ladder as memory_ladder
+from kernels.model.names import unknown
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import Shape, ShapeError
 from kernels.norm import ladder as norm_ladder
 from kernels.optimizer import ladder as optimizer_ladder
 from kernels.pooling import ladder as pooling_ladder
@@ -65,9 +69,24 @@ def ladder_of(rung_name: str) -> Ladder:
     """Returns the ladder that a rung name ("conv/direct") belongs to. RuleError if there is none."""
     name = rung_name.partition("/")[0]
     if name not in LADDERS:
-        raise RuleError(f"no ladder {name!r}; there are: {', '.join(LADDERS)}")
+        raise RuleError(unknown("ladder", name, LADDERS))
     return LADDERS[name]
 
 
 def find(rung_name: str) -> Rung:
     return ladder_of(rung_name).rung(rung_name)
+
+
+def shape(ladder: str, preset: str = "", /, **fields: Any) -> Shape:
+    """Returns a shape of a ladder: that of a preset's name, or one with these fields.
+
+    The fields are the arguments of the ladder's shape class: shape("max-pool", N=1, C=3, H=8, W=8, R=2, S=2).
+    ShapeError lists the presets or the fields if there is none of a name. RuleError lists the ladders.
+    """
+    found = ladder_of(ladder)
+    if preset and fields:
+        raise ShapeError(
+            f"a shape has a preset's name or fields, got {preset!r} and {', '.join(fields)}; "
+            f"shape({ladder!r}, {preset!r}).with_(...) changes fields of a preset"
+        )
+    return found.shape_of(preset) if preset else found.shape_with(fields)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from kernels import engines
 from kernels.ladders import ladder_of
@@ -16,12 +15,15 @@ from kernels.model.row import Row
 from kernels.model.rung import Ladder
 from kernels.model.shape import Shape, ShapeError
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike  # Python in a browser has none
+
 
 @dataclass(frozen=True)
 class RunSettings:
     """How rungs are run. What each means: kernels.runner.run."""
 
-    inputs: Mapping[str, np.ndarray] | None = None
+    inputs: Mapping[str, ArrayLike] | None = None
     engine: str | None = None
     tiles: Mapping[str, int | Mapping[str, int]] | None = None
     seed: int = 0
@@ -33,10 +35,11 @@ class RunSettings:
     def engine_name(self) -> str:
         return self.engine or engines.default()
 
-    def check(self, rungs: Sequence[str], shape: Shape) -> Ladder:
-        """Returns the ladder of the rungs. ShapeError or RuleError names the rule that an argument breaks."""
+    def check(self, rungs: Sequence[str], shape: Shape | str) -> tuple[Ladder, Shape]:
+        """Returns the ladder of the rungs and the shape. ShapeError or RuleError names the rule that an argument breaks."""
         ladder = _ladder(rungs)
-        if not isinstance(shape, ladder.shape):
+        built: Shape = ladder.shape_of(shape) if isinstance(shape, str) else shape
+        if not isinstance(built, ladder.shape):
             raise ShapeError(f"{rungs[0]} takes a shape of type {ladder.shape.__name__}, got {shape!r}")
         if self.engine is not None and not isinstance(self.engine, str):
             raise RuleError(f"an engine is a name, got {self.engine!r}")
@@ -49,7 +52,7 @@ class RunSettings:
                 raise RuleError(f"{name} is a dict of values by name, got {value!r}")
         _check_tiles(rungs, self.tiles or {})
         check_whole("seed", self.seed)
-        return ladder
+        return ladder, built
 
 
 def _ladder(rungs: Sequence[str]) -> Ladder:

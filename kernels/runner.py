@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from kernels.ladders import LADDERS, ladder_of
 from kernels.machine import others
 from kernels.machine.timing import Budget
 from kernels.model import values
+from kernels.model.names import unknown
 from kernels.model.program import INPUT, Buffer, Program, RefusedError, RuleError
 from kernels.model.result import Measurement, Result
 from kernels.model.rung import Ladder, Rung
@@ -23,6 +24,9 @@ from kernels.model.shape import Shape
 from kernels.model.verify import Reference, agrees, by_output, relative_error
 from kernels.records import availability
 from kernels.run_settings import RunSettings, check_trace
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike  # Python in a browser has none
 
 Progress = Callable[[float, str], None]
 Refused = Callable[[str, str], None]
@@ -51,15 +55,16 @@ class _Candidate:
 
 def run(
     rung: str,
-    shape: Shape,
-    inputs: Mapping[str, np.ndarray] | None = None,
+    shape: Shape | str,
+    inputs: Mapping[str, ArrayLike] | None = None,
     engine: str | None = None,
     tiles: Mapping[str, int | Mapping[str, int]] | None = None,
     **settings: Any,
 ) -> Result:
     """Run one rung at a shape, verify it against the float64 reference, then time it.
 
-    inputs: NumPy arrays by buffer name; those left out are seeded random.
+    shape: a shape, or the name of a preset of the rung's ladder.
+    inputs: arrays by buffer name, NumPy's or PyTorch's tensors; those left out are seeded random.
     engine: "cuda", "cpu" or "emulator"; by default the GPU, or the processor if there is no GPU.
     settings, by keyword: seed (0) of the random inputs; mode ("cold" or "hot"); budget (Budget) of the samples;
     measure (True), whether it is timed; trace, the block (linear index) to trace, emulator only.
@@ -70,8 +75,8 @@ def run(
 
 def compare(
     rungs: Sequence[str],
-    shape: Shape,
-    inputs: Mapping[str, np.ndarray] | None = None,
+    shape: Shape | str,
+    inputs: Mapping[str, ArrayLike] | None = None,
     engine: str | None = None,
     tiles: Mapping[str, int | Mapping[str, int]] | None = None,
     *,
@@ -92,7 +97,7 @@ def compare(
     RefusedError or RuleError.
     """
     settings = RunSettings(inputs, engine, tiles, seed, mode, budget, measure, trace)
-    ladder = settings.check(rungs, shape)
+    ladder, shape = settings.check(rungs, shape)
     machine, device = _ready(settings)
     candidates = _candidates(ladder, rungs, shape, settings, refused)
     if not candidates:
@@ -196,7 +201,7 @@ def _built(
     known = {t for rung in chosen for t in rung.tiles} | {rung.name for rung in chosen}
     for tile in tiles:
         if tile not in known:
-            raise RuleError(f"no tile size {tile!r} in {', '.join(rungs)}; there are: {', '.join(sorted(known))}")
+            raise RuleError(unknown("tile size", tile, sorted(known), ", ".join(rungs)))
     candidates = []
     for rung in chosen:
         own = tiles.get(rung.name, {})
@@ -325,14 +330,15 @@ def _seeded_reference(ladder_name: str, shape: Shape, buffers: tuple[Buffer, ...
 
 
 def _checked_inputs(
-    ladder: Ladder, shape: Shape, buffers: Sequence[Buffer], inputs: Mapping[str, np.ndarray], seed: int
+    ladder: Ladder, shape: Shape, buffers: Sequence[Buffer], inputs: Mapping[str, ArrayLike], seed: int
 ) -> dict[str, np.ndarray]:
     """Returns every input in its buffer's shape and type: those passed checked, the others seeded random (as the ladder
     changes them, Ladder.revealing) or, if the ladder derives them, computed from the rest."""
     names = [b.name for b in buffers]
     for name in inputs:
         if name not in names:
-            raise RuleError(f"no input {name!r}; there are: {', '.join(names)}")
+            hint = '. A shape with mask="bool" or mask="bias" has an input mask' if "mask" in str(name) else ""
+            raise RuleError(unknown("input", name, names) + (hint if getattr(shape, "mask", "") == "none" else ""))
     arrays = seeded_inputs([b for b in buffers if b.name not in inputs], seed)
     if ladder.revealing:
         arrays |= ladder.revealing(shape, arrays)

@@ -12,7 +12,7 @@ from kernels.i18n import mark
 from kernels.model.launch import WARP, ceil, launch, rung_factory
 from kernels.model.launch import hopper as hopper_gpus
 from kernels.model.program import WORKSPACE, Buffer, Program, Tiles
-from kernels.model.rules import MAX_SHARED, broken, max_rules, shared_rules
+from kernels.model.rules import MAX_SHARED, extent_multiple_rules, max_rules, shared_rules
 from kernels.model.rung import HOPPER, TENSOR_CORES
 
 BAND = 16  # rows of a product of mma.sync: the most rows of a block
@@ -87,8 +87,7 @@ def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     ahead = tiles["WARPS"] * tiles["TILE"] * (tiles["STAGES"] + 1)
     yield from variants.variant_rules(s, ahead, common.HALVES)
     yield from max_rules("H/kv_heads*N", variants.decode_rows(s), variants.MAX_ROWS)
-    if s.d % 8:  # rows begin at multiples of 16 bytes, as the copy engine needs
-        yield broken("d % 8 == 0", f"{s.d} % 8")
+    yield from extent_multiple_rules(8, d=s.d)  # rows begin at multiples of 16 bytes, as the copy engine needs
     if s.d <= common.MAX_D:
         formula = "WARPS*(STAGES*(4*TILE*DP + 8) + 128)"
         yield from shared_rules(formula, shared(s, tiles), MAX_SHARED)

@@ -15,7 +15,7 @@ from kernels.i18n import mark
 from kernels.model.dtypes import INPUT_DTYPE
 from kernels.model.launch import ceil, hopper, launch
 from kernels.model.program import Arg, Program, Tiles
-from kernels.model.rules import MAX_SHARED, broken, shared_rules
+from kernels.model.rules import MAX_SHARED, extent_multiple_rules, shared_rules
 from kernels.model.rung import HOPPER, TENSOR_CORES, Rung
 from kernels.model.tensor_map import TensorMap
 
@@ -121,8 +121,7 @@ def _blocks(s: AttentionShape, tiles: Tiles) -> tuple[int]:
 def _common_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from common.common_rules(s, max(tiles["Br"], tiles["STAGES"] * tiles["Bc"]), common.HALVES)
     yield from common.head_rules(s)
-    if s.d % 8:  # rows begin at multiples of 16 bytes, as the copy engine needs
-        yield broken("d % 8 == 0", f"{s.d} % 8")
+    yield from extent_multiple_rules(8, d=s.d)  # rows begin at multiples of 16 bytes, as the copy engine needs
 
 
 def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kernels.i18n import tr
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.row import Json
-from kernels.model.shape import Shape, ShapeError, factor, flag, integer, one_of, parse
+from kernels.model.shape import Shape, ShapeError, element_type, factor, flag, integer, one_of, parse
 
 DTYPES = ("fp32", "fp16", "bf16")  # of Q, K, V and O
 FIELDS = "B H N d causal scale dtype".split()
@@ -44,7 +44,7 @@ class SelfAttentionShape(Shape):
         self._check("BHNd", integer, 1)
         self._check(("causal",), flag)
         self._check(("scale",), factor)
-        self._check(("dtype",), one_of, DTYPES)
+        self._check(("dtype",), element_type, DTYPES)
 
     @property
     def heads(self) -> int:
@@ -119,6 +119,9 @@ class AttentionShape(SelfAttentionShape):
     `mask` [N, M], the same for all heads: "bool" has 1 for each visible pair and 0 for others, "bias" is added to the
     scores after the cap, "none".
     A query that sees no key has the result 0.
+
+    A mask is given as PyTorch's attn_mask: it broadcasts to [N, M], as [1, 1, N, M] does. For "bool" also an additive mask
+    of 0 and -inf is read. Rungs with wgmma, and flash-decode-ring, need d in multiples of 8.
 
     Raises ShapeError, which names the broken rule.
     """

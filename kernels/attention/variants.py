@@ -18,7 +18,16 @@ from kernels.model.dtypes import ELEMENT_BYTES, INPUT_DTYPE
 from kernels.model.launch import WARP, ampere, ampere_for, ceil, launch, rung_factory
 from kernels.model.launch import hopper as hopper_gpus
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Buffer, Program, Tiles
-from kernels.model.rules import MAX_GRID_YZ, MAX_SHARED, broken, dtype_rules, index_rules, max_rules, shared_rules
+from kernels.model.rules import (
+    MAX_GRID_YZ,
+    MAX_SHARED,
+    broken,
+    dtype_rules,
+    extent_multiple_rules,
+    index_rules,
+    max_rules,
+    shared_rules,
+)
 from kernels.model.rung import HOPPER, TENSOR_CORES
 
 LANES = 8  # that share a key in kernels/attention/cuda/32_decode_parts.cu
@@ -38,8 +47,8 @@ def mask_buffers(s: AttentionShape) -> tuple[Buffer, ...]:
         return ()
     shape = s.N, s.keys
     if s.mask == "bool":
-        return (Buffer("mask", INPUT, shape, "uint8", below=2),)
-    return (Buffer("mask", INPUT, shape, INPUT_DTYPE[s.dtype]),)
+        return (Buffer("mask", INPUT, shape, "uint8", below=2, mask=True),)
+    return (Buffer("mask", INPUT, shape, INPUT_DTYPE[s.dtype], mask=True),)
 
 
 def inputs(s: AttentionShape) -> tuple[Arg, ...]:
@@ -194,8 +203,7 @@ def mma_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
 
 def wgmma_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from variant_rules(s, max(tiles["Br"], tiles["STAGES"] * tiles["Bc"]), common.HALVES)
-    if s.d % 8:  # rows begin at multiples of 16 bytes, as the copy engine needs
-        yield broken("d % 8 == 0", f"{s.d} % 8")
+    yield from extent_multiple_rules(8, d=s.d)  # rows begin at multiples of 16 bytes, as the copy engine needs
     if s.d <= common.MAX_D:
         formula = "2*DP*(Br + 2*STAGES*Bc) + 8*(2 + 4*STAGES)"
         yield from shared_rules(formula, hopper.shared(s, wgmma_tiles(s, tiles)), MAX_SHARED)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kernels.i18n import tr
 from kernels.model.row import Json
-from kernels.model.shape import INT_MAX, Bound, Pair, Shape, ShapeError, flag, integer, one_of, pair, parse
+from kernels.model.shape import INT_MAX, Bound, Pair, Shape, ShapeError, flag, integer, one_of, pad_of, pair, parse
 
 MODES = ("cross-correlation", "convolution")
 # Fields added later, and their values in older rows.
@@ -30,7 +30,8 @@ class ConvShape(Shape):
     filters. Its filters use only its maps (depthwise: groups == C). `bias` (1 or 0): b[k] is
     added to map k. `relu`: negative values after that become 0. `pad` rows and columns of zeros
     are before the input, `pad + extra` after it. So `extra` (`extra_h`, `extra_w`) is at least
-    -pad. A 1-D convolution has H = R = 1. It is causal if pad_w = dilation_w*(S-1) and extra_w = -pad_w.
+    -pad. `padding` is PyTorch's: numbers as `pad`, "valid" (0), or "same", which sets `pad` and `extra` so that
+    P = H and Q = W. A 1-D convolution has H = R = 1. It is causal if pad_w = dilation_w*(S-1) and extra_w = -pad_w.
 
     Raises ShapeError, which names the broken rule.
     """
@@ -56,20 +57,23 @@ class ConvShape(Shape):
     extra_w: int
 
     def __init__(
-        self, N, C, H, W, K, R, S, *, stride: Pair = 1, pad: Pair = 0, dilation: Pair = 1,
-        u=None, v=None, pad_h=None, pad_w=None, dilation_h=None, dilation_w=None,
-        mode="cross-correlation", groups=1, bias=0, relu=0, extra: Pair = 0, extra_h=None, extra_w=None,
+        self, N, C, H, W, K, R, S, *, stride: Pair = 1, pad: Pair | str = 0, dilation: Pair = 1,
+        u=None, v=None, pad_h=None, pad_w=None, dilation_h=None, dilation_w=None, mode="cross-correlation",
+        groups=1, bias=0, relu=0, extra: Pair = 0, extra_h=None, extra_w=None, padding: Pair | str | None = None,
     ):  # fmt: skip
-        values = {
-            ("u", "v"): (pair("stride", stride), (u, v), 1),
-            ("pad_h", "pad_w"): (pair("pad", pad), (pad_h, pad_w), 0),
-            ("dilation_h", "dilation_w"): (pair("dilation", dilation), (dilation_h, dilation_w), 1),
-        }
         for name, value in zip("NCHWKRS", (N, C, H, W, K, R, S), strict=True):
             object.__setattr__(self, name, integer(name, value, 1))
-        for names, (shared, single, min_value) in values.items():
-            for name, default, axis_value in zip(names, shared, single, strict=True):
-                object.__setattr__(self, name, integer(name, default if axis_value is None else axis_value, min_value))
+        strides = self._axes(("u", "v"), pair("stride", stride), (u, v), 1)
+        dilations = self._axes(("dilation_h", "dilation_w"), pair("dilation", dilation), (dilation_h, dilation_w), 1)
+        if padding is not None or isinstance(pad, str):
+            padding, pad = (pad, 0) if padding is None else (padding, pad)
+            pad = pad_of(padding, pad, pad_h, pad_w, *pair("extra", extra), extra_h, extra_w)
+            pad, extra = self._padding(pad, strides, dilations)
+            pad_h = pad_w = extra_h = extra_w = None
+        pads = self._axes(("pad_h", "pad_w"), pair("pad", pad), (pad_h, pad_w), 0)
+        names = ("u", "v", "pad_h", "pad_w", "dilation_h", "dilation_w")
+        for name, value in zip(names, (*strides, *pads, *dilations), strict=True):
+            object.__setattr__(self, name, value)
         object.__setattr__(self, "mode", one_of("mode", mode, MODES))
         object.__setattr__(self, "groups", integer("groups", groups, 1))
         for name, value in (("bias", bias), ("relu", relu)):
@@ -82,6 +86,31 @@ class ConvShape(Shape):
         set_extra(self, pair("extra", extra), (extra_h, extra_w))
         self._check_fit("R", self.span_h, padded_text("H", "h", self.extra_h), self.padded_h)
         self._check_fit("S", self.span_w, padded_text("W", "w", self.extra_w), self.padded_w)
+
+    @staticmethod
+    def _axes(names: tuple[str, str], shared: tuple, single: tuple, minimum: int) -> tuple[int, int]:
+        (down, across), (own_down, own_across) = shared, single
+        return (
+            integer(names[0], down if own_down is None else own_down, minimum),
+            integer(names[1], across if own_across is None else own_across, minimum),
+        )
+
+    def _padding(self, padding: Pair | str, strides: Pair, dilations: tuple[int, int]) -> tuple[Pair, Pair]:
+        """Returns (pad, extra) of a padding, also of PyTorch's "same" and "valid"."""
+        if not isinstance(padding, str):
+            return padding, 0
+        one_of("padding", padding, ("same", "valid"))
+        if padding == "valid":
+            return 0, 0
+        if strides != (1, 1):
+            raise ShapeError(
+                tr(
+                    'padding "same" needs stride 1, as in PyTorch, got stride {got}: give pad and extra as numbers',
+                    got=strides,
+                )
+            )
+        down, across = dilations[0] * (self.R - 1), dilations[1] * (self.S - 1)
+        return (down // 2, across // 2), (down % 2, across % 2)
 
     @staticmethod
     def _check_fit(tap: str, span: int, formula: str, padded: int) -> None:
@@ -232,7 +261,7 @@ class ConvShape(Shape):
 
 
 FIELDS = (
-    "N C H W K R S stride u v pad pad_h pad_w extra extra_h extra_w dilation dilation_h dilation_w mode groups bias relu"
+    "N C H W K R S stride u v pad padding pad_h pad_w extra extra_h extra_w dilation dilation_h dilation_w mode groups bias relu"
 ).split()
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from kernels.cross_entropy import cpu, library, reference
 from kernels.cross_entropy.presets import BACKWARD_PRESETS, FORWARD_PRESETS, STEP_PRESETS
 from kernels.cross_entropy.reference import TOLERANCE
-from kernels.cross_entropy.shape import BackwardShape, CrossEntropyShape, StepShape, parser
+from kernels.cross_entropy.shape import CrossEntropyBackwardShape, CrossEntropyShape, CrossEntropyStepShape, parser
 from kernels.i18n import mark, tr
 from kernels.libraries import torch as torch_library
 from kernels.model.launch import ceil, clusters, launch
@@ -47,12 +47,12 @@ def forward_buffers(s: CrossEntropyShape, *others: Buffer) -> tuple[Buffer, ...]
     return (*_logits(s), Buffer("loss", OUTPUT, (s.M,)), Buffer("lse", OUTPUT, (s.M,)), *others)
 
 
-def backward_buffers(s: BackwardShape) -> tuple[Buffer, ...]:
+def backward_buffers(s: CrossEntropyBackwardShape) -> tuple[Buffer, ...]:
     per_row = (Buffer("lse", INPUT, (s.M,)), Buffer("g", INPUT, (s.M,)))
     return (*_logits(s), *per_row, Buffer("dx", OUTPUT, (s.M, s.N)))
 
 
-def step_buffers(s: StepShape, *others: Buffer) -> tuple[Buffer, ...]:
+def step_buffers(s: CrossEntropyStepShape, *others: Buffer) -> tuple[Buffer, ...]:
     outputs = Buffer("loss", OUTPUT, (s.M,)), Buffer("dx", OUTPUT, (s.M, s.N))
     return (*_logits(s), Buffer("g", INPUT, (s.M,)), *outputs, *others)
 
@@ -133,23 +133,23 @@ def build_split(s: CrossEntropyShape, tiles: Tiles) -> Program:
     return Program(forward_buffers(s, *parts), steps)
 
 
-def build_elements(s: BackwardShape, tiles: Tiles) -> Program:
+def build_elements(s: CrossEntropyBackwardShape, tiles: Tiles) -> Program:
     block = tiles["BLOCK"]
     args = "x", "labels", "lse", "g", "dx", np.int32(s.M), np.int32(s.N)
     step = launch("cross_entropy/08_gradient.cu", (ceil(s.elements, block),), block, args, cpu.gradient, tiles)
     return Program(backward_buffers(s), (step,))
 
 
-def build_rows(s: BackwardShape, tiles: Tiles) -> Program:
+def build_rows(s: CrossEntropyBackwardShape, tiles: Tiles) -> Program:
     return Program(backward_buffers(s), (gradient_rows(s, tiles),))
 
 
-def pieces_of(s: BackwardShape, tiles: Tiles) -> int:
+def pieces_of(s: CrossEntropyBackwardShape, tiles: Tiles) -> int:
     """Returns how many blocks share a row."""
     return ceil(s.N + FLOATS_BEFORE, 4 * tiles["LOADS"] * tiles["BLOCK"])
 
 
-def build_pieces(s: BackwardShape, tiles: Tiles) -> Program:
+def build_pieces(s: CrossEntropyBackwardShape, tiles: Tiles) -> Program:
     pieces = pieces_of(s, tiles)
     args = "x", "labels", "lse", "g", "dx", np.int32(s.N), np.int32(pieces)
     step = launch(
@@ -164,26 +164,26 @@ def build_pieces(s: BackwardShape, tiles: Tiles) -> Program:
     return Program(backward_buffers(s), (step,))
 
 
-def build_two_kernels(s: StepShape, tiles: Tiles) -> Program:
+def build_two_kernels(s: CrossEntropyStepShape, tiles: Tiles) -> Program:
     lse = Buffer("lse", WORKSPACE, (s.M,))
     return Program(step_buffers(s, lse), (online(s, tiles), gradient_rows(s, tiles)))
 
 
-def build_fused(s: StepShape, tiles: Tiles) -> Program:
+def build_fused(s: CrossEntropyStepShape, tiles: Tiles) -> Program:
     return Program(step_buffers(s), (fused_step(s, tiles),))
 
 
-def build_shared_row(s: StepShape, tiles: Tiles) -> Program:
+def build_shared_row(s: CrossEntropyStepShape, tiles: Tiles) -> Program:
     return Program(step_buffers(s), (shared_row(s, tiles, FLOAT * s.N),))
 
 
-def floats_of_a_thread(s: StepShape, tiles: Tiles) -> int:
+def floats_of_a_thread(s: CrossEntropyStepShape, tiles: Tiles) -> int:
     """Returns how many floats of a row each thread of a cluster keeps: the fewest of KEPT that suffice, or the most."""
     needed = ceil(s.N + FLOATS_BEFORE, tiles["CLUSTER"] * tiles["BLOCK"])
     return next((per for per in KEPT if per >= needed), KEPT[-1])
 
 
-def build_cluster(s: StepShape, tiles: Tiles) -> Program:
+def build_cluster(s: CrossEntropyStepShape, tiles: Tiles) -> Program:
     """Returns a launch of a cluster for each row."""
     step = launch(
         "cross_entropy/13_cluster_step.cu",
@@ -215,21 +215,21 @@ def split_rules(s: CrossEntropyShape, tiles: Tiles) -> Iterator[str]:
     yield from _grid_rules("M*SPLITS", s.M * tiles["SPLITS"])
 
 
-def element_rules(s: BackwardShape, tiles: Tiles) -> Iterator[str]:
+def element_rules(s: CrossEntropyBackwardShape, tiles: Tiles) -> Iterator[str]:
     yield from _grid_rules("M*N / BLOCK", ceil(s.elements, tiles["BLOCK"]))
 
 
-def shared_row_rules(s: StepShape, tiles: Tiles) -> Iterator[str]:
+def shared_row_rules(s: CrossEntropyStepShape, tiles: Tiles) -> Iterator[str]:
     yield from row_rules(s, tiles)
     yield from shared_rules("4*N + BLOCK/4", FLOAT * s.N + tiles["BLOCK"] // 4, MAX_SHARED)
 
 
-def piece_rules(s: BackwardShape, tiles: Tiles) -> Iterator[str]:
+def piece_rules(s: CrossEntropyBackwardShape, tiles: Tiles) -> Iterator[str]:
     yield from row_rules(s, tiles)
     yield from _grid_rules("M*pieces", s.M * pieces_of(s, tiles))
 
 
-def cluster_rules(s: StepShape, tiles: Tiles) -> Iterator[str]:
+def cluster_rules(s: CrossEntropyStepShape, tiles: Tiles) -> Iterator[str]:
     """Yields the rules on N, on the grid and on the registers of a thread."""
     block, per = tiles["BLOCK"], floats_of_a_thread(s, tiles)
     yield from max_rules(
@@ -486,7 +486,7 @@ STEP_LIBRARY = _library(
 )
 
 
-def saved(s: BackwardShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def saved(s: CrossEntropyBackwardShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns the log-sum-exp that the forward kernel saved."""
     return {"lse": reference.log_sum_exp(inputs["x"])}
 
@@ -504,8 +504,8 @@ LADDERS = (
     ),
     Ladder(
         name=BACKWARD,
-        shape=BackwardShape,
-        parse=parser(BackwardShape),
+        shape=CrossEntropyBackwardShape,
+        parse=parser(CrossEntropyBackwardShape),
         reference=reference.backward,
         presets=BACKWARD_PRESETS,
         rungs=(*BACKWARD_RUNGS, BACKWARD_LIBRARY),
@@ -514,8 +514,8 @@ LADDERS = (
     ),
     Ladder(
         name=STEP,
-        shape=StepShape,
-        parse=parser(StepShape),
+        shape=CrossEntropyStepShape,
+        parse=parser(CrossEntropyStepShape),
         reference=reference.step,
         revealing=of_rows,
         presets=STEP_PRESETS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels.cross_entropy.shape import BackwardShape, CrossEntropyShape, StepShape
+from kernels.cross_entropy.shape import CrossEntropyBackwardShape, CrossEntropyShape, CrossEntropyStepShape
 from kernels.i18n import mark
 from kernels.model.preset import Preset
 
@@ -56,5 +56,5 @@ def _presets(prefix: str, shape: type[CrossEntropyShape]) -> dict[str, Preset]:
 
 
 FORWARD_PRESETS = _presets("ce", CrossEntropyShape)
-BACKWARD_PRESETS = _presets("ce-backward", BackwardShape)
-STEP_PRESETS = _presets("ce-step", StepShape)
+BACKWARD_PRESETS = _presets("ce-backward", CrossEntropyBackwardShape)
+STEP_PRESETS = _presets("ce-step", CrossEntropyStepShape)

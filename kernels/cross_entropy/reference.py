@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kernels.cross_entropy.shape import BackwardShape, CrossEntropyShape, StepShape
+from kernels.cross_entropy.shape import CrossEntropyBackwardShape, CrossEntropyShape, CrossEntropyStepShape
 from kernels.model.verify import Reference
 
 TOLERANCE = 1e-5  # allowed error of a rung, as a fraction of the scale
@@ -33,7 +33,9 @@ def forward(s: CrossEntropyShape, x: np.ndarray, labels: np.ndarray) -> dict[str
     return {"loss": (loss, loss_scale), "lse": (lse, lse_scale)}
 
 
-def backward(s: BackwardShape, x: np.ndarray, labels: np.ndarray, lse: np.ndarray, g: np.ndarray) -> Reference:
+def backward(
+    s: CrossEntropyBackwardShape, x: np.ndarray, labels: np.ndarray, lse: np.ndarray, g: np.ndarray
+) -> Reference:
     """Returns (dx, scale), float64 [M, N]: (exp(x - lse) - onehot(labels)) * g.
 
     x - lse is rounded by 2^-24 of the larger of the two, which is a relative error of the exponential."""
@@ -46,7 +48,7 @@ def backward(s: BackwardShape, x: np.ndarray, labels: np.ndarray, lse: np.ndarra
     return dx, scale
 
 
-def step(s: StepShape, x: np.ndarray, labels: np.ndarray, g: np.ndarray) -> dict[str, Reference]:
+def step(s: CrossEntropyStepShape, x: np.ndarray, labels: np.ndarray, g: np.ndarray) -> dict[str, Reference]:
     """Returns (loss, scale), float64 [M], and (dx, scale), float64 [M, N], of both formulas above."""
     loss = forward(s, x, labels)["loss"]
     dx, scale = np.empty((2, s.M, s.N))

@@ -51,7 +51,7 @@ class CrossEntropyShape(Shape):
 
 
 @dataclass(frozen=True)
-class BackwardShape(CrossEntropyShape):
+class CrossEntropyBackwardShape(CrossEntropyShape):
     """dx[i, j] = (exp(x[i, j] - lse[i]) - (1 if j == labels[i] else 0)) * g[i]; dx [M, N], g [M] float32."""
 
     @property
@@ -65,7 +65,7 @@ class BackwardShape(CrossEntropyShape):
 
 
 @dataclass(frozen=True)
-class StepShape(CrossEntropyShape):
+class CrossEntropyStepShape(CrossEntropyShape):
     """Loss and gradient from x, labels and g: loss [M] and dx [M, N], as the two shapes above define them."""
 
     @property

@@ -11,7 +11,7 @@ from kernels.i18n import mark, tr
 from kernels.model.dtypes import INPUT_DTYPE
 from kernels.model.launch import ceil, hopper, launch
 from kernels.model.program import Arg, Program, Tiles
-from kernels.model.rules import MAX_SHARED, broken, dtype_rules, shared_rules
+from kernels.model.rules import MAX_SHARED, dtype_rules, extent_multiple_rules, shared_rules
 from kernels.model.rung import HOPPER, TENSOR_CORES, Rung
 from kernels.model.tensor_map import TensorMap
 
@@ -134,9 +134,7 @@ def rules(formula: str, shared: Callable[[Tiles], int], consumers: int = 0):
 
 def aligned_rules(s: GemmShape) -> Iterator[str]:
     """Yields a rule for each extent whose rows do not begin at multiples of 16 bytes, as the copy engine needs."""
-    for name, extent in (("N", s.N), ("K", s.K)):
-        if extent % 8:
-            yield broken(f"{name} % 8 == 0", f"{extent} % 8")
+    yield from extent_multiple_rules(8, N=s.N, K=s.K)
 
 
 RING = "STAGES*(128*(BM+BN) + 16)"

@@ -13,7 +13,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.i18n import mark
 from kernels.model.launch import ceil, hopper, launch
 from kernels.model.program import Program, Tiles
-from kernels.model.rules import MAX_SHARED, broken, dtype_rules, max_rules, shared_rules
+from kernels.model.rules import MAX_SHARED, dtype_rules, extent_multiple_rules, max_rules, shared_rules
 from kernels.model.rung import HOPPER, TENSOR_CORES, Rung
 from kernels.model.tensor_map import TensorMap
 
@@ -89,9 +89,7 @@ def rules(formula: str, shared: Callable[[Tiles], int]):
 
     def check(s: GemmShape, tiles: Tiles) -> Iterator[str]:
         yield from dtype_rules(s, "fp32")
-        for name, extent in (("N", s.N), ("K", s.K)):  # rows begin at multiples of 16 bytes
-            if extent % 4:
-                yield broken(f"{name} % 4 == 0", f"{extent} % 4")
+        yield from extent_multiple_rules(4, N=s.N, K=s.K)  # rows begin at multiples of 16 bytes
         yield from common.extent_rules(s, tiles["BM"], tiles["BN"], BK)
         sums = tiles["BM"] * tiles["BN"]
         yield from max_rules("BM*BN", sums, MAX_CONSUMERS * WARP_TILE**2)

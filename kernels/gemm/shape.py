@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kernels.i18n import tr
 from kernels.model.dtypes import ELEMENT_BYTES
-from kernels.model.shape import INT_MAX, Shape, ShapeError, factor, integer, one_of, parse
+from kernels.model.shape import INT_MAX, Shape, ShapeError, element_type, factor, integer, parse
 
 FIELDS = "M N K alpha beta dtype".split()
 MAX_INT8_K = INT_MAX // 128**2  # a longer sum of int8 products may leave int32
@@ -18,6 +18,9 @@ class GemmShape(Shape):
 
     `dtype` is the type of A and B: "fp32", "fp16", "bf16" (C is float32 and sums are FP32) or "int8"
     (C is int32). If beta is 0, there is no C0.
+
+    Rungs that load by the copy engine need N and K in multiples of 8 (fp16, bf16: gemm/wgmma and its successors) or of 4
+    (fp32: gemm/transposed-ring, gemm/tf32x3). The other rungs run every size.
 
     Raises ShapeError, which names the broken rule.
     """
@@ -31,7 +34,7 @@ class GemmShape(Shape):
 
     def __post_init__(self):
         self._check("MNK", integer, 1)
-        self._check(("dtype",), one_of, ELEMENT_BYTES)
+        self._check(("dtype",), element_type, ELEMENT_BYTES)
         self._check(("alpha", "beta"), factor, self.dtype == "int8")
         if self.dtype == "int8" and self.K * max(1, abs(self.alpha)) > MAX_INT8_K:
             raise ShapeError(

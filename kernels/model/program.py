@@ -57,6 +57,7 @@ class Buffer:
     dtype: str = "float32"
     positive: bool = False  # an input without values below 0, a variance say
     below: int = 0  # an input of whole numbers in 0 .. below - 1, labels say; 0: no such bound
+    mask: bool = False  # of attention: a caller may give it as PyTorch takes it (values.checked)
     in_place: bool = False  # an input that the program overwrites with a result: the weights of an optimiser
     zeroed: bool = False  # a workspace of zeros before the first run; each run leaves it as the next run needs it
     used: int = 0  # elements that a run reads, expected for random inputs: rows of a table say; 0: all

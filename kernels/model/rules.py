@@ -87,6 +87,19 @@ def multiple_rules(tiles: Tiles, *pairs: tuple[str, str | int]) -> Iterator[str]
             yield broken(f"{name} % {divisor} == 0", got)
 
 
+def extent_multiple_rules(divisor: int, **extents: int) -> Iterator[str]:
+    """Yields a rule for each extent of a shape that is no multiple of `divisor`, with the valid ones below and above."""
+    for name, extent in extents.items():
+        if rest := extent % divisor:
+            below, above = extent - rest, extent - rest + divisor
+            yield tr(
+                "{rule}, got {got} (nearest valid sizes: {sizes})",
+                rule=f"{name} % {divisor} == 0",
+                got=f"{extent} % {divisor}",
+                sizes=f"{below}, {above}" if below else above,
+            )
+
+
 def fetch_rules(tiles: Tiles, threads: int, rows: str, cols: str, width: int) -> Iterator[str]:
     """Yields the rules that the load of a tile rows x cols breaks: each thread loads `width` elements, all threads take
     part, and each round loads whole rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,9 +11,10 @@ from typing import Any, Generic
 import numpy as np
 
 from kernels.i18n import mark, tr
+from kernels.model.names import unknown, unknown_field
 from kernels.model.preset import Preset
 from kernels.model.program import Program, RuleError, Tiles
-from kernels.model.shape import S
+from kernels.model.shape import S, ShapeError, check_complete
 
 ENGINES = ("cuda", "cpu", "emulator")
 FP32, FP16, TENSOR_CORES, INT8 = ("FP32", mark("FP16 arithmetic"), mark("tensor cores"), mark("INT8 arithmetic"))
@@ -223,7 +225,24 @@ class Ladder(Generic[S]):
         for rung in self.rungs:
             if rung.name == name:
                 return rung
-        raise RuleError(f"no rung {name!r}; there are: {', '.join(r.name for r in self.rungs)}")
+        raise RuleError(unknown("rung", name, [r.name for r in self.rungs]))
+
+    def shape_of(self, text: str) -> S:
+        """Returns the shape of a preset's name, or that of a text such as "N=1,C=3". ShapeError names what is wrong."""
+        if preset := self.presets.get(text):
+            return preset.shape
+        if "=" not in text:
+            raise ShapeError(unknown("preset", text, self.presets, self.name))
+        return self.parse(text)
+
+    def shape_with(self, fields: Mapping[str, Any]) -> S:
+        """Returns the shape with these fields. ShapeError names a field that does not exist or is missing."""
+        parameters = inspect.signature(self.shape).parameters
+        for name in fields:
+            if name not in parameters:
+                raise ShapeError(unknown_field(name, parameters, self.name))
+        check_complete(fields, (name for name, p in parameters.items() if p.default is p.empty))
+        return self.shape(**fields)
 
     def only(self, *names: str) -> Ladder:
         """Returns the same ladder with only these rungs, in its order: those that a lesson compares."""

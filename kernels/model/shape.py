@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self, SupportsFloat, SupportsIndex, TypeVar
 
 from kernels.i18n import tr
 from kernels.model import numerals
+from kernels.model.dtypes import SPELLINGS
+from kernels.model.names import unknown_field
 from kernels.model.row import Json
 
 INT_MAX = 2**31 - 1
@@ -17,6 +19,14 @@ FLOAT_MAX = math.ldexp(2 - 2**-23, 127)  # the largest float32
 
 
 Pair = int | tuple[int, int]  # (vertical, horizontal), or one number for both axes
+AXES = {  # arguments that set a field of each axis
+    "stride": ("u", "v"),
+    "pad": ("pad_h", "pad_w"),
+    "padding": ("pad_h", "pad_w"),
+    "dilation": ("dilation_h", "dilation_w"),
+    "extra": ("extra_h", "extra_w"),
+    "output_pad": ("output_pad_h", "output_pad_w"),
+}
 
 
 class ShapeError(ValueError):
@@ -52,10 +62,13 @@ class Shape:
         return dict(vars(self))
 
     def with_(self, **changes) -> Self:
-        return replace(self, **changes)
+        set_anew = {field for name in changes for field in AXES.get(name, ())}
+        kept = {name: value for name, value in self.params().items() if name not in set_anew}
+        return type(self)(**(kept | changes))
 
 
 S = TypeVar("S", bound=Shape)
+T = TypeVar("T")
 
 
 # -- fields: each returns the value to store, or raises ShapeError ---------------------------------------
@@ -115,15 +128,32 @@ def one_of(name: str, value: object, choices: Collection[str]) -> str:
     return value
 
 
+def element_type(name: str, value: object, choices: Collection[str]) -> str:
+    """Returns one of the choices, from its name here or in NumPy or PyTorch: "fp16", "half", np.float16, torch.float16."""
+    text = value if isinstance(value, str) else getattr(value, "__name__", None) or getattr(value, "name", value)
+    text = str(text).lower().removeprefix("torch.")
+    return one_of(name, SPELLINGS.get(text, text), choices)
+
+
+def pad_of(padding: T | None, pad: T, *others: object) -> T:
+    """Returns `padding`, PyTorch's name of `pad`, or else `pad`. ShapeError if another field of the padding is set too."""
+    if padding is None:
+        return pad
+    if any(other not in (0, None) for other in (pad, *others)):
+        raise ShapeError(tr("padding sets pad and extra: give only one of them, got padding={got}", got=repr(padding)))
+    return padding
+
+
 def pair(name: str, value: object) -> tuple[object, object]:
     """Returns (vertical, horizontal) of a pair, or of one number for both axes."""
     if isinstance(value, (tuple, list)):
-        if len(value) != 2:
-            raise ShapeError(
-                tr("{name} takes one number or two (vertical, horizontal), got {value}", name=name, value=repr(value))
-            )
-        return value[0], value[1]
-    return value, value
+        if len(value) == 2:
+            return value[0], value[1]
+    elif not isinstance(value, str):
+        return value, value
+    raise ShapeError(
+        tr("{name} takes one number or two (vertical, horizontal), got {value}", name=name, value=repr(value))
+    )
 
 
 def not_a_number(name: str, text: str, is_real: bool) -> str:
@@ -147,10 +177,12 @@ def parse(
     params: dict[str, object] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, equals, value = (s.strip() for s in part.partition("="))
-        if not equals or name not in fields:
+        if not equals:
             raise ShapeError(
                 tr("expected NAME=VALUE with NAME among {names}; got {part}", names=" ".join(fields), part=repr(part))
             )
+        if name not in fields:
+            raise ShapeError(unknown_field(name, fields))
         if name in params:
             raise ShapeError(tr("{name} is given twice", name=name))
         is_real = name in float_fields
@@ -158,9 +190,14 @@ def parse(
         params[name] = value if name in text_fields else read(value)
         if params[name] is None:
             raise ShapeError(not_a_number(name, value, is_real))
+    check_complete(params, needed)
+    return params
+
+
+def check_complete(params: Collection[str], needed: Iterable[str]) -> None:
+    """Raises ShapeError, which names those of `needed` that are missing."""
     if missing := [name for name in needed if name not in params]:
         raise ShapeError(tr("missing {names}", names=", ".join(missing)))
-    return params
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernels.i18n import tr
-from kernels.model.shape import INT_MAX, Pair, Shape, ShapeError, flag, integer, pair, parse
+from kernels.model.shape import INT_MAX, Pair, Shape, ShapeError, flag, integer, pad_of, pair, parse
 
 AXES = (("R", "u", "pad_h", "dilation_h", "H"), ("S", "v", "pad_w", "dilation_w", "W"))
 
@@ -29,7 +29,7 @@ def output_size(extent: int, window: int, stride: int, pad: int, dilation: int, 
 class PoolShape(Shape):
     """Pooling of x [N, C, H, W] to y [N, C, P, Q], NCHW, float32.
 
-    Give `stride` and `pad` as one number or (vertical, horizontal), or name an axis: `u`, `v`, `pad_h`, `pad_w`. The
+    Give `stride` and `pad` (or `padding`) as one number or (vertical, horizontal), or name an axis: `u`, `v`, `pad_h`, `pad_w`. The
     stride is by default the window, as in PyTorch. `ceil` (1 or 0): the size of the output is rounded up.
 
     Raises ShapeError, which names the broken rule.
@@ -176,6 +176,7 @@ class MaxPoolShape(PoolShape):
         *,
         stride: Pair | None = None,
         pad: Pair = 0,
+        padding: Pair | None = None,
         dilation: Pair = 1,
         u=None,
         v=None,
@@ -185,6 +186,7 @@ class MaxPoolShape(PoolShape):
         dilation_w=None,
         ceil=0,
     ):
+        pad = pad_of(padding, pad, pad_h, pad_w)
         self._set((N, C, H, W, R, S), stride, pad, {"u": u, "v": v, "pad_h": pad_h, "pad_w": pad_w}, {"ceil": ceil})
         singles = (dilation_h, dilation_w)
         for name, common, single in zip(AXES_DILATION, pair("dilation", dilation), singles, strict=True):
@@ -223,6 +225,7 @@ class AvgPoolShape(PoolShape):
         *,
         stride: Pair | None = None,
         pad: Pair = 0,
+        padding: Pair | None = None,
         u=None,
         v=None,
         pad_h=None,
@@ -231,6 +234,7 @@ class AvgPoolShape(PoolShape):
         include_pad=1,
     ):
         singles = {"u": u, "v": v, "pad_h": pad_h, "pad_w": pad_w}
+        pad = pad_of(padding, pad, pad_h, pad_w)
         self._set((N, C, H, W, R, S), stride, pad, singles, {"ceil": ceil, "include_pad": include_pad})
         self._check_windows()
 
@@ -286,7 +290,7 @@ class GlobalShape(Shape):
         return f"N{self.N} C{self.C} {self.H}x{self.W}"
 
 
-WINDOW_FIELDS = ("N", "C", "H", "W", "R", "S", "stride", "u", "v", "pad", "pad_h", "pad_w")
+WINDOW_FIELDS = ("N", "C", "H", "W", "R", "S", "stride", "u", "v", "pad", "padding", "pad_h", "pad_w")
 MAX_FIELDS = (*WINDOW_FIELDS, "dilation", *AXES_DILATION, "ceil")
 AVG_FIELDS = (*WINDOW_FIELDS, "ceil", "include_pad")
 

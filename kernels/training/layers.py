@@ -10,12 +10,11 @@ import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.attention.lse.shape import LseShape
 from kernels.attention.shape import AttentionShape
 from kernels.conv.shape import ConvShape
-from kernels.cross_entropy.shape import BackwardShape as CrossEntropyBackwardShape
-from kernels.cross_entropy.shape import CrossEntropyShape
+from kernels.cross_entropy.shape import CrossEntropyBackwardShape, CrossEntropyShape
 from kernels.elementwise.shape import BiasBackwardShape, BiasShape, ReluBackwardShape, ReluShape, ResidualShape
 from kernels.heads.shape import HeadsShape
 from kernels.i18n import tr
@@ -238,7 +237,7 @@ def attention(b: Builder, x: str, heads: int, causal: int = 0) -> str:
     N, T, width = b.shape_of(x)
     d = width // (3 * heads)
     split, merged = HeadsShape(N, T, heads, d, 3), HeadsShape(N, T, heads, d)
-    forward, back = LseShape(N, heads, T, d, causal), BackwardShape(N, heads, T, d, causal)
+    forward, back = LseShape(N, heads, T, d, causal), AttentionBackwardShape(N, heads, T, d, causal)
     q, k, v, o = (b.activation(name, *merged.heads_shape) for name in "QKVO")
     L, y = b.activation("L", N, heads, T), b.activation("y", N, T, heads * d)
     b.node("split", "split-heads", split, x=x, Q=q, K=k, V=v)

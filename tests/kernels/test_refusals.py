@@ -193,7 +193,7 @@ def test_closed_output_and_ascii_terminal():
     [
         ("conv/direct", {"shape": None}, ShapeError, "conv/direct takes a shape of type ConvShape, got None"),
         ("conv/direct", {"shape": GemmShape(4, 4, 4)}, ShapeError, "takes a shape of type ConvShape, got GemmShape"),
-        ("conv/direct", {"shape": "toy"}, ShapeError, "takes a shape of type ConvShape, got 'toy'"),
+        ("conv/direct", {"shape": "toyy"}, ShapeError, "no preset 'toyy' of conv; there are: toy, "),
         ("gemm/naive", {"shape": AttentionShape(1, 1, 4, 4)}, ShapeError, "takes a shape of type GemmShape"),
         (None, {}, RuleError, "a rung is a name"),
         (5, {}, RuleError, "a rung is a name"),

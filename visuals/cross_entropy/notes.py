@@ -6,7 +6,7 @@ from functools import partial
 
 from kernels.cross_entropy.ladder import BACKWARD, FLOAT, FORWARD, STEP
 from kernels.cross_entropy.presets import BACKWARD_PRESETS, FORWARD_PRESETS, STEP_PRESETS
-from kernels.cross_entropy.shape import BackwardShape, CrossEntropyShape, StepShape
+from kernels.cross_entropy.shape import CrossEntropyBackwardShape, CrossEntropyShape, CrossEntropyStepShape
 from kernels.i18n import mark, tr
 from kernels.ladders import find
 from kernels.records.gpus import cached
@@ -30,7 +30,7 @@ def forward_cost(s: CrossEntropyShape) -> str:
     )
 
 
-def backward_cost(s: BackwardShape) -> str:
+def backward_cost(s: CrossEntropyBackwardShape) -> str:
     """Returns what the gradient moves, and what the forward pass kept for it."""
     return tr(
         "The gradient reads {x} and writes as much: {moved} in all, the minimum. The forward pass kept one number per row, "
@@ -41,7 +41,7 @@ def backward_cost(s: BackwardShape) -> str:
     )
 
 
-def step_cost(s: StepShape) -> str:
+def step_cost(s: CrossEntropyStepShape) -> str:
     """Returns what one and two reads of the logits move."""
     return tr(
         "Two reads of the logits and one write of the gradient move {two}. One read moves {one}, the minimum. A row of {row} "

@@ -12,12 +12,12 @@ import numpy as np
 
 from kernels.attention import common as attention
 from kernels.attention.backward import common, cpu
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.i18n import mark
 from kernels.model.dtypes import INPUT_DTYPE
 from kernels.model.launch import ceil, hopper, launch
 from kernels.model.program import Launch, Program, Tiles
-from kernels.model.rules import MAX_SHARED, broken, max_rules, shared_rules
+from kernels.model.rules import MAX_SHARED, extent_multiple_rules, max_rules, shared_rules
 from kernels.model.rung import HOPPER, TENSOR_CORES, Rung
 from kernels.model.tensor_map import TensorMap
 
@@ -29,7 +29,7 @@ BARRIER = 8  # bytes
 MAPS = "Q", "K", "V", "dO"  # arguments that are tensor maps
 
 
-def map_of(s: BackwardShape, name: str) -> TensorMap:
+def map_of(s: AttentionBackwardShape, name: str) -> TensorMap:
     """Returns the map of a tensor [B*H, N, d] in boxes of 64 rows of one head, padded with zeros."""
     strides = 2 * s.d, 2 * s.d * s.N
     return TensorMap(name, INPUT_DTYPE[s.dtype], (s.d, s.N, s.heads), strides, (MAX_COLS, ROWS, 1), 128)
@@ -41,7 +41,7 @@ def shared(stages: int, of_stage: int) -> int:
     return 4 * MAX_COLS * (OWN + ROWS * stages) + stages * (of_stage + 2 * BARRIER) + BARRIER
 
 
-def _launch(s: BackwardShape, tiles: Tiles, source: str, of_stage: int, cpu_function, *names: str) -> Launch:
+def _launch(s: AttentionBackwardShape, tiles: Tiles, source: str, of_stage: int, cpu_function, *names: str) -> Launch:
     maps = (map_of(s, name) for name in MAPS)
     numbers = np.int32(s.N), np.int32(s.d), np.float32(s.factor), np.int32(s.causal)
     stages = tiles["STAGES"]
@@ -56,7 +56,7 @@ def _launch(s: BackwardShape, tiles: Tiles, source: str, of_stage: int, cpu_func
     )
 
 
-def build(s: BackwardShape, tiles: Tiles) -> Program:
+def build(s: AttentionBackwardShape, tiles: Tiles) -> Program:
     dots_and_queries = cpu.dots_and_queries(OWN, ROWS)
     keys = cpu.flash_keys(ROWS, OWN, rounded=True)
     steps = (
@@ -66,11 +66,10 @@ def build(s: BackwardShape, tiles: Tiles) -> Program:
     return Program(common.buffers(s), steps)
 
 
-def rules(s: BackwardShape, tiles: Tiles) -> Iterator[str]:
+def rules(s: AttentionBackwardShape, tiles: Tiles) -> Iterator[str]:
     yield from attention.common_rules(s, OWN, attention.HALVES)
     yield from max_rules("d", s.d, MAX_COLS)
-    if s.d % 8:
-        yield broken("d % 8 == 0", f"{s.d} % 8")
+    yield from extent_multiple_rules(8, d=s.d)
     needed = shared(tiles["STAGES"], 8 * ROWS)
     yield from shared_rules("256*(128 + 64*STAGES) + 528*STAGES + 8", needed, MAX_SHARED)
 

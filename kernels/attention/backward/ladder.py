@@ -12,7 +12,7 @@ from kernels.attention import cpu as attention_cpu
 from kernels.attention import revealing
 from kernels.attention.backward import common, cpu, hopper, library, reference, tensor_cores
 from kernels.attention.backward.presets import BACKWARD_PRESETS
-from kernels.attention.backward.shape import PRODUCTS, BackwardShape, parse_backward
+from kernels.attention.backward.shape import PRODUCTS, AttentionBackwardShape, parse_backward
 from kernels.i18n import mark
 from kernels.model.launch import ampere, ceil, launch, rung_factory
 from kernels.model.program import WORKSPACE, Buffer, Launch, Program, Tiles
@@ -26,7 +26,7 @@ WIDE = 64  # at a larger d a warp owns fewer keys: its sums have more columns
 
 
 # -- programs: P and dS in HBM --------------------------------------------------------------------------
-def build_naive(s: BackwardShape, tiles: Tiles) -> Program:
+def build_naive(s: AttentionBackwardShape, tiles: Tiles) -> Program:
     square = s.B, s.H, s.N, s.N
     steps = (
         common.row_dots(s),
@@ -41,14 +41,16 @@ def build_naive(s: BackwardShape, tiles: Tiles) -> Program:
     return Program((*common.buffers(s), *squares), steps)
 
 
-def naive_cost(s: BackwardShape, program: Program) -> Cost:
+def naive_cost(s: AttentionBackwardShape, program: Program) -> Cost:
     """Returns the cost with every pass over P and dS: both are written twice, P is read twice and dS three times."""
     others = common.cost(PRODUCTS, s, Program(common.buffers(s), program.steps))
     square = 4 * s.heads * s.N**2
     return Cost(others.flops, others.bytes + 9 * square, program.nbytes(WORKSPACE))
 
 
-def _scores(s: BackwardShape, tiles: Tiles, rows: str, cols: str, out: str, factor: float, label: str) -> Launch:
+def _scores(
+    s: AttentionBackwardShape, tiles: Tiles, rows: str, cols: str, out: str, factor: float, label: str
+) -> Launch:
     """Returns the launch of out = factor * rows cols^T, in the kernel of the forward pass."""
     side = tiles["TILE"]
     down = ceil(s.N, side)
@@ -58,38 +60,40 @@ def _scores(s: BackwardShape, tiles: Tiles, rows: str, cols: str, out: str, fact
     return replace(step, label=label)
 
 
-def _softmax_gradient(s: BackwardShape) -> Launch:
+def _softmax_gradient(s: AttentionBackwardShape) -> Launch:
     args = "L", "D", "P", "dS", np.int32(s.N), np.float32(s.factor), np.int32(s.causal)
     source, defines = "attention/08_softmax_gradient.cu", {"BLOCK": GRADIENT_BLOCK}
     return launch(source, (s.heads * s.N,), GRADIENT_BLOCK, args, cpu.softmax_gradient, defines)
 
 
-def _product(s: BackwardShape, tiles: Tiles, source: str, function, args: tuple[str, ...], label: str) -> Launch:
+def _product(
+    s: AttentionBackwardShape, tiles: Tiles, source: str, function, args: tuple[str, ...], label: str
+) -> Launch:
     side = tiles["TILE"]
     grid = ceil(s.d, side), ceil(s.N, side), s.heads
     extents = np.int32(s.N), np.int32(s.d), np.int32(s.causal)
     return replace(launch(source, grid, side * side, (*args, *extents), function, tiles), label=label)
 
 
-def _values(s: BackwardShape, tiles: Tiles, weights: str, x: str, out: str, label: str) -> Launch:
+def _values(s: AttentionBackwardShape, tiles: Tiles, weights: str, x: str, out: str, label: str) -> Launch:
     """Returns the launch of out = weights x, in the kernel of the forward pass."""
     function = attention_cpu.values_tiled(tiles["TILE"])
     return _product(s, tiles, "attention/02_values_tiled.cu", function, (weights, x, out), label)
 
 
-def _transposed(s: BackwardShape, tiles: Tiles, weights: str, x: str, out: str, label: str) -> Launch:
+def _transposed(s: AttentionBackwardShape, tiles: Tiles, weights: str, x: str, out: str, label: str) -> Launch:
     """Returns the launch of out = weights^T x."""
     function = cpu.values_transposed(tiles["TILE"])
     return _product(s, tiles, "attention/08_values_transposed.cu", function, (weights, x, out), label)
 
 
 # -- programs: nothing N x N ----------------------------------------------------------------------------
-def recompute_shared(s: BackwardShape, tiles: Tiles) -> int:
+def recompute_shared(s: AttentionBackwardShape, tiles: Tiles) -> int:
     """Returns the bytes of shared memory of the kernel of dK and dV, which needs more than that of dQ."""
     return 4 * (2 * s.N + 2 * s.d + 2 * tiles["BLOCK"])
 
 
-def build_recompute(s: BackwardShape, tiles: Tiles) -> Program:
+def build_recompute(s: AttentionBackwardShape, tiles: Tiles) -> Program:
     block, grid = tiles["BLOCK"], (s.N, s.heads)
     steps = (
         common.row_dots(s),
@@ -115,26 +119,26 @@ def build_recompute(s: BackwardShape, tiles: Tiles) -> Program:
     return Program(common.buffers(s), steps)
 
 
-def padded(s: BackwardShape) -> int:
+def padded(s: AttentionBackwardShape) -> int:
     """Returns d padded to whole float4 for each of eight lanes."""
     return ceil(s.d, 32) * 32
 
 
-def warp_keys(s: BackwardShape, tiles: Tiles) -> int:
+def warp_keys(s: AttentionBackwardShape, tiles: Tiles) -> int:
     """Returns the keys of a warp's sums of dK or dV."""
     return min(tiles["Bc"], 32 if padded(s) <= WIDE else 16)
 
 
-def flash_threads(s: BackwardShape, tiles: Tiles) -> int:
+def flash_threads(s: AttentionBackwardShape, tiles: Tiles) -> int:
     return 64 * (tiles["Bc"] // warp_keys(s, tiles))
 
 
-def flash_shared(s: BackwardShape, tiles: Tiles) -> int:
+def flash_shared(s: AttentionBackwardShape, tiles: Tiles) -> int:
     Br, Bc, DP = tiles["Br"], tiles["Bc"], padded(s)
     return 4 * (2 * (Br + Bc) * (DP + 4) + 2 * Br * (Bc + 4))
 
 
-def _own_keys(s: BackwardShape, tiles: Tiles, source: str, function, *gradients: str) -> Launch:
+def _own_keys(s: AttentionBackwardShape, tiles: Tiles, source: str, function, *gradients: str) -> Launch:
     """Returns the launch of a kernel whose block owns Bc keys."""
     defines = dict(tiles) | {"DP": padded(s), "WK": warp_keys(s, tiles)}
     grid, threads = (ceil(s.N, tiles["Bc"]), s.heads), flash_threads(s, tiles)
@@ -142,7 +146,7 @@ def _own_keys(s: BackwardShape, tiles: Tiles, source: str, function, *gradients:
     return launch(source, grid, threads, args, function, defines, flash_shared(s, tiles))
 
 
-def build_flash(s: BackwardShape, tiles: Tiles) -> Program:
+def build_flash(s: AttentionBackwardShape, tiles: Tiles) -> Program:
     function = cpu.flash_backward(tiles["Br"], tiles["Bc"])
     steps = (
         common.row_dots(s),
@@ -157,7 +161,7 @@ def query_rows(tiles: Tiles) -> int:
     return min(4, tiles["Br"] // 4)
 
 
-def build_two_kernels(s: BackwardShape, tiles: Tiles) -> Program:
+def build_two_kernels(s: AttentionBackwardShape, tiles: Tiles) -> Program:
     Br, Bc, DP, TM = tiles["Br"], tiles["Bc"], padded(s), query_rows(tiles)
     shared = 4 * (2 * (Br + Bc) * (DP + 4) + Br * (Bc + 8))
     for_keys, for_queries = cpu.flash_keys(Br, Bc), cpu.flash_queries(Br, Bc)
@@ -178,20 +182,20 @@ def build_two_kernels(s: BackwardShape, tiles: Tiles) -> Program:
 
 
 # -- rules ----------------------------------------------------------------------------------------------
-def naive_rules(s: BackwardShape, tiles: Tiles) -> Iterator[str]:
+def naive_rules(s: AttentionBackwardShape, tiles: Tiles) -> Iterator[str]:
     yield from attention.common_rules(s, max(tiles["TILE"], GRADIENT_BLOCK))
     yield from attention.square_rules(s, tiles["TILE"], "TILE")
     yield from common.dot_rules(s)
 
 
-def recompute_rules(s: BackwardShape, tiles: Tiles) -> Iterator[str]:
+def recompute_rules(s: AttentionBackwardShape, tiles: Tiles) -> Iterator[str]:
     yield from attention.common_rules(s)
     yield from attention.head_rules(s)
     yield from common.dot_rules(s)
     yield from shared_rules("4*(2*N + 2*d + 2*BLOCK)", recompute_shared(s, tiles), MAX_SHARED)
 
 
-def flash_rules(s: BackwardShape, tiles: Tiles) -> Iterator[str]:
+def flash_rules(s: AttentionBackwardShape, tiles: Tiles) -> Iterator[str]:
     yield from attention.common_rules(s, max(tiles["Br"], tiles["Bc"]))
     yield from attention.head_rules(s)
     yield from common.dot_rules(s)
@@ -204,7 +208,7 @@ def flash_rules(s: BackwardShape, tiles: Tiles) -> Iterator[str]:
         yield from shared_rules(formula, flash_shared(s, tiles), MAX_SHARED)
 
 
-def two_kernel_rules(s: BackwardShape, tiles: Tiles) -> Iterator[str]:
+def two_kernel_rules(s: AttentionBackwardShape, tiles: Tiles) -> Iterator[str]:
     yield from flash_rules(s, tiles)
     yield from multiple_rules(tiles, ("Br", 4 * query_rows(tiles)))
 
@@ -272,7 +276,7 @@ RUNGS: tuple[Rung, ...] = (
 LADDER = Ladder(
     name="attention-backward",
     work=mark("the five products of attention's backward pass"),
-    shape=BackwardShape,
+    shape=AttentionBackwardShape,
     parse=parse_backward,
     reference=reference.backward,
     revealing=revealing.inputs,

@@ -12,7 +12,7 @@ from functools import partial
 from types import ModuleType
 
 from kernels.attention.backward import common
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.i18n import mark
 from kernels.libraries import torch as torch_library
 from kernels.model.program import LibraryCall, Program, Tiles
@@ -96,14 +96,14 @@ def _cudnn(aten: ModuleType, q, k, v, grad, causal: bool, scale: float) -> Calla
 OPERATORS = {"EFFICIENT_ATTENTION": _efficient, "FLASH_ATTENTION": _flash, "CUDNN_ATTENTION": _cudnn}
 
 
-def build(backend: str, s: BackwardShape, tiles: Tiles) -> Program:
+def build(backend: str, s: AttentionBackwardShape, tiles: Tiles) -> Program:
     scale, causal = common.arguments(s)[-2:]
     args = "Q", "K", "V", "dO", *GRADIENTS, scale, causal
     call = LibraryCall(f"torch_{backend.lower()}_backward", args, None, partial(Backward, backend))
     return Program(common.buffers(s, dots=False), (call,))
 
 
-def rules(s: BackwardShape, tiles: Tiles) -> tuple[str, ...]:
+def rules(s: AttentionBackwardShape, tiles: Tiles) -> tuple[str, ...]:
     """Returns no rule: PyTorch says itself what it supports."""
     return ()
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.attention.reference import CHUNK, FLUSHED, ROUNDED, STEP, TOLERANCE
 from kernels.model.at_once import MAX_THREADS, at_once
 from kernels.model.verify import Reference
@@ -16,7 +16,7 @@ from kernels.model.verify import Reference
 __all__ = ["TOLERANCE", "backward", "saved"]
 
 
-def saved(s: BackwardShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def saved(s: AttentionBackwardShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns what the forward pass saves: O [B, H, N, d] in the type of V, and L float32 [B, H, N].
 
     L = m + log(sum over the visible keys of exp(S - m)), S = scale * Q K^T, m the maximum of a row of S.
@@ -40,7 +40,7 @@ def saved(s: BackwardShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.nd
 
 
 def backward(
-    s: BackwardShape, Q: np.ndarray, K: np.ndarray, V: np.ndarray, dO: np.ndarray, O: np.ndarray, L: np.ndarray
+    s: AttentionBackwardShape, Q: np.ndarray, K: np.ndarray, V: np.ndarray, dO: np.ndarray, O: np.ndarray, L: np.ndarray
 ) -> dict[str, Reference]:
     """Returns {"dQ", "dK", "dV"}: each (gradient, error scale), float64 [B, H, N, d], as FlashAttention-2 derives them.
 
@@ -79,7 +79,7 @@ def backward(
     }
 
 
-def _add_rows(s: BackwardShape, rows: slice, q, keys, values, do, o, l, results) -> None:
+def _add_rows(s: AttentionBackwardShape, rows: slice, q, keys, values, do, o, l, results) -> None:
     """Adds what the queries `rows` of one head contribute to its results, each [2, N, d]: gradients and their scales."""
     factor, rounded, step = float(np.float32(s.factor)), ROUNDED[s.dtype], STEP[s.dtype]
     seen = slice(0, rows.start + len(q) if s.causal else s.N)  # no query of these sees a later key
@@ -111,7 +111,7 @@ def _add_rows(s: BackwardShape, rows: slice, q, keys, values, do, o, l, results)
 
 
 # -- parts ----------------------------------------------------------------------------------------------
-def _scores(s: BackwardShape, q: np.ndarray, keys: np.ndarray, rows: slice) -> np.ndarray:
+def _scores(s: AttentionBackwardShape, q: np.ndarray, keys: np.ndarray, rows: slice) -> np.ndarray:
     """Returns the scores of the queries `rows` with the first keys, -infinity where hidden."""
     scores = float(np.float32(s.factor)) * q.astype(np.float64) @ keys.T
     if s.causal:
@@ -119,11 +119,11 @@ def _scores(s: BackwardShape, q: np.ndarray, keys: np.ndarray, rows: slice) -> n
     return scores
 
 
-def _visible(s: BackwardShape, rows: slice, keys: slice) -> np.ndarray | float:
+def _visible(s: AttentionBackwardShape, rows: slice, keys: slice) -> np.ndarray | float:
     """Returns whether the queries `rows` see each key, bool [queries, keys]; 1 if all see all."""
     return np.arange(s.N)[keys] <= np.arange(s.N)[rows, None] if s.causal else 1.0
 
 
-def _row_blocks(s: BackwardShape) -> list[slice]:
+def _row_blocks(s: AttentionBackwardShape) -> list[slice]:
     rows = max(1, CHUNK // s.N)
     return [slice(first, first + rows) for first in range(0, s.N, rows)]

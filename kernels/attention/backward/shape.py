@@ -15,9 +15,9 @@ PRODUCTS = 5  # S = Q K^T, dP = dO V^T, dV = P^T dO, dQ = dS K, dK = dS^T Q
 
 
 @dataclass(frozen=True)
-class BackwardShape(SelfAttentionShape):
+class AttentionBackwardShape(SelfAttentionShape):
     """The gradients of self-attention. Q, K, V, O, dO and dQ, dK, dV are [B, H, N, d] of type `dtype`, L is float32
-    [B, H, N]. Fields are those of SelfAttentionShape. Raises ShapeError, which names the broken rule."""
+    [B, H, N]. Fields are those of SelfAttentionShape. flash-wgmma needs d in multiples of 8. Raises ShapeError, which names the broken rule."""
 
     @property
     def macs(self) -> int:
@@ -39,6 +39,6 @@ class BackwardShape(SelfAttentionShape):
         return self.B, self.H, self.N
 
 
-def parse_backward(text: str) -> BackwardShape:
-    """Parse "B=1,H=12,N=1024,d=64,causal=1,dtype=fp16" into a BackwardShape. Raises ShapeError if it is malformed."""
-    return BackwardShape(**parse(text, FIELDS, "BHNd", text_fields=("dtype",), float_fields=("scale",)))
+def parse_backward(text: str) -> AttentionBackwardShape:
+    """Parse "B=1,H=12,N=1024,d=64,causal=1,dtype=fp16" into an AttentionBackwardShape. Raises ShapeError if it is malformed."""
+    return AttentionBackwardShape(**parse(text, FIELDS, "BHNd", text_fields=("dtype",), float_fields=("scale",)))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from kernels.attention import common as attention
 from kernels.attention.backward import common, cpu
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.attention.tensor_cores import MMA, PAD, padded
 from kernels.i18n import mark
 from kernels.model.launch import WARP, ampere, ceil, launch
@@ -33,12 +33,12 @@ REGISTERS_OF = {KEYS: "WM*(2*Bc + 2*DP)/32", QUERIES: "WM*(2*Bc + DP)/32"}
 SHARED_OF = {KEYS: "4*(Br + STAGES*Bc)*(DP + 8) + 8*STAGES*Bc", QUERIES: "4*(Br + STAGES*Bc)*(DP + 8)"}
 
 
-def registers(s: BackwardShape, owned: int, WM: int, Bc: int) -> int:
+def registers(s: AttentionBackwardShape, owned: int, WM: int, Bc: int) -> int:
     """Returns the registers per lane: sums of S, dP and the gradients that the block owns, and the others."""
     return WM * (2 * Bc + owned * padded(s)) // 32 + OTHER_REGISTERS
 
 
-def passing_rows(s: BackwardShape, owned: int, tiles: Tiles) -> int:
+def passing_rows(s: AttentionBackwardShape, owned: int, tiles: Tiles) -> int:
     """Returns the rows that pass a block at a time: Bc. The kernel of dQ owns fewer sums. It takes 2 Bc, if they fit its
     registers, so that it loads its own rows and waits half as often; small tiles stay small."""
     Bc = tiles["Bc"]
@@ -46,23 +46,23 @@ def passing_rows(s: BackwardShape, owned: int, tiles: Tiles) -> int:
     return 2 * Bc if owned == QUERIES and fits and MMA < Bc < WIDEST else Bc
 
 
-def warp_rows(s: BackwardShape, owned: int, tiles: Tiles) -> int:
+def warp_rows(s: AttentionBackwardShape, owned: int, tiles: Tiles) -> int:
     """Returns the rows of a warp: WM, or 16 if WM rows would not fit its lanes' registers."""
     needed = registers(s, owned, tiles["WM"], passing_rows(s, owned, tiles))
     return tiles["WM"] if needed <= MAX_REGISTERS else MMA
 
 
-def threads(s: BackwardShape, owned: int, tiles: Tiles) -> int:
+def threads(s: AttentionBackwardShape, owned: int, tiles: Tiles) -> int:
     return tiles["Br"] // warp_rows(s, owned, tiles) * WARP
 
 
-def shared(s: BackwardShape, owned: int, tiles: Tiles) -> int:
+def shared(s: AttentionBackwardShape, owned: int, tiles: Tiles) -> int:
     """Returns the bytes of shared memory: two own tiles, STAGES times two that pass by; L and D of passing queries."""
     passing = tiles["STAGES"] * passing_rows(s, owned, tiles)
     return 4 * (tiles["Br"] + passing) * (padded(s) + PAD) + (8 * passing if owned == KEYS else 0)
 
 
-def _launch(s: BackwardShape, tiles: Tiles, source: str, owned: int, *gradients: str) -> Launch:
+def _launch(s: AttentionBackwardShape, tiles: Tiles, source: str, owned: int, *gradients: str) -> Launch:
     own, passing = tiles["Br"], passing_rows(s, owned, tiles)
     sizes = {"Bc": passing, "WM": warp_rows(s, owned, tiles), "DP": padded(s), "BF16": int(s.dtype == "bf16")}
     if owned == KEYS:
@@ -80,7 +80,7 @@ def _launch(s: BackwardShape, tiles: Tiles, source: str, owned: int, *gradients:
     )
 
 
-def build(s: BackwardShape, tiles: Tiles) -> Program:
+def build(s: AttentionBackwardShape, tiles: Tiles) -> Program:
     steps = (
         common.row_dots(s),
         _launch(s, tiles, "attention/12_flash_mma_keys.cu", KEYS, "dK", "dV"),
@@ -89,7 +89,7 @@ def build(s: BackwardShape, tiles: Tiles) -> Program:
     return Program(common.buffers(s), steps)
 
 
-def rules(s: BackwardShape, tiles: Tiles) -> Iterator[str]:
+def rules(s: AttentionBackwardShape, tiles: Tiles) -> Iterator[str]:
     ahead = max(tiles["Br"], 2 * tiles["STAGES"] * tiles["Bc"])
     yield from attention.common_rules(s, ahead, attention.HALVES)
     yield from attention.head_rules(s)

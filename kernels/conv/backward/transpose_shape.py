@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kernels.conv.shape import EXTRA_SINCE, ConvShape, set_extra
 from kernels.i18n import tr
-from kernels.model.shape import Pair, Shape, ShapeError, integer, pair, parse
+from kernels.model.shape import Pair, Shape, ShapeError, integer, pad_of, pair, parse
 
 
 @dataclass(frozen=True, init=False)
@@ -15,7 +15,7 @@ class TransposeShape(Shape):
 
     P = (H-1)*u - 2*pad_h - extra_h + dilation_h*(R-1) + output_pad_h + 1, and Q likewise. pad_h rows are cut off above,
     pad_h + extra_h below. Several sizes P are the input of a
-    convolution with output H: output_pad chooses one of them, so it must be below the stride. `stride`, `pad`,
+    convolution with output H: output_pad chooses one of them, so it must be below the stride. `stride`, `pad` (or `padding`),
     `output_pad` and `dilation` are one number or (vertical, horizontal); an axis has a name of its own, as in ConvShape.
 
     Raises ShapeError, which names the broken rule.
@@ -44,11 +44,12 @@ class TransposeShape(Shape):
         self, N, C, H, W, K, R, S, *, stride: Pair = 1, pad: Pair = 0, output_pad: Pair = 0, dilation: Pair = 1,
         u=None, v=None, pad_h=None, pad_w=None,
         output_pad_h=None, output_pad_w=None, dilation_h=None, dilation_w=None, groups=1, extra: Pair = 0, extra_h=None,
-        extra_w=None,
+        extra_w=None, padding: Pair | None = None,
     ):  # fmt: skip
+        pad_pair = pair("pad", pad_of(padding, pad, pad_h, pad_w))
         axes = {
             ("u", "v"): (pair("stride", stride), (u, v), 1),
-            ("pad_h", "pad_w"): (pair("pad", pad), (pad_h, pad_w), 0),
+            ("pad_h", "pad_w"): (pad_pair, (pad_h, pad_w), 0),
             ("output_pad_h", "output_pad_w"): (pair("output_pad", output_pad), (output_pad_h, output_pad_w), 0),
             ("dilation_h", "dilation_w"): (pair("dilation", dilation), (dilation_h, dilation_w), 1),
         }
@@ -174,7 +175,7 @@ class TransposeShape(Shape):
 
 
 FIELDS = (
-    "N C H W K R S stride u v pad pad_h pad_w extra extra_h extra_w output_pad output_pad_h output_pad_w dilation dilation_h "
+    "N C H W K R S stride u v pad padding pad_h pad_w extra extra_h extra_w output_pad output_pad_h output_pad_w dilation dilation_h "
     "dilation_w groups"
 ).split()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kernels.conv.half.shape import HalfShape
 from kernels.i18n import tr
 from kernels.model.program import INPUT, OUTPUT, Buffer, Program, Tiles
-from kernels.model.rules import broken, index_rules
+from kernels.model.rules import extent_multiple_rules, index_rules
 from kernels.model.rung import Cost
 
 PIECE = 8  # channels in 16 bytes
@@ -38,9 +38,7 @@ def plain_rules(s: HalfShape) -> Iterator[str]:
 
 def channel_rules(s: HalfShape) -> Iterator[str]:
     """Yields a rule if the channels of a pixel or of a filter do not begin at multiples of 16 bytes."""
-    for name, channels in (("C", s.C), ("K", s.K)):
-        if channels % PIECE:
-            yield broken(f"{name} % {PIECE} == 0", f"{channels} % {PIECE}")
+    yield from extent_multiple_rules(PIECE, C=s.C, K=s.K)
 
 
 def extent_rules(s: HalfShape, rows: int) -> Iterator[str]:

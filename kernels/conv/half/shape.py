@@ -11,7 +11,7 @@ BYTES = 2  # of an element
 class HalfShape(ConvShape):
     """A 2-D convolution in FP16: x [N,H,W,C], filters [K,R,S,C/groups], y [N,P,Q,K].
 
-    The fields and errors are those of ConvShape.
+    The fields and errors are those of ConvShape. All rungs but cuDNN's need C and K in multiples of 8.
     """
 
     @property

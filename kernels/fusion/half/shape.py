@@ -13,7 +13,7 @@ HALVES = ("x", "w", "z", "y")  # tensors in FP16
 class HalfChainShape(ChainShape):
     """A chain of blocks on maps x [N, H, W, C] in FP16. Parameters of bias and batch norm are FP32.
 
-    The fields and errors are those of ChainShape.
+    The fields and errors are those of ChainShape. implicit-gemm needs C and K in multiples of 8.
     """
 
     @property

@@ -25,6 +25,7 @@ from kernels.model.rules import (
     REGISTERS,
     broken,
     dtype_rules,
+    extent_multiple_rules,
     index_rules,
     multiple_rules,
     shared_rules,
@@ -162,9 +163,8 @@ def ring_rules(dtype: str, sharing: int):
 
     def check(s: EightBitShape, tiles: Tiles) -> Iterator[str]:
         yield from dtype_rules(s, dtype)
-        for name, extent, multiple in (("N", s.N, 4), ("K", s.K, 16)):  # rows begin at multiples of 16 bytes
-            if extent % multiple:
-                yield broken(f"{name} % {multiple} == 0", f"{extent} % {multiple}")
+        yield from extent_multiple_rules(4, N=s.N)  # rows begin at multiples of 16 bytes
+        yield from extent_multiple_rules(16, K=s.K)
         yield from _extent_rules(s, tiles, ROW)
         sums = tiles["BM"] * tiles["BN"] // WARPGROUP // sharing
         if sums > 128:
@@ -181,9 +181,7 @@ def library_rules(dtype: str, multiple: int, rows: int = 1):
 
     def check(s: EightBitShape, tiles: Tiles) -> Iterator[str]:
         yield from dtype_rules(s, dtype)
-        for name, extent in (("N", s.N), ("K", s.K)):
-            if extent % multiple:
-                yield broken(f"{name} % {multiple} == 0", f"{extent} % {multiple}")
+        yield from extent_multiple_rules(multiple, N=s.N, K=s.K)
         if rows > s.M:
             yield broken(f"M >= {rows}", s.M)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kernels.gemm.shape import MAX_INT8_K
 from kernels.i18n import tr
-from kernels.model.shape import Shape, ShapeError, integer, one_of, parse
+from kernels.model.shape import Shape, ShapeError, element_type, integer, parse
 
 FIELDS = "M N K dtype".split()
 INT8, FP8 = "int8", "fp8"
@@ -21,6 +21,9 @@ class EightBitShape(Shape):
     B is given along K, as Hopper's tensor cores read 8-bit numbers. `dtype` is the type of A and B: "int8" (C is int32)
     or "fp8" (e4m3; C is float32).
 
+    Rungs with wgmma need N in multiples of 4 and K in multiples of 16. PyTorch's need N and K in multiples of 8 (int8) or
+    16 (fp8). The other rungs run every size.
+
     Raises ShapeError, which names the broken rule.
     """
 
@@ -31,7 +34,7 @@ class EightBitShape(Shape):
 
     def __post_init__(self):
         self._check("MNK", integer, 1)
-        self._check(("dtype",), one_of, INPUT)
+        self._check(("dtype",), element_type, INPUT)
         if self.dtype == INT8 and self.K > MAX_INT8_K:
             raise ShapeError(
                 tr("K <= {limit} if dtype is int8 (sums stay in int32), got {got}", limit=MAX_INT8_K, got=self.K)

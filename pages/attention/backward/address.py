@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from kernels.attention.backward.presets import BACKWARD_PRESETS
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.i18n import cached, mark, tr
 from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
@@ -24,7 +24,7 @@ VALUES = forward.VALUES
 ORDERS = {"explaining": mark("the steps of the kernel with their values"), MEMORY: DESCRIPTION}
 
 
-def fit(rung: Rung, s: BackwardShape) -> dict[str, int]:
+def fit(rung: Rung, s: AttentionBackwardShape) -> dict[str, int]:
     """Returns the tile sizes for a shape: the smallest that are compiled ahead if a head is shown whole, else the defaults."""
     if s.N > MAX_WHOLE:
         return rung.default_tiles
@@ -41,7 +41,7 @@ def orders() -> dict[str, str]:
 
 @cached(MAX_CACHED_SCENES)
 def scene(
-    s: BackwardShape, rung: str, tiles: tuple[tuple[str, int], ...], values: str, order: str = "explaining"
+    s: AttentionBackwardShape, rung: str, tiles: tuple[tuple[str, int], ...], values: str, order: str = "explaining"
 ) -> tuple[Scene | None, str]:
     """Returns the scene of a rung in one of ORDERS; (None, reason) if it has none. `values` names the numbers on the stage."""
     if order == MEMORY:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.i18n import mark
 from kernels.ladders import find
 from kernels.model.launch import ceil
@@ -41,7 +41,7 @@ def facts(evidences: Evidences) -> Facts:
     return found
 
 
-def _counts(s: BackwardShape) -> Facts:
+def _counts(s: AttentionBackwardShape) -> Facts:
     fp32 = s.with_(dtype="fp32")
     moved = {rung: find(rung).cost(fp32, _program(rung, fp32)).moved_bytes for rung in (NAIVE, ATOMIC)}
     Br, Bc = (find(ATOMIC).default_tiles[side] for side in ("Br", "Bc"))
@@ -58,7 +58,7 @@ def _counts(s: BackwardShape) -> Facts:
     }
 
 
-def _program(rung: str, s: BackwardShape):
+def _program(rung: str, s: AttentionBackwardShape):
     return find(rung).build(s, find(rung).default_tiles)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import streamlit as st
 
 from kernels.attention.backward.presets import BACKWARD_PRESETS
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.i18n import decimal, mark, tr, trn
 from pages.attention.backward import address
 from pages.attention.backward.address import ADDRESS
@@ -58,7 +58,7 @@ def _controls(fields: Fields, query: Selection, link: Link) -> None:
     draw_fields(fields, query.shape, types, _derived(query.shape))
 
 
-def _derived(s: BackwardShape) -> str:
+def _derived(s: AttentionBackwardShape) -> str:
     """Returns HTML: the bytes of P and dS, the FLOPs, and the least bytes that the backward pass of this shape moves."""
     return trn(
         "P and dS <b>{N}×{N}</b> for <b>{n}</b> head: <b>{squares}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved",

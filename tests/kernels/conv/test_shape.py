@@ -109,7 +109,7 @@ def test_shape_survives_params_and_text(s):
         ("N=1,C=3", "missing H, W, K, R, S"),
         ("N=1,N=2", "N is given twice"),
         ("N=x", "N must be a whole number, got 'x'"),
-        ("Z=1", "NAME among"),
+        ("Z=1", "no field 'Z'; there are: N, C, H, W, K, R, S, "),
         ("N", "NAME=VALUE"),
     ],
 )

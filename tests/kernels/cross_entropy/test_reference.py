@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.cross_entropy import reference
-from kernels.cross_entropy.shape import BackwardShape, CrossEntropyShape, StepShape
+from kernels.cross_entropy.shape import CrossEntropyBackwardShape, CrossEntropyShape, CrossEntropyStepShape
 
 shapes = st.tuples(st.integers(1, 6), st.one_of(st.integers(1, 9), st.integers(1, 60)))
 
@@ -32,7 +32,7 @@ def weighted_loss(x, labels, g):
 def dx_of(s: tuple[int, int], x, labels, g) -> np.ndarray:
     """Returns the reference gradient. The log-sum-exp is exact: only a float32 one is an input of the ladder."""
     exact = reference.forward(CrossEntropyShape(*s), x, labels)["lse"][0]
-    return reference.backward(BackwardShape(*s), x, labels, exact, g)[0]
+    return reference.backward(CrossEntropyBackwardShape(*s), x, labels, exact, g)[0]
 
 
 @given(shapes, st.integers(0, 99))
@@ -50,7 +50,7 @@ def test_gradient_is_that_of_automatic_differentiation(s, seed):
     x, labels, g = inputs(*s, seed)
     expected = grad(weighted_loss)(x.astype(np.float64), labels, g.astype(np.float64))
     np.testing.assert_allclose(dx_of(s, x, labels, g), expected, rtol=1e-11, atol=1e-12)
-    step = reference.step(StepShape(*s), x, labels, g)
+    step = reference.step(CrossEntropyStepShape(*s), x, labels, g)
     np.testing.assert_allclose(step["dx"][0], expected, rtol=1e-11, atol=1e-12)
     forward = reference.forward(CrossEntropyShape(*s), x, labels)["loss"][0]
     np.testing.assert_array_equal(step["loss"][0], forward)
@@ -92,8 +92,8 @@ def test_a_label_that_is_off_by_one_gives_another_loss():
 def test_references_of_many_rows_go_through_several_chunks(monkeypatch):
     s = 7, 33
     x, labels, g = inputs(*s)
-    whole = reference.step(StepShape(*s), x, labels, g)
+    whole = reference.step(CrossEntropyStepShape(*s), x, labels, g)
     monkeypatch.setattr(reference, "CHUNK", 2 * 33)
-    parts = reference.step(StepShape(*s), x, labels, g)
+    parts = reference.step(CrossEntropyStepShape(*s), x, labels, g)
     for name in whole:
         np.testing.assert_array_equal(whole[name], parts[name])

@@ -79,7 +79,7 @@ def test_invalid_shape_is_explained(fields, message):
     ("text", "message"),
     [
         ("M=1,N=2", "missing K"),
-        ("M=1,N=2,K=3,L=4", "NAME=VALUE with NAME among M N K alpha beta dtype; got 'L=4'"),
+        ("M=1,N=2,K=3,L=4", "no field 'L'; there are: M, N, K, alpha, beta, dtype"),
         ("M=1,N=2,K=3,M=4", "M is given twice"),
         ("M=x,N=2,K=3", "M must be a whole number, got 'x'"),
         ("M=1,N=2,K=3,beta=x", "beta must be a number, got 'x'"),

@@ -129,8 +129,8 @@ def test_average_shape_survives_params_and_text(s):
     ("parse", "text", "rule"),
     [
         (parse_max, "N=1,C=3", "missing H, W, R, S"),
-        (parse_max, "N=1,C=3,H=8,W=8,R=3,S=3,include_pad=1", "NAME among"),
-        (parse_avg, "N=1,C=3,H=8,W=8,R=3,S=3,dilation=2", "NAME among"),
+        (parse_max, "N=1,C=3,H=8,W=8,R=3,S=3,include_pad=1", "no field 'include_pad'"),
+        (parse_avg, "N=1,C=3,H=8,W=8,R=3,S=3,dilation=2", "no field 'dilation'"),
         (parse_global, "N=1,C=3,H=8", "missing W"),
         (parse_global, "N=1,C=3,H=8,W=0", "W must be in 1"),
     ],

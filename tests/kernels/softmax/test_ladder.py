@@ -309,7 +309,7 @@ def test_text_is_parsed_or_refused():
         ("M=2", "missing N"),
         ("M=2,N=0", r"N must be in 1 .. 2147483647, got 0"),
         ("M=2,N=1.5", "N must be a whole number"),
-        ("M=2,N=4,K=1", "NAME among M N"),
+        ("M=2,N=4,K=1", "no field 'K'; there are: M, N"),
     ):
         with pytest.raises(ShapeError, match=message):
             parse_softmax(text)

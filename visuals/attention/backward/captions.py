@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.i18n import mark, tr
 from visuals.attention.backward.plan import ATOMIC, MMA, TWO, Plan
 from visuals.scene.recorder import StepKinds
@@ -181,7 +181,7 @@ LINES: Mapping[str, Lines] = {
 }
 
 
-def templates_of(plan: Plan, s: BackwardShape) -> StepKinds:
+def templates_of(plan: Plan, s: AttentionBackwardShape) -> StepKinds:
     """Returns the kinds of step of a rung in an order that numbers them, with their captions. The mark is the number itself:
     the lit lines of several files are found by `visuals.attention.backward.parts.sources_of`."""
     words = {**DOTS, **KEYS, **QUERIES} | (ON_TENSOR_CORES if plan.halves else {})

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.i18n import mark, tr, trn
 from kernels.ladders import find
 from visuals.attention.backward.captions import LINES
@@ -24,7 +24,9 @@ ORDER_NOTE = mark(
 )
 
 
-def flash_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
+def flash_scene(
+    s: AttentionBackwardShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]
+) -> Scene:
     """Returns the scene of a rung of flash attention. head: Q, K, V, dO, O float32 [N, d] and L [N]."""
     plan = plan_of(s, rung, tiles)
     flash = FlashBackwardSteps(s, plan, part_of(s, plan), head)

@@ -7,7 +7,7 @@ from itertools import groupby
 
 import numpy as np
 
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from visuals.attention.backward import captions
 from visuals.attention.backward.numbers import Numbers, key_gradients, next_dQ, query_gradients
 from visuals.attention.backward.plan import MAX_PASSING, MAX_TILE, Part, Plan, key_tiles, query_tiles, shown, tiles_of
@@ -19,7 +19,7 @@ from visuals.scene.requests import WORD
 class FlashBackwardSteps:
     """The steps of the followed blocks, and what the others leave in the part of global memory that is shown."""
 
-    def __init__(self, s: BackwardShape, plan: Plan, part: Part, head: Mapping[str, np.ndarray]):
+    def __init__(self, s: AttentionBackwardShape, plan: Plan, part: Part, head: Mapping[str, np.ndarray]):
         self.s, self.plan, self.part, self.head = s, plan, part, head
         self.n = Numbers(s, head, plan.halves)
         self.r = Recorder(captions.templates_of(plan, s))

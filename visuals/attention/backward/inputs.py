@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from visuals.attention.inputs import KINDS as FORWARD_KINDS
 from visuals.attention.inputs import Matrices, qkv
 
@@ -14,7 +14,7 @@ from visuals.attention.inputs import Matrices, qkv
 KINDS: Mapping[str, str] = {name: FORWARD_KINDS[name][0] for name in ("whole", "random", "lookup")}
 
 
-def inputs(s: BackwardShape, kind: str) -> Matrices:
+def inputs(s: AttentionBackwardShape, kind: str) -> Matrices:
     """Returns Q, K, V and dO of one of KINDS, float32 [1, 1, N, d], for head 0 of sequence 0. Equal at each call."""
     rng, size = np.random.default_rng(1), (1, 1, s.N, s.d)
     dO = rng.standard_normal(size) if kind == "random" else rng.integers(-2, 3, size)

@@ -6,7 +6,7 @@ from math import log
 
 import numpy as np
 
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.i18n import cached, decimal, mark, tr
 from kernels.ladders import find
 from kernels.machine import memory_levels
@@ -33,7 +33,7 @@ CAPTION = mark(
 TOO_LARGE = mark("P and dS need more than the {memory} of one {device}.")
 
 
-def kept(rung: str, s: BackwardShape) -> int:
+def kept(rung: str, s: AttentionBackwardShape) -> int:
     """Returns the bytes that a rung keeps beside Q, K, V, O, dO and the gradients: its workspace, and L."""
     program = find(rung).build(s, find(rung).default_tiles)
     return program.nbytes(WORKSPACE) + sum(b.nbytes for b in program.buffers if b.name == "L")
@@ -51,7 +51,7 @@ def capacity() -> tuple[str, int] | None:
     return (levels.device, levels.levels[-1].bytes) if levels and levels.levels[-1].bytes else None
 
 
-def memory_scene(s: BackwardShape) -> Scene:
+def memory_scene(s: AttentionBackwardShape) -> Scene:
     """Returns the scene at the B, H, d and type of a shape: step n shows N = LENGTHS[n]."""
     s = s.with_(dtype="fp32")  # of both rungs
     counts = {rung: np.array([kept(rung, s.with_(N=N)) for N in LENGTHS], float) for rung in CHARTS}
@@ -77,7 +77,7 @@ def memory_scene(s: BackwardShape) -> Scene:
     )
 
 
-def _title(s: BackwardShape) -> str:
+def _title(s: AttentionBackwardShape) -> str:
     return tr(
         "kept in global memory: {heads} heads, N = {first} to {last}",
         heads=decimal(f"{s.heads:,}"),

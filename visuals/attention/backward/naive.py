@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.i18n import mark, tr
 from kernels.ladders import find
 from visuals import units
@@ -45,7 +45,9 @@ _KINDS = MappingProxyType({  # kind of step: (number of the launch, its line, wo
 })  # fmt: skip
 
 
-def naive_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
+def naive_scene(
+    s: AttentionBackwardShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]
+) -> Scene:
     """Returns the scene of attention-backward/naive. head: Q, K, V, dO, O float32 [N, d] and L [N]."""
     naive = Naive(s, tiles["TILE"], head)
     naive.run()
@@ -80,7 +82,7 @@ def naive_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Map
 class Naive:
     """The steps of the seven launches. Only the first rows and columns are computed, over all queries or keys."""
 
-    def __init__(self, s: BackwardShape, side: int, head: Mapping[str, np.ndarray]):
+    def __init__(self, s: AttentionBackwardShape, side: int, head: Mapping[str, np.ndarray]):
         self.s, self.side, self.head = s, side, head
         self.rows, self.cols = min(s.N, MAX_ROWS), min(s.d, MAX_COLS)
         self.first = min(side, self.rows)  # rows of block (0, 0) that are shown

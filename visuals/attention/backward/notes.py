@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kernels.attention.backward.common import RECOMPUTED
 from kernels.attention.backward.presets import BACKWARD_PRESETS
-from kernels.attention.backward.shape import PRODUCTS, BackwardShape
+from kernels.attention.backward.shape import PRODUCTS, AttentionBackwardShape
 from kernels.i18n import mark, tr
 from kernels.ladders import LADDERS, find
 from kernels.model.preset import Preset
@@ -21,12 +21,12 @@ NAIVE, ATOMIC, TWO = (f"{NAME}/{name}" for name in ("naive", "flash", "flash-two
 LIBRARY = f"{NAME}/library"  # prefix of PyTorch's
 
 
-def squares(s: BackwardShape) -> int:
+def squares(s: AttentionBackwardShape) -> int:
     """Returns the bytes of P and dS in FP32."""
     return 2 * 4 * s.heads * s.N**2
 
 
-def backward_cost(s: BackwardShape) -> str:
+def backward_cost(s: AttentionBackwardShape) -> str:
     """Returns sentences: the bytes of P and dS, what flash attention saves instead, and the products of each way."""
     kept = find(ATOMIC).build(s.with_(dtype="fp32"), find(ATOMIC).default_tiles).nbytes(WORKSPACE)
     return " ".join(
@@ -90,7 +90,7 @@ def backward_examples() -> list[tuple[Preset, str]]:
     """Returns (preset, text) of the largest and the smallest speed-up of flash attention over P and dS in memory, from the
     cold recordings at the default tile sizes."""
 
-    def gained(s: BackwardShape) -> float | None:
+    def gained(s: AttentionBackwardShape) -> float | None:
         rows = recorded_at(s, [rung.name for rung in LADDERS[NAME].rungs])
         ours = fastest(row for name, row in rows.items() if name.startswith(ATOMIC))
         return rows[NAIVE]["median_ms"] / ours["median_ms"] if ours and NAIVE in rows else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.attention.tensor_cores import MMA
 from visuals.attention.flash_numbers import _rounded as rounded
 from visuals.attention.flash_numbers import add_product, fma
@@ -33,7 +33,7 @@ class Numbers:
     """All numbers of one head. head: Q, K, V, dO, O float32 [N, d] and L [N]. `halves`: "" or the type to which P and dS are
     rounded before they are multiplied on tensor cores. `binary`: exponentials are powers of 2."""
 
-    def __init__(self, s: BackwardShape, head: Head, halves: str = "", binary: bool = True):
+    def __init__(self, s: AttentionBackwardShape, head: Head, halves: str = "", binary: bool = True):
         self.s, self.head, self.halves, self.binary = s, head, halves, binary
         self.scale = np.float32(s.factor)
         self.depth = MMA if halves else 1

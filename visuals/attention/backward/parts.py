@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.i18n import decimal, tr, trn
 from kernels.model.program import Launch
 from visuals.attention.parts import global_title
@@ -35,7 +35,7 @@ IN_GLOBAL = (("Q", "dO", "O", "L", "D"), ("K", "V", "dQ", "dK", "dV"))  # the ro
 
 
 def in_global(
-    name: str, s: BackwardShape, rows: range, cols: int, head: Mapping[str, np.ndarray] | None = None
+    name: str, s: AttentionBackwardShape, rows: range, cols: int, head: Mapping[str, np.ndarray] | None = None
 ) -> Tensor:
     """Returns the part of a tensor of global memory that is shown; its values if `head` has them before the first step."""
     wide = 1 if name in OF_ROWS else cols
@@ -50,7 +50,7 @@ def in_global(
     return replace(made, note=note)
 
 
-def global_group(s: BackwardShape, rows: range, cols: int) -> Group:
+def global_group(s: AttentionBackwardShape, rows: range, cols: int) -> Group:
     """Returns the group of global memory. Its title names the rows if all are shown, and the columns if some are not."""
     title = global_title(s)
     if len(rows) == s.N:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernels.attention.backward import tensor_cores
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.model.dtypes import ELEMENT_BYTES
 
 ATOMIC, TWO, MMA = (f"attention-backward/{name}" for name in ("flash", "flash-two-kernels", "flash-mma"))
@@ -35,7 +35,7 @@ class Plan:
         return ELEMENT_BYTES[self.halves or "fp32"]
 
 
-def plan_of(s: BackwardShape, rung: str, tiles: Mapping[str, int]) -> Plan:
+def plan_of(s: AttentionBackwardShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     """Returns the plan of a rung of flash attention. tiles: all its tile sizes."""
     Br, Bc = tiles["Br"], tiles["Bc"]
     if rung == MMA:  # a block owns Br rows, and Bc rows pass by
@@ -49,13 +49,13 @@ def tiles_of(first: int, end: int, size: int) -> list[range]:
     return [range(i, min(i + size, end)) for i in range(first, end, size)]
 
 
-def query_tiles(s: BackwardShape, plan: Plan, keys: range) -> list[range]:
+def query_tiles(s: AttentionBackwardShape, plan: Plan, keys: range) -> list[range]:
     """Returns the tiles of queries that a block of keys visits. If causal, it begins with the tile of its first key."""
     Br = plan.key_kernel[0]
     return tiles_of(keys.start // Br * Br if s.causal else 0, s.N, Br)
 
 
-def key_tiles(s: BackwardShape, queries: range, size: int) -> list[range]:
+def key_tiles(s: AttentionBackwardShape, queries: range, size: int) -> list[range]:
     """Returns the tiles of `size` keys that some queries visit: all, or if causal those up to the last query."""
     end = min(queries.stop - 1, s.N - 1) + 1 if s.causal else s.N
     return [range(t.start, min(t.start + size, s.N)) for t in tiles_of(0, end, size)]
@@ -73,7 +73,7 @@ class Part:
     cols: int
 
 
-def part_of(s: BackwardShape, plan: Plan) -> Part:
+def part_of(s: AttentionBackwardShape, plan: Plan) -> Part:
     """Returns a small head whole, and of it the first block of keys and, if causal, the last. Of a larger head one block of
     keys (if causal the second, which skips queries) and the queries that pass by first."""
     cols = s.d if s.d <= MAX_COLS else FIRST_COLS

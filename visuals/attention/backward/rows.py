@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.i18n import mark, tr
 from kernels.ladders import find
 from visuals.attention.backward.captions import NAMES
@@ -46,7 +46,7 @@ _KINDS = MappingProxyType({  # kind of step: (number of the launch, its line, wo
 })  # fmt: skip
 
 
-def rows_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
+def rows_scene(s: AttentionBackwardShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of attention-backward/recompute. head: Q, K, V, dO, O float32 [N, d] and L [N]."""
     rows = Rows(s, tiles["BLOCK"], head)
     rows.run()
@@ -75,7 +75,7 @@ def rows_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], head: Mapp
 class Rows:
     """The steps of two blocks of keys and of one of queries."""
 
-    def __init__(self, s: BackwardShape, block: int, head: Mapping[str, np.ndarray]):
+    def __init__(self, s: AttentionBackwardShape, block: int, head: Mapping[str, np.ndarray]):
         self.s, self.head, self.count = s, head, block // s.d
         self.rows, self.cols = min(s.N, MAX_ROWS), min(s.d, MAX_COLS)
         self.groups_shown = min(self.count, s.N, MAX_GROUPS)

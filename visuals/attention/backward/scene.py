@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from kernels.attention.backward.reference import saved
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.ladders import find
 from kernels.model.dtypes import INPUT_DTYPE
 from visuals.attention.backward.flash import flash_scene
@@ -30,7 +30,9 @@ SCENES = {
 }
 
 
-def backward_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Scene:
+def backward_scene(
+    s: AttentionBackwardShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]
+) -> Scene:
     """Returns the scene of a rung; missing tile sizes are its defaults. inputs: Q, K, V, dO [B, H, N, d], of which head 0 of
     sequence 0 is used; O and L follow from them. Raises ValueError if `why_not` gives a reason."""
     if reason := why_not(s, rung, tiles):
@@ -38,7 +40,7 @@ def backward_scene(s: BackwardShape, rung: str, tiles: Mapping[str, int], inputs
     return SCENES[rung](s, rung, find(rung).check(s, tiles), head_of(s, inputs))
 
 
-def head_of(s: BackwardShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def head_of(s: AttentionBackwardShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns Q, K, V, dO, O float32 [N, d] and L [N] of head 0, rounded as the kernels get them."""
     dtype = INPUT_DTYPE[s.dtype]
     one = s.with_(B=1, H=1)
@@ -46,6 +48,6 @@ def head_of(s: BackwardShape, inputs: Mapping[str, np.ndarray]) -> dict[str, np.
     return {name: x[0, 0].astype(np.float32) for name, x in (head | saved(one, head)).items()}
 
 
-def why_not(s: BackwardShape, rung: str, tiles: Mapping[str, int]) -> str:
+def why_not(s: AttentionBackwardShape, rung: str, tiles: Mapping[str, int]) -> str:
     """Returns why a rung has no scene at a shape; "" if it has one."""
     return scene_why_not.why_not(rung, s, tiles, SCENES)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.attention.backward.ladder import LADDER
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.engines import cuda
 from kernels.machine.timing import Budget
 from kernels.model.program import Launch, UnsupportedError
@@ -25,16 +25,16 @@ LIBRARY = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs if rung.li
 MMA, HOPPER = "flash-mma", "flash-wgmma"
 HALVES = ("fp16", "bf16")
 POOL_GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
-backward_shapes = attention_shapes(max_extent=300, max_d=128).map(lambda s: BackwardShape(**s.params()))
+backward_shapes = attention_shapes(max_extent=300, max_d=128).map(lambda s: AttentionBackwardShape(**s.params()))
 
 
-def of_rung(name: str, s: BackwardShape, dtype: str = "fp16") -> BackwardShape:
+def of_rung(name: str, s: AttentionBackwardShape, dtype: str = "fp16") -> AttentionBackwardShape:
     if name == HOPPER:
         s = s.with_(d=min(-(-s.d // 8) * 8, 64))
     return s.with_(dtype=dtype) if name in (MMA, HOPPER) else s
 
 
-def run_and_verify(rung, s: BackwardShape, tiles=None, inputs=None) -> float:
+def run_and_verify(rung, s: AttentionBackwardShape, tiles=None, inputs=None) -> float:
     """Returns the largest relative error, with every element of each gradient compared with the float64 reference."""
     program = rung.build(s, rung.check(s, tiles))
     inputs = inputs or inputs_of(LADDER, s, program)
@@ -70,7 +70,7 @@ def test_every_legal_set_of_tile_sizes_runs(data):
 @pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("name", RUNGS)
 def test_hard_scores_stay_finite_and_right(name, kind, causal):
-    s = of_rung(name, BackwardShape(1, 2, 250, 64, causal=causal, scale=1))
+    s = of_rung(name, AttentionBackwardShape(1, 2, 250, 64, causal=causal, scale=1))
     program = RUNGS[name].build(s, RUNGS[name].default_tiles)
     inputs = {"dO": inputs_of(LADDER, s, program)["dO"]} | adversarial(kind, s)
     run_and_verify(RUNGS[name], s, inputs=inputs | LADDER.derive(s, inputs))
@@ -88,7 +88,7 @@ def test_every_preset(key):
 
 
 def test_memory_at_8192_equals_prediction():
-    s = BackwardShape(1, 2, 8192, 64)
+    s = AttentionBackwardShape(1, 2, 8192, 64)
     peaks = {}
     for name in ("naive", "recompute", "flash", "flash-two-kernels"):
         program = RUNGS[name].build(s, RUNGS[name].default_tiles)
@@ -105,7 +105,7 @@ def test_memory_at_8192_equals_prediction():
 def test_no_kernel_keeps_its_numbers_in_local_memory(d):
     """Some compilers keep an address or two there."""
     for name, rung in RUNGS.items():
-        s = of_rung(name, BackwardShape(1, 1, 256, d))
+        s = of_rung(name, AttentionBackwardShape(1, 1, 256, d))
         for tiles in rung.tile_sets(s):
             for step in rung.build(s, tiles).steps:
                 if isinstance(step, Launch):
@@ -114,7 +114,7 @@ def test_no_kernel_keeps_its_numbers_in_local_memory(d):
 
 
 def test_two_kernels_give_the_same_bits_every_time():
-    s = BackwardShape(2, 4, 500, 64)
+    s = AttentionBackwardShape(2, 4, 500, 64)
     for name in ("flash-two-kernels", MMA, HOPPER):
         rung, shape = RUNGS[name], of_rung(name, s)
         program = rung.build(shape, rung.default_tiles)
@@ -134,7 +134,7 @@ def test_two_kernels_give_the_same_bits_every_time():
 @pytest.mark.parametrize("name", LIBRARY)
 @pytest.mark.parametrize("dtype", ["fp32", *HALVES])
 def test_pytorch_agrees_or_is_unsupported(name, dtype, causal):
-    s = BackwardShape(2, 4, 257, 64, causal=causal, dtype=dtype)
+    s = AttentionBackwardShape(2, 4, 257, 64, causal=causal, dtype=dtype)
     if dtype == "fp32" and name != "library":
         with pytest.raises(UnsupportedError, match="does not support the backward pass of"):
             run_and_verify(LIBRARY[name], s)
@@ -147,7 +147,7 @@ def test_pytorch_agrees_or_is_unsupported(name, dtype, causal):
 @pytest.mark.parametrize("name", LIBRARY)
 def test_pytorch_is_timed_in_both_modes_and_its_memory_reported(name, mode):
     """Hot samples are captured graphs. After them the gradients are still right."""
-    s, rung = BackwardShape(2, 8, 1024, 64, dtype="fp16"), LIBRARY[name]
+    s, rung = AttentionBackwardShape(2, 8, 1024, 64, dtype="fp16"), LIBRARY[name]
     program = rung.build(s, {})
     inputs = inputs_of(LADDER, s, program)
     session = cuda.open(program, inputs)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.attention.backward.ladder import LADDER
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.engines import cpu, emulator
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.launch import Options
@@ -37,20 +37,20 @@ SMALL = {  # many tiles in both directions
     MMA: {"Br": 16, "Bc": 16, "WM": 16},
     HOPPER: {"STAGES": 2},
 }
-TOY = BackwardShape(1, 1, 8, 4)
+TOY = AttentionBackwardShape(1, 1, 8, 4)
 # Tiles that extend beyond every side, several heads, tiles with some and with only hidden keys.
-RAGGED = BackwardShape(2, 1, 45, 37, causal=1)
+RAGGED = AttentionBackwardShape(2, 1, 45, 37, causal=1)
 
 
-def of_rung(name: str, s: BackwardShape, dtype: str = "fp16") -> BackwardShape:
+def of_rung(name: str, s: AttentionBackwardShape, dtype: str = "fp16") -> AttentionBackwardShape:
     """Returns the shape in a type that the rung has, with a d that it can run."""
     if name == HOPPER:
         s = s.with_(d=min(-(-s.d // 8) * 8, 64))
     return s.with_(dtype=dtype) if name in HALVES else s
 
 
-def backward_shapes(**limits) -> st.SearchStrategy[BackwardShape]:
-    return attention_shapes(**limits).map(lambda s: BackwardShape(**s.params()))
+def backward_shapes(**limits) -> st.SearchStrategy[AttentionBackwardShape]:
+    return attention_shapes(**limits).map(lambda s: AttentionBackwardShape(**s.params()))
 
 
 # -- results at any shape ---------------------------------------------------------------------------
@@ -75,12 +75,12 @@ def test_cpu_agrees_with_the_reference_at_any_shape(name, shape, dtype):
 @pytest.mark.parametrize("d", [33, 128])
 def test_wide_heads(name, d):
     """Covers copies with and without 16 bytes, one tile and more, and fewer keys of a warp for more columns."""
-    verified_outputs(emulator, RUNGS[name], of_rung(name, BackwardShape(1, 1, 67, d, causal=1)))
+    verified_outputs(emulator, RUNGS[name], of_rung(name, AttentionBackwardShape(1, 1, 67, d, causal=1)))
 
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_cpu_and_kernel_agree(name):
-    s = of_rung(name, BackwardShape(1, 1, 21, 6, causal=1))
+    s = of_rung(name, AttentionBackwardShape(1, 1, 21, 6, causal=1))
     emulated, computed = (verified_outputs(engine, RUNGS[name], s, SMALL[name]) for engine in (emulator, cpu))
     near = {"rtol": 2e-3, "atol": 2e-3} if name in HALVES else {"rtol": 1e-4, "atol": 1e-5}
     for gradient, out in emulated.items():
@@ -89,7 +89,7 @@ def test_cpu_and_kernel_agree(name):
 
 def test_a_result_with_one_wrong_gradient_gets_no_time(monkeypatch):
     rung = RUNGS["naive"]
-    s = BackwardShape(1, 1, 9, 4)
+    s = AttentionBackwardShape(1, 1, 9, 4)
     step = rung.build(s, rung.default_tiles).steps[-1]
     original = type(step).__getattribute__
 
@@ -116,7 +116,7 @@ KINDS = ["logits of 1e4", "all equal", "one hot", "rising", "falling", "values o
 @pytest.mark.parametrize("name", RUNGS)
 def test_hard_scores_stay_finite_and_right(name):
     kinds = [kind for kind in KINDS if name not in HALVES or kind != "values of every size"]  # beyond the range of FP16
-    one = of_rung(name, BackwardShape(1, 1, 37, 16, causal=1, scale=1))
+    one = of_rung(name, AttentionBackwardShape(1, 1, 37, 16, causal=1, scale=1))
     s, hard = side_by_side(kinds, one)
     inputs = inputs_of(LADDER, s, RUNGS[name].build(s, RUNGS[name].default_tiles))
     hard["dO"] = inputs["dO"]
@@ -129,7 +129,7 @@ def test_hard_scores_stay_finite_and_right(name):
 @pytest.mark.parametrize("name", RUNGS)
 def test_equal_keys_share_the_gradient(name):
     """With equal rows of K, P is 1/N everywhere: dV is the mean of dO for every key."""
-    s = of_rung(name, BackwardShape(1, 1, 19, 8))
+    s = of_rung(name, AttentionBackwardShape(1, 1, 19, 8))
     rung = RUNGS[name]
     free = inputs_of(LADDER, s, rung.build(s, rung.default_tiles))
     free = {key: free[key] for key in ("Q", "K", "V", "dO")}
@@ -141,7 +141,7 @@ def test_equal_keys_share_the_gradient(name):
 
 
 # -- races, orders, faults -------------------------------------------------------------------------------
-def in_order(name: str, s: BackwardShape, tiles, options: Options) -> np.ndarray:
+def in_order(name: str, s: AttentionBackwardShape, tiles, options: Options) -> np.ndarray:
     """Returns the gradients that every run gives the same bits: all, but dQ if it is added atomically."""
     outputs = verified_outputs(emulator, RUNGS[name], s, tiles, options=options)
     return np.stack([out for key, out in outputs.items() if name != ATOMIC or key != "dQ"])
@@ -217,7 +217,7 @@ def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
 @pytest.mark.parametrize("name", RUNGS)
 def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(name):
     rung = RUNGS[name]
-    for s in (TOY, BackwardShape(1, 1, 2048, 64), BackwardShape(1, 1, 2048, 128)):
+    for s in (TOY, AttentionBackwardShape(1, 1, 2048, 64), AttentionBackwardShape(1, 1, 2048, 128)):
         s = of_rung(name, s)
         rung_runs.each_choice_is_legal(rung, s)
         sets = list(rung.tile_sets(s))
@@ -228,7 +228,7 @@ def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(name):
 @pytest.mark.parametrize("name", RUNGS)
 def test_no_kernel_spills(name, d):
     """Checks every precompiled set of tile sizes."""
-    s = of_rung(name, BackwardShape(1, 1, 256, d))
+    s = of_rung(name, AttentionBackwardShape(1, 1, 256, d))
     steps = {(t.source, t.defines) for tiles in RUNGS[name].tile_sets(s) for t in RUNGS[name].build(s, tiles).steps}
     for source, defines in steps:
         info = resources(source, defines)
@@ -277,7 +277,7 @@ def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("N", [256, 4096])
 def test_only_the_naive_rung_needs_memory_that_grows_with_n_squared(name, N):
-    s, rung = of_rung(name, BackwardShape(1, 2, N, 64)), RUNGS[name]
+    s, rung = of_rung(name, AttentionBackwardShape(1, 2, N, 64)), RUNGS[name]
     program = rung.build(s, rung.default_tiles)
     row_dots, squares = 4 * 2 * N, 2 * 4 * 2 * N**2
     workspace = row_dots + (squares if name == "naive" else 0)
@@ -294,7 +294,7 @@ def test_only_the_naive_rung_needs_memory_that_grows_with_n_squared(name, N):
 @pytest.mark.parametrize("name", RUNGS)
 def test_cpu_engine_allocates_the_predicted_bytes(name):
     """Less than one N x N matrix besides. Flash attention on the CPU allocates only tiles."""
-    s, rung = of_rung(name, BackwardShape(1, 2, 300, 32)), RUNGS[name]
+    s, rung = of_rung(name, AttentionBackwardShape(1, 2, 300, 32)), RUNGS[name]
     program = rung.build(s, rung.default_tiles)
     session = cpu.Session(program, inputs_of(LADDER, s, program))
     session.verify_run()
@@ -303,7 +303,7 @@ def test_cpu_engine_allocates_the_predicted_bytes(name):
 
 
 # -- savings of each step of the ladder ------------------------------------------------------------------
-def counted(name: str, s: BackwardShape, tiles=None) -> dict[str, int]:
+def counted(name: str, s: AttentionBackwardShape, tiles=None) -> dict[str, int]:
     rung = RUNGS[name]
     program = rung.build(s, rung.check(s, tiles))
     session = emulator.Session(program, inputs_of(LADDER, s, program), Options())
@@ -313,7 +313,7 @@ def counted(name: str, s: BackwardShape, tiles=None) -> dict[str, int]:
 
 def test_each_step_of_the_ladder_saves_what_it_says():
     """Checks the claims of the kernels' headers with counters, at one head of N = 64, d = 32."""
-    s = BackwardShape(1, 1, 64, 32)
+    s = AttentionBackwardShape(1, 1, 64, 32)
     total = {name: counted(name, s) for name in RUNGS if name not in HALVES}
     gradients = 4 * 3 * 64 * 32
     squares = 2 * 4 * 64**2
@@ -329,14 +329,14 @@ def test_each_step_of_the_ladder_saves_what_it_says():
 
 @pytest.mark.parametrize("name", ["flash", "flash-two-kernels"])
 def test_tiles_of_hidden_pairs_are_skipped(name):
-    s = BackwardShape(1, 1, 64, 16)
+    s = AttentionBackwardShape(1, 1, 64, 16)
     full, causal = (counted(name, s.with_(causal=c), SMALL[name])["flops_fp"] for c in (0, 1))
     assert causal < 0.7 * full
 
 
 @pytest.mark.parametrize("entry", ["flash_mma_keys", "flash_mma_queries"])
 def test_tensor_cores_read_shared_memory_without_conflicts(entry):
-    s, rung = BackwardShape(1, 1, 64, 32, dtype="fp16"), RUNGS[MMA]
+    s, rung = AttentionBackwardShape(1, 1, 64, 32, dtype="fp16"), RUNGS[MMA]
     program = rung.build(s, rung.check(s, {"Br": 64}))
     session = emulator.Session(program, inputs_of(LADDER, s, program), Options())
     session.verify_run()

@@ -10,24 +10,24 @@ from hypothesis import strategies as st
 
 from kernels.attention import reference as forward
 from kernels.attention.backward import reference
-from kernels.attention.backward.shape import BackwardShape, parse_backward
+from kernels.attention.backward.shape import AttentionBackwardShape, parse_backward
 from kernels.model.shape import ShapeError
 from tests.helpers.shapes import attention_shapes
 
 GRADIENTS = {"dQ": "Q", "dK": "K", "dV": "V"}
 
 
-def backward_shapes(**limits) -> st.SearchStrategy[BackwardShape]:
-    return attention_shapes(**limits).map(lambda s: BackwardShape(**s.params()))
+def backward_shapes(**limits) -> st.SearchStrategy[AttentionBackwardShape]:
+    return attention_shapes(**limits).map(lambda s: AttentionBackwardShape(**s.params()))
 
 
-def free_inputs(s: BackwardShape, seed: int = 0, size: float = 1.0) -> dict[str, np.ndarray]:
+def free_inputs(s: AttentionBackwardShape, seed: int = 0, size: float = 1.0) -> dict[str, np.ndarray]:
     """Returns float64 Q, K, V and dO, normally distributed."""
     rng = np.random.default_rng(seed)
     return {name: size * rng.standard_normal(s.qkv_shape) for name in ("Q", "K", "V", "dO")}
 
 
-def attention(np, s: BackwardShape, Q, K, V):
+def attention(np, s: AttentionBackwardShape, Q, K, V):
     """Returns O by the definition, from functions of `np`: NumPy or autograd's."""
     mask = np.triu(np.full((s.N, s.N), -np.inf if s.causal else 0.0), 1)
     scores = float(np.float32(s.factor)) * np.matmul(Q, np.swapaxes(K, 2, 3)) + mask
@@ -36,7 +36,7 @@ def attention(np, s: BackwardShape, Q, K, V):
     return np.matmul(p / np.sum(p, axis=-1, keepdims=True), V)
 
 
-def exact_saved(s: BackwardShape, inputs) -> dict[str, np.ndarray]:
+def exact_saved(s: AttentionBackwardShape, inputs) -> dict[str, np.ndarray]:
     """Returns O and L in float64: the formula then has no rounding error to speak of."""
     scores = float(np.float32(s.factor)) * inputs["Q"] @ inputs["K"].swapaxes(2, 3)
     if s.causal:
@@ -46,7 +46,7 @@ def exact_saved(s: BackwardShape, inputs) -> dict[str, np.ndarray]:
     return {"O": attention(np, s, inputs["Q"], inputs["K"], inputs["V"]), "L": L}
 
 
-def gradients(s: BackwardShape, inputs) -> dict[str, np.ndarray]:
+def gradients(s: AttentionBackwardShape, inputs) -> dict[str, np.ndarray]:
     found = reference.backward(s, **inputs, **exact_saved(s, inputs))
     return {name: ref for name, (ref, _) in found.items()}
 
@@ -88,7 +88,7 @@ def test_it_equals_central_differences(s, seed):
 @pytest.mark.parametrize("causal", [0, 1])
 def test_it_equals_pytorch_in_float64(causal):
     torch = pytest.importorskip("torch")
-    s = BackwardShape(2, 3, 29, 12, causal=causal)
+    s = AttentionBackwardShape(2, 3, 29, 12, causal=causal)
     inputs = free_inputs(s)
     Q, K, V = (torch.tensor(inputs[name], requires_grad=True) for name in "QKV")
     out = torch.nn.functional.scaled_dot_product_attention(
@@ -117,7 +117,7 @@ def test_what_the_forward_pass_saves_is_rounded_once(s, dtype):
 
 
 def test_rows_computed_in_parts_give_the_same(monkeypatch):
-    s = BackwardShape(1, 2, 37, 5, causal=1)
+    s = AttentionBackwardShape(1, 2, 37, 5, causal=1)
     inputs = free_inputs(s)
     inputs |= reference.saved(s, inputs)
     whole = reference.backward(s, **inputs)
@@ -141,7 +141,7 @@ def test_the_scale_is_at_least_each_gradient_and_not_far_above(s, seed):
 
 
 def test_the_shape_counts_five_products_and_each_tensor_once():
-    s = BackwardShape(2, 3, 10, 4)
+    s = AttentionBackwardShape(2, 3, 10, 4)
     assert s.flops == 5 * 2 * 2 * 3 * 10 * 10 * 4
     assert s.bytes == 4 * (8 * 240 + 60) and s.with_(dtype="fp16").bytes == 2 * 8 * 240 + 4 * 60
     assert s.with_(causal=1).flops == 5 * 2 * 6 * 55 * 4

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kernels.attention.backward import ladder as backward
 from kernels.attention.backward.reference import saved
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.attention.lse.ladder import LADDER, RUNGS
 from kernels.attention.lse.reference import attention_lse
 from kernels.attention.lse.shape import LseShape, parse_lse
@@ -59,7 +59,7 @@ def test_the_reference_is_the_definition(s, seed):
 def test_it_is_what_the_backward_pass_takes(s):
     rng = np.random.default_rng(0)
     inputs = {name: rng.standard_normal(s.qkv_shape, np.float32) for name in "QKV"}
-    kept = saved(BackwardShape(**s.params()), inputs)
+    kept = saved(AttentionBackwardShape(**s.params()), inputs)
     for name, (ref, scale) in attention_lse(s, **inputs).items():
         assert agrees(kept[name], ref, scale, 2.0**-23), name
 
@@ -139,7 +139,7 @@ def test_gradients_from_a_stored_row_sum_are_right(engine, causal):
     rung = RUNG["flash-registers"]
     inputs = inputs_of(LADDER, s, rung.build(s, rung.default_tiles))
     stored = verified_outputs(engine, rung, s, SMALL["flash-registers"], inputs)
-    back = BackwardShape(**s.params())
+    back = AttentionBackwardShape(**s.params())
     dO = np.random.default_rng(1).standard_normal(s.qkv_shape, np.float32)
     ref = backward.LADDER.reference(back, **inputs, dO=dO, **saved(back, inputs))
     two = backward.LADDER.rung("attention-backward/flash-two-kernels")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.attention.backward.presets import BACKWARD_PRESETS
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.ladders import find
 from kernels.runner import run
 from pages import _teasers
@@ -37,7 +37,7 @@ HALVES = "flash-mma", "flash-wgmma"  # their tensors have 16 bits
     st.dictionaries(st.sampled_from([*MAX, "causal", "scale", "dtype", "rung", "Br", "Bc", "TILE"]), anything(RUNGS))
 )
 def test_invalid_values_give_a_valid_state_and_notes(raw):
-    assert_valid(*ADDRESS.read(raw), BackwardShape, RUNGS)
+    assert_valid(*ADDRESS.read(raw), AttentionBackwardShape, RUNGS)
 
 
 @given(st.fixed_dictionaries({name: st.integers(1, maximum) for name, maximum in MAX.items()}))

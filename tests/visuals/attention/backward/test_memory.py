@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from kernels.attention.backward.ladder import LADDER
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from visuals.attention.backward import memory
 from visuals.attention.backward.memory import CHARTS, FACTOR, LENGTHS, NAIVE, kept, memory_scene
 from visuals.attention.backward.plan import ATOMIC
 
-REAL = BackwardShape(4, 16, 2048, 64)
+REAL = AttentionBackwardShape(4, 16, 2048, 64)
 
 
 @pytest.mark.parametrize(("rung", "numbers"), [(NAIVE, lambda N: 2 * N + 2), (ATOMIC, lambda N: 2)])

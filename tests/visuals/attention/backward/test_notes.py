@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kernels.attention.backward.ladder import LADDER
 from kernels.attention.backward.presets import BACKWARD_PRESETS
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from visuals.attention import charts
 from visuals.attention.backward.notes import ATOMIC, BACKWARD, NAIVE, TWO
 
 LIBRARY = "attention-backward/library"
-SHAPE = BackwardShape(4, 16, 2048, 64)
+SHAPE = AttentionBackwardShape(4, 16, 2048, 64)
 
 
 def row(rung: str, ms: float, spread: float = 0.01) -> dict:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kernels import sources
 from kernels.attention.backward.ladder import LADDER
-from kernels.attention.backward.shape import BackwardShape
+from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.engines import emulator
 from kernels.engines.emulator.launch import Options
 from kernels.ladders import find
@@ -34,19 +34,19 @@ TILES = {
     MMA: {"Br": 16, "Bc": 16, "WM": 16},
 }
 EXACT = (ATOMIC, TWO, MMA)  # the others use exp, which NumPy rounds in its own way
-TOY = BackwardShape(1, 1, 32, 8, causal=1)
+TOY = AttentionBackwardShape(1, 1, 32, 8, causal=1)
 
 
-def of_rung(rung: str, s: BackwardShape) -> BackwardShape:
+def of_rung(rung: str, s: AttentionBackwardShape) -> AttentionBackwardShape:
     return s.with_(dtype="fp16") if rung == MMA else s
 
 
-def inputs_of(s: BackwardShape, seed: int = 0) -> dict[str, np.ndarray]:
+def inputs_of(s: AttentionBackwardShape, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     return {name: rng.normal(size=s.qkv_shape).astype(INPUT_DTYPE[s.dtype]) for name in ("Q", "K", "V", "dO")}
 
 
-def emulated(s: BackwardShape, rung: str, tiles, inputs) -> dict[str, np.ndarray]:
+def emulated(s: AttentionBackwardShape, rung: str, tiles, inputs) -> dict[str, np.ndarray]:
     """Returns the gradients of head 0 that the emulated kernels store, and P and dS if they are in memory, float32."""
     program = find(rung).build(s, find(rung).check(s, tiles))
     session = emulator.Session(program, inputs | LADDER.derive(s, inputs), Options())
@@ -68,7 +68,7 @@ def part(scene, name: str, whole: np.ndarray) -> np.ndarray:
     return whole[row : row + tensor.rows, col : col + tensor.cols]
 
 
-def compare_with_kernels(s: BackwardShape, rung: str, tiles, seed: int = 0) -> None:
+def compare_with_kernels(s: AttentionBackwardShape, rung: str, tiles, seed: int = 0) -> None:
     inputs = inputs_of(s, seed)
     scene, stored = backward_scene(s, rung, tiles, inputs), emulated(s, rung, tiles, inputs)
     for name, whole in stored.items():
@@ -83,7 +83,7 @@ def compare_with_kernels(s: BackwardShape, rung: str, tiles, seed: int = 0) -> N
 @pytest.mark.parametrize("rung", SCENES)
 @settings(max_examples=2)
 @given(
-    s=attention_shapes(max_extent=40).map(lambda s: BackwardShape(**s.params())),
+    s=attention_shapes(max_extent=40).map(lambda s: AttentionBackwardShape(**s.params())),
     seed=st.integers(0, 9),
     small=st.booleans(),
 )
@@ -93,7 +93,7 @@ def test_gradients_equal_what_the_kernels_store(rung, s, seed, small):
 
 @pytest.mark.parametrize("rung", SCENES)
 def test_a_small_head_is_shown_whole_with_the_kernels_numbers(rung):
-    s = of_rung(rung, BackwardShape(1, 1, 16, 4, causal=1))
+    s = of_rung(rung, AttentionBackwardShape(1, 1, 16, 4, causal=1))
     compare_with_kernels(s, rung, TILES[rung])
     scene = backward_scene(s, rung, TILES[rung], inputs_of(s))
     assert all(np.isfinite(shown(scene, name)).all() for name in ("dQ", "dK", "dV", "D"))
@@ -101,14 +101,14 @@ def test_a_small_head_is_shown_whole_with_the_kernels_numbers(rung):
 
 @pytest.mark.parametrize("rung", SCENES)
 def test_a_part_of_a_larger_head_has_the_kernels_numbers(rung):
-    compare_with_kernels(of_rung(rung, BackwardShape(1, 1, 90, 40, causal=1)), rung, TILES[rung])
+    compare_with_kernels(of_rung(rung, AttentionBackwardShape(1, 1, 90, 40, causal=1)), rung, TILES[rung])
 
 
 def test_a_wrong_formula_is_detected(monkeypatch):
     """Without D the gradients differ: the comparison above detects it."""
     monkeypatch.setattr(numbers, "row_dots", lambda dO, O: np.zeros(len(dO), np.float32))  # noqa: E741
     with pytest.raises(AssertionError):
-        compare_with_kernels(BackwardShape(1, 1, 16, 4), ATOMIC, TILES[ATOMIC])
+        compare_with_kernels(AttentionBackwardShape(1, 1, 16, 4), ATOMIC, TILES[ATOMIC])
 
 
 @pytest.mark.parametrize("block", [0, 1])
@@ -242,7 +242,7 @@ def test_captions_are_short_and_filled():
 
 
 def test_a_matrix_named_dS_has_no_scale_and_one_with_it_is_named_so():
-    s = BackwardShape(1, 1, 16, 4, causal=0)
+    s = AttentionBackwardShape(1, 1, 16, 4, causal=0)
     inputs = inputs_of(s)
     naive = backward_scene(s, NAIVE, TILES[NAIVE], inputs)
     flash = backward_scene(s, TWO, {"Br": 16, "Bc": 16}, inputs)
