@@ -60,6 +60,9 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     )
     if "emulate" in arguments:  # the emulator takes a while to import
         emulate_options(emulating)
+    program = commands.add_parser("program", help="run a whole program, a file with main(), without a GPU")
+    if "program" in arguments:
+        program_options(program)
     ptx = commands.add_parser("ptx", help="compile the PTX of the kernels anew into the tree")
     ptx.add_argument("topics", nargs="*", metavar="TOPIC", help="folders of kernels/, all if left out")
 
@@ -97,7 +100,6 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 def emulate_options(emulating: argparse.ArgumentParser) -> None:
     """Adds the options of the command `emulate`. Those that nvcc has too keep nvcc's names."""
     from kernels.engines.emulator import arguments, iterations
-    from kernels.engines.emulator.compiler import source
 
     emulating.epilog = f"{arguments.FORMS}\n\n{EXAMPLES}"
     add = emulating.add_argument
@@ -140,6 +142,23 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
         default=iterations.SECONDS,
         help=f"of processor time, after which a loop is stopped: it may be endless; {iterations.SECONDS:g} if left out",
     )
+    compiler_options(emulating)
+    add("--out", type=Path, help="folder for arrays after the run: arg0.npy, arg1.npy, NAME.npy of a --constant")
+    add(
+        "--ncu",
+        type=Path,
+        metavar="REPORT",
+        help="a file that ncu --csv printed; its numbers are shown beside the counters",
+    )
+    add("--sass", action="store_true", help="also show the machine code of the architecture, by line; needs nvdisasm")
+    add("--json", action="store_true")
+
+
+def compiler_options(command: argparse.ArgumentParser) -> None:
+    """Adds the options that nvcc has too, with nvcc's names."""
+    from kernels.engines.emulator.compiler import source
+
+    add = command.add_argument
     add("-D", "--define", action="append", default=[], metavar="NAME=VALUE")
     add(
         "-I",
@@ -159,15 +178,22 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
         help=f"{', '.join(source.ARCHITECTURES)}; sm_80 if left out",
     )
     add("-std", "--std", default="", help=f"{', '.join(source.STANDARDS)}; c++17 if left out")
-    add("--out", type=Path, help="folder for arrays after the run: arg0.npy, arg1.npy, NAME.npy of a --constant")
-    add(
-        "--ncu",
-        type=Path,
-        metavar="REPORT",
-        help="a file that ncu --csv printed; its numbers are shown beside the counters",
+
+
+def program_options(program: argparse.ArgumentParser) -> None:
+    """Adds the options of the command `program`."""
+    from kernels.engines.emulator.program.run import SECONDS
+
+    program.add_argument("file", type=Path, help="CUDA C++ with main()")
+    program.add_argument("arguments", nargs="*", help="of the program; after -- if one begins with -")
+    program.add_argument(
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        help=f"of processor time, after which a loop is stopped; {SECONDS:g} if left out",
     )
-    add("--sass", action="store_true", help="also show the machine code of the architecture, by line; needs nvdisasm")
-    add("--json", action="store_true")
+    compiler_options(program)
+    program.add_argument("--json", action="store_true")
 
 
 def do_list(args) -> None:
@@ -270,6 +296,30 @@ def do_emulate(args) -> int:
     )
     print(json.dumps(result.to_json(), allow_nan=False) if args.json else result.text())
     return 1 if result.compared and not result.compared.right else 0
+
+
+def do_program(args) -> int:
+    from kernels.engines.emulator.program.run import run as run_program
+
+    def write(text: bytes) -> None:
+        sys.stdout.write(text.decode("utf-8", "replace"))
+        sys.stdout.flush()
+
+    ended = run_program(
+        args.file,
+        args.arguments,
+        defines=args.define,
+        folders=args.folders,
+        arch=args.arch or "sm_80",
+        standard=args.std or "c++17",
+        seconds=args.seconds,
+        write=(lambda text: None) if args.json else write,
+    )
+    if args.json:
+        print(json.dumps(ended.to_json(), allow_nan=False))
+    else:
+        print(ended.text(), file=sys.stderr)
+    return ended.status
 
 
 def do_ptx(args) -> None:
@@ -388,7 +438,14 @@ def main(argv: list[str] | None = None) -> int:
         top.error(f"{malformed[0]}: -- is no value")  # argparse would make an empty list of it
     args = top.parse_args(arguments)
     try:
-        commands = {"list": do_list, "run": do_run, "emulate": do_emulate, "ptx": do_ptx, "record": do_record}
+        commands = {
+            "list": do_list,
+            "run": do_run,
+            "emulate": do_emulate,
+            "program": do_program,
+            "ptx": do_ptx,
+            "record": do_record,
+        }
         code = commands[args.command](args)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of the output has closed it, as `head` does

@@ -15,9 +15,9 @@ NAME = "device heap"
 class Heap:
     """The heap of a device memory, empty at first. Addresses are byte offsets into that memory."""
 
-    def __init__(self, memory: Global):
-        self.memory = memory
-        self.start = self.end = memory.add(NAME, SIZE, b"")
+    def __init__(self, memory: Global, name: str = NAME):
+        self.memory, self.name = memory, name
+        self.start = self.end = memory.add(name, SIZE, b"")
         memory.state[self.start : self.start + SIZE] = OUTSIDE
         region = memory.regions[-1]
         memory.regions[-1] = _HeapRegion(region.name, region.start, region.stop, region.shape, region.dtype, self)
@@ -52,7 +52,7 @@ class Heap:
         starts = sorted(self.sizes)
         n = bisect(starts, offset) - 1
         if n < 0:
-            return f"byte {offset - self.start} of the device heap, where nothing is allocated"
+            return f"byte {offset - self.start} of the {self.name}, where nothing is allocated"
         start = starts[n]
         freed = "" if start in self.live else ", which was freed"
         return f"byte {offset - start} of an allocation of {self.sizes[start]} bytes{freed}"

@@ -16,8 +16,16 @@ from kernels.engines.emulator.state import Machine
 
 def notes(m: Machine) -> tuple[str, ...]:
     """Returns the lines of a launch whose accesses the race detectors have seen."""
-    alone = m.copies is None and m.products is None
-    return (*_unwritten(m), *_written_by_two(m), *(_unread(m) if alone else ()), *(_unread_shared(m) if alone else ()))
+    return (*_unwritten(m), *_written_by_two(m), *(_unread(m) if _alone(m) else ()), *notes_on_shared(m))
+
+
+def notes_on_shared(m: Machine) -> tuple[str, ...]:
+    """Returns the lines about shared memory only: of a launch in a program, other launches use the global memory too."""
+    return tuple(_unread_shared(m) if _alone(m) else ())
+
+
+def _alone(m: Machine) -> bool:
+    return m.copies is None and m.products is None
 
 
 def _arguments(m: Machine) -> Iterator[Region]:

@@ -146,6 +146,7 @@ class Global(Space):
         """Allocate copies of `arrays`; those not named in `written` count as unwritten."""
         self.regions: list[Region] = []
         self.heap: Heap | None = None  # of malloc, once a kernel calls it
+        self.owners: dict[str, str] = {}  # of a program's buffers: "host" or "device", which may access them
         at = GUARD
         for name, array in arrays.items():
             at = -(-at // ALIGN) * ALIGN
@@ -155,6 +156,22 @@ class Global(Space):
         for p in self.regions:
             self.bytes[p.start : p.stop] = np.ascontiguousarray(arrays[p.name]).reshape(-1).view(np.uint8)
             self.state[p.start : p.stop] = WRITTEN if p.name in written else ALLOCATED
+
+    def _fault(self, bad: np.ndarray, offsets: np.ndarray, width: int, write: bool) -> None:
+        at = int(np.flatnonzero(bad)[0])
+        region = self.region(int(offsets[at]))
+        if region and region.name in self.owners and (self.state[region.start : region.stop] == OUTSIDE).all():
+            owner, other = self.owners[region.name], {"host": "device", "device": "host"}
+            raise Fault(
+                f"{_verb(write)} {self.describe(int(offsets[at]))}: it is memory of the {owner}, which the "
+                f"{other.get(owner, 'device')} cannot access",
+                at,
+            )
+        super()._fault(bad, offsets, width, write)
+
+    def region(self, offset: int) -> Region | None:
+        """Returns the buffer that a byte offset is in."""
+        return next((r for r in self.regions if r.start <= offset < r.stop), None)
 
     def add(self, name: str, size: int, data: bytes) -> int:
         """Allocate a module's variable and return its offset. A known name keeps its offset and content."""

@@ -220,6 +220,11 @@ class Races:
             return
         self._check_one(pc, words, slots, verb, last, last.who, last.time)
         if last.several:
+            if (
+                last is self._updates
+            ):  # all updates of a word have one order: those before the thread's own come before what it does
+                other = last.who[words] != slots
+                words, slots = words[other], slots[other]
             self._check_one(pc, words, slots, verb, last, last.who_before, last.time_before)
 
     def _check_one(self, pc: int, words, slots, verb: str, last: _Last, who: np.ndarray, times: np.ndarray) -> None:

@@ -330,6 +330,8 @@ class Machine:
         if not self.kernel.code:
             return self.name
         i = self.kernel.code[min(pc, len(self.kernel.code) - 1)]
+        if self.host is not None:
+            return f"{self.name}, {self.host.line(i)}"
         return f"{self.name}, {i.line or 'unknown line'}" + (f" (in code from {i.inlined})" if i.inlined else "")
 
     def fail(

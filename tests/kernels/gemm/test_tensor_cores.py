@@ -282,8 +282,8 @@ def test_broken_rule_is_named(name, shape, tiles, rule):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("tiles, error_text", [(TALL_B, "out-of-bounds"), (TALL_A, "data race")])
-def test_copy_pass_larger_than_its_part_does_not_compile(tiles, error_text):
+@pytest.mark.parametrize("tiles", [TALL_B, TALL_A])
+def test_copy_pass_larger_than_its_part_does_not_compile(tiles):
     s = GemmShape(72, 136, 200, dtype="fp16")
     with pytest.raises(compile.CompileError, match="passes fill a part"):
         emulated("mma-sync", s, tiles, legal=False)
@@ -291,11 +291,8 @@ def test_copy_pass_larger_than_its_part_does_not_compile(tiles, error_text):
     def unguarded(text: str) -> str:
         return re.sub(r"static_assert\(.*\);", "", text)
 
-    try:
-        reported = "".join(emulated("mma-sync", s, tiles, change=unguarded, legal=False, races=True).run_info.races)
-    except EmulatorError as e:
-        reported = str(e)
-    assert error_text in reported
+    with pytest.raises(EmulatorError, match=r"write at shared.* before the copy that writes it was waited for"):
+        emulated("mma-sync", s, tiles, change=unguarded, legal=False, races=True)
 
 
 @needs_nvrtc

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from kernels.engines.emulator.program.runtime import Exit, Launched, Runtime
 
 ENTRY = "host_program"
 SECONDS = 120.0  # of processor time that a loop of the host or a launch may take
-_BEFORE = "#define main host_main\n"
+_BEFORE = "#define main __noinline__ host_main\n"
 _AFTER = """
 #undef main
 template <class F> __device__ auto host_call(F* f, int n, char** values) -> decltype(f(n, values)) { return f(n, values); }
@@ -38,26 +38,33 @@ class Ended:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict:
-        launches = [
-            {
-                "kernel": l.kernel,
-                "line": l.line,
-                "grid": l.grid,
-                "block": l.block,
-                "shared": l.shared,
-                "races": l.races,
-                "warnings": l.warnings,
-                "notes": l.notes,
-            }
-            | l.counters.to_json()
-            for l in self.launches
-        ]
         return {
             "status": self.status,
             "printed": self.printed.decode("utf-8", "replace"),
-            "launches": launches,
-            "notes": self.notes,
+            "launches": [each.to_json() for each in self.launches],
+            "notes": list(self.notes),
         }
+
+    def text(self) -> str:
+        """Returns a line for each launch, then what is wrong. What the program printed is not repeated."""
+        out = (
+            [f"{'launch':32} {'grid':>14} {'block':>14} {'warp instr.':>12} {'sectors ld / st':>20}"]
+            if self.launches
+            else []
+        )
+        for each in self.launches:
+            total = each.counters.total
+            sizes = (" x ".join(str(n) for n in extents if n > 1) or "1" for extents in (each.grid, each.block))
+            grid, block = sizes
+            sectors = f"{total['sectors_ld']:,} / {total['sectors_st']:,}"
+            out.append(
+                f"{each.kernel:32} {grid:>14} {block:>14} {total['warp_instructions']:12,} {sectors:>20}  {each.line}"
+            )
+        for each in self.launches:
+            out += [f"warning: {message}" for message in (*each.races, *each.warnings)]
+            out += [f"note: {message}" for message in each.notes]
+        out += [f"note: {message}" for message in self.notes]
+        return "\n".join(dict.fromkeys(out))
 
 
 def run(
@@ -69,7 +76,7 @@ def run(
     arch: str = "sm_80",
     standard: str = "c++17",
     seconds: float = SECONDS,
-    write=lambda text: None,
+    write: Callable[[bytes], object] = lambda text: None,
 ) -> Ended:
     """Run the program in `file` with these arguments. `write` gets the bytes that it prints as it prints them.
 
@@ -97,7 +104,7 @@ def run(
     ]
     vector = np.array([GLOBAL_BASE + at for at in words] + [0], np.uint64)
     table = memory.add("arguments", vector.nbytes, vector.tobytes())
-    runtime = Runtime(ptx, ENTRY, memory, Options(races=True, numbers=True, seconds=seconds), both)
+    runtime = Runtime(ptx, ENTRY, source, memory, Options(races=True, numbers=True, seconds=seconds), both)
     args = ["status", np.int32(len(words)), np.uint64(GLOBAL_BASE + table)]
     try:
         launch(

@@ -161,5 +161,8 @@ inline long long atoll(const char* s) {
 }
 inline int atoi(const char* s) { return (int)atoll(s); }
 inline long atol(const char* s) { return (long)atoll(s); }
-template <class T> T host_time(T* to) { if (to) *to = 0; return 0; }
+inline double fmax(double a, float b) { return fmax(a, (double)b); }
+inline double fmax(float a, double b) { return fmax((double)a, b); }
+inline double fmin(double a, float b) { return fmin(a, (double)b); }
+inline double fmin(float a, double b) { return fmin((double)a, b); }
 #define time(to) ((long long)0)

@@ -14,10 +14,26 @@ import numpy as np
 
 from kernels.engines.emulator import ledger, limits
 from kernels.engines.emulator.calls import addresses
+from kernels.engines.emulator.compiler.source import Source
 from kernels.engines.emulator.counters import Counters
+from kernels.engines.emulator.heap import NAME as DEVICE_HEAP
+from kernels.engines.emulator.heap import Heap
 from kernels.engines.emulator.launch import Dim, Options, launch
-from kernels.engines.emulator.memory import ALLOCATED, GLOBAL_BASE, OUTSIDE, WRITTEN, Fault, Global, Region
+from kernels.engines.emulator.memory import (
+    ALLOCATED,
+    GLOBAL_BASE,
+    OUTSIDE,
+    WINDOWS,
+    WRITTEN,
+    Fault,
+    Global,
+    Region,
+    Space,
+    space_at,
+)
 from kernels.engines.emulator.printer import Printed
+from kernels.engines.emulator.ptx.kernel import Instruction
+from kernels.engines.emulator.ptx.names import plain
 from kernels.engines.emulator.ptx.parse import parse
 from kernels.engines.emulator.state import Machine
 from kernels.model.program import RuleError
@@ -37,6 +53,9 @@ ERRORS = {
 }
 HOST_TO_HOST, TO_DEVICE, TO_HOST, ON_DEVICE, BY_ADDRESS = range(5)  # cudaMemcpyKind
 TOTAL = 1 << 33  # bytes of the device's memory
+HOST_HEAP = "host heap"
+_FIRST_FILE = "1"  # the number of the program's file in PTX
+LARGE = 1 << 14  # bytes from which malloc makes a buffer of its own, whose name faults can say
 
 
 class Exit(Exception):
@@ -62,6 +81,10 @@ class Launched:
     notes: tuple[str, ...]
     printed: tuple[Printed, ...]
 
+    def to_json(self) -> dict:
+        names = ("kernel", "line", "grid", "block", "shared", "races", "warnings", "notes")
+        return {name: getattr(self, name) for name in names} | self.counters.to_json()
+
 
 @dataclass(frozen=True)
 class _Call:
@@ -76,16 +99,22 @@ class _Call:
 class Runtime:
     """The runtime of one run. `ptx`: of the program's module. `notes`: what the program should know about its calls."""
 
-    def __init__(self, ptx: str, entry: str, memory: Global, options: Options, write: Callable[[bytes], None]):
+    def __init__(
+        self, ptx: str, entry: str, source: Source, memory: Global, options: Options, write: Callable[[bytes], None]
+    ):
         self.ptx, self.memory, self.options, self.write = ptx, memory, options, write
+        self.file, self.lines = source.path.name, len(source.lines)
         self._names = {address: name for name, address in addresses(parse(ptx, entry)).items()}
         self.launches: list[Launched] = []
         self.notes: list[str] = []
-        self._kinds: dict[str, str] = {}  # of each buffer: device, host, managed
+        self._kinds = memory.owners
+        self._kinds |= {HOST_HEAP: "host", DEVICE_HEAP: "device"}
+        self._heaps = {"host": Heap(memory, HOST_HEAP), "device": None}
+        memory.heap = self._heaps["host"]
         self._calls: dict[int, _Call] = {}  # by the address of the parameters
         self._parameters = memory.add("parameters of a launch", 4096, b"")
         self._dynamic: dict[str, int] = {}  # bytes of dynamic shared memory that a kernel may take
-        self._error = 0
+        self._error = self._buffers = 0
         self._texts: dict[bytes, int] = {}
         self._hidden: dict[str, np.ndarray] = {}  # states of hidden buffers
         self._showing = "host"
@@ -104,6 +133,8 @@ class Runtime:
             "host_occupancy": (self._occupancy, ("u64", "u64", "u32", "u64"), "u32"),
             "host_allow_shared": (self._allow_shared, ("u64", "u32"), "u32"),
             "host_exit": (self._exit, ("u32",), ""),
+            "malloc": (self._malloc, ("u64",), "u64"),
+            "free": (self._free, ("u64",), ""),
         }
 
     def _failed(self, code: int) -> int:
@@ -112,15 +143,18 @@ class Runtime:
 
     # -- what is visible -----------------------------------------------------------------------------
     @contextmanager
-    def _show(self, who: str) -> Iterator[None]:
-        """Show the memory of host or device, and managed memory, and hide the other's."""
-        before, self._showing = self._showing, who
-        self._hide()
+    def _show_device(self) -> Iterator[None]:
+        """Show the device's memory and managed memory, and hide the host's."""
+        self._switch("device")
         try:
             yield
         finally:
-            self._showing = before
-            self._hide()
+            self._switch("host")
+
+    def _switch(self, who: str) -> None:
+        self._heaps[self._showing], self.memory.heap = self.memory.heap, self._heaps[who]
+        self._showing = who
+        self._hide()
 
     def _hide(self) -> None:
         for region in self.memory.regions:
@@ -136,37 +170,74 @@ class Runtime:
     def _allocate(self, m: Machine, pc: int, pointer: int, size: int, kind: int) -> int:
         if size > TOTAL:
             return self._failed(OUT_OF_MEMORY)
-        line = str(m.kernel.code[pc].inlined or m.kernel.code[pc].line)
-        name = f"{KINDS[kind]} memory {len(self._kinds) + 1} ({line})"
-        self._kinds[name] = KINDS[kind]
+        self._store(m, pc, pointer, np.uint64(self._new_buffer(m, pc, size, KINDS[kind])))
+        return 0
+
+    def _new_buffer(self, m: Machine, pc: int, size: int, kind: str) -> int:
+        """Returns the address of a new buffer, named after the line that allocates it. An element has 4 bytes."""
+        self._buffers += 1
+        name = f"{kind} memory {self._buffers} ({self._line(m, pc)})"
+        self._kinds[name] = kind
         start = self.memory.add(name, size, b"")
         self.memory.unwrite(name)
         region = self.memory.regions[-1]
         self.memory.regions[-1] = replace(region, shape=(size // 4,), dtype=np.dtype(np.float32))
         self._hide()
-        self._store(m, pc, pointer, np.uint64(GLOBAL_BASE + start))
+        return GLOBAL_BASE + start
+
+    def line(self, i: Instruction) -> str:
+        """Returns the line of the program that an instruction of its host code comes from, as far out as possible: of a call of
+        the runtime it is the line of the call. What calls main() comes after the program's last line."""
+        inside = (line for file, line, _ in i.place if file == _FIRST_FILE and int(line) <= self.lines)
+        return f"{self.file}:{next(inside, '?')}"
+
+    def _line(self, m: Machine, pc: int) -> str:
+        return self.line(m.kernel.code[pc])
+
+    def _malloc(self, m: Machine, pc: int, size: int) -> int:
+        if size >= LARGE:
+            return self._new_buffer(m, pc, size, "host")
+        start = self.memory.heap.allocate(size) if self.memory.heap else None
+        return 0 if start is None else GLOBAL_BASE + start
+
+    def _free(self, m: Machine, pc: int, address: int) -> int:
+        heap, offset = self.memory.heap, address - GLOBAL_BASE
+        if not address:
+            return 0
+        region = self.memory.region(offset)
+        if (
+            region is not None
+            and region.start == offset
+            and self._kinds.get(region.name) == "host"
+            and region.name != HOST_HEAP
+        ):
+            self._forget(region)
+        elif heap is not None and offset in heap.live:
+            heap.release(offset)
+        else:
+            m.fail(pc, f"free of {address:#x}, which malloc did not return or which was freed before", m.slot_of(0))
         return 0
+
+    def _forget(self, region: Region) -> None:
+        self.memory.regions.remove(region)
+        self._hidden.pop(region.name, None)
+        self.memory.state[region.start : region.stop] = OUTSIDE
 
     def _release(self, m: Machine, pc: int, address: int, kind: int) -> int:
         if not address:
             return 0
-        region = self._region(address - GLOBAL_BASE)
+        region = self.memory.region(address - GLOBAL_BASE)
         if region is None or region.start != address - GLOBAL_BASE or region.name not in self._kinds:
             return self._failed(INVALID_VALUE)
-        self.memory.regions.remove(region)
-        self._hidden.pop(region.name, None)
-        self.memory.state[region.start : region.stop] = OUTSIDE
+        self._forget(region)
         return 0
-
-    def _region(self, offset: int) -> Region | None:
-        return next((r for r in self.memory.regions if r.start <= offset < r.stop), None)
 
     def _bytes(self, m: Machine, pc: int, address: int, size: int) -> tuple[str, np.ndarray, np.ndarray]:
         """Returns the kind of memory at an address, and views of its bytes and their states. EmulatorError if it is not one
         buffer's."""
         space, base = self._space(m, address)
         offset = address - base
-        region = self._region(offset) if space is self.memory else None
+        region = self.memory.region(offset) if space is self.memory else None
         if space is self.memory and (region is None or offset + size > region.stop):
             m.fail(
                 pc,
@@ -179,9 +250,7 @@ class Runtime:
             states = self._hidden[region.name][offset - region.start : offset - region.start + size]
         return kind, space.bytes[offset : offset + size], states
 
-    def _space(self, m: Machine, address: int):
-        from kernels.engines.emulator.memory import WINDOWS, space_at
-
+    def _space(self, m: Machine, address: int) -> tuple[Space, int]:
         name = space_at(address)
         return (self.memory, GLOBAL_BASE) if name == "global" else (m.space(name)[0], WINDOWS[name])
 
@@ -196,13 +265,13 @@ class Runtime:
             ON_DEVICE: ("device", "device"),
             HOST_TO_HOST: ("host", "host"),
         }
-        for actual, asked_for in zip((to_kind, from_kind), wanted.get(kind, ("managed", "managed")), strict=True):
-            if "managed" not in (actual, asked_for) and actual != asked_for:
+        for actual, expected in zip((to_kind, from_kind), wanted.get(kind, ("managed", "managed")), strict=True):
+            if "managed" not in (actual, expected) and actual != expected:
                 return self._failed(INVALID_VALUE)
-        if (written == ALLOCATED).any():
-            first = int(np.flatnonzero(written == ALLOCATED)[0])
+        unwritten = np.flatnonzero(written == ALLOCATED)
+        if unwritten.size:
             self.notes.append(
-                f"{m.where(pc)}: a copy of {size:,} bytes, of which {np.count_nonzero(written == ALLOCATED):,} were never written, the first is byte {first}"
+                f"{self._line(m, pc)}: {unwritten.size:,} of {size:,} bytes of this copy were never written, the first is byte {unwritten[0]}"
             )
         data[:], states[:] = values.copy(), written.copy()
         return 0
@@ -261,7 +330,7 @@ class Runtime:
                     "cudaFuncSetAttribute"
                 )
         except RuleError as error:
-            self.notes.append(f"{m.where(pc)}: this launch is refused: {error}")
+            self.notes.append(f"{self._line(m, pc)}: this launch is refused: {error}")
             self._failed(INVALID_CONFIGURATION)
             return 0
         self.memory.state[self._parameters : self._parameters + 4096] = ALLOCATED
@@ -277,22 +346,32 @@ class Runtime:
             at = -(-at // p.align) * p.align
             args.append(np.void(content[at : at + p.size]))
             at += p.size
-        with self._show("device"):
-            run = launch(self.ptx, call.kernel, call.grid, call.block, args, self.memory, call.shared, self.options)
+        with self._show_device():
+            run = launch(
+                self.ptx,
+                call.kernel,
+                call.grid,
+                call.block,
+                args,
+                self.memory,
+                call.shared,
+                self.options,
+                plain(call.kernel),
+            )
         for line in run.printed:
             self.write(f"{line.text}\n".encode())
         about = run.ended.first_nan.messages() if run.ended.first_nan else ()
         self.launches.append(
             Launched(
-                call.kernel,
-                str(m.kernel.code[pc].line),
+                plain(call.kernel),
+                self._line(m, pc),
                 call.grid,
                 call.block,
                 call.shared,
                 run.counted,
                 run.races,
                 run.warnings,
-                (*ledger.notes(run.ended), *about),
+                (*ledger.notes_on_shared(run.ended), *about),
                 run.printed,
             )
         )

@@ -74,6 +74,9 @@ RIGHT = {
         "if (t == 0) {\nvolatile int* f = flag;\nif (b > 0) { while (f[b - 1] == 0); __threadfence(); out[b] = out[b - 1] + 1; }\n"
         "else out[0] = 1;\n__threadfence();\nf[b] = 1;\n}\n"
     ),
+    "the last one resets the count": (
+        "__threadfence();\n__syncthreads();\nif (t == 0 && atomicAdd(flag, 1) == gridDim.x - 1) *flag = 0;\n"
+    ),
     "a barrier of the grid": "out[i] = i;\ncooperative_groups::this_grid().sync();\nin[i] = out[255 - i];\n",
     "a barrier of the block": "if (b == 0) { out[t] = t; __syncthreads(); in[t] = out[63 - t]; }\n",
     "a barrier of the warp": "if (b == 0 && t < 32) { out[t] = t; __syncwarp(); in[t] = out[31 - t]; }\n",
