@@ -60,7 +60,7 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     )
     if "emulate" in arguments:  # the emulator takes a while to import
         emulate_options(emulating)
-    program = commands.add_parser("program", help="run a whole program, a file with main(), without a GPU")
+    program = commands.add_parser("program", help="run a whole program, a file with main() or solve(), without a GPU")
     if "program" in arguments:
         program_options(program)
     ptx = commands.add_parser("ptx", help="compile the PTX of the kernels anew into the tree")
@@ -117,25 +117,12 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
         help="value of a __constant__ or __device__ variable before the launch",
     )
     add("--shared", type=int, default=0, help="bytes of dynamic shared memory")
-    add(
-        "--check",
-        default="",
-        dest="check",
-        metavar="EXPRESSION",
-        help='NumPy, of the arguments before the launch, that an array must equal: "arg2 = arg0 @ arg1", or without the name if one '
-        "argument is an empty array",
-    )
-    add(
-        "--tolerance",
-        type=float,
-        help="the largest error for --check, as a share of the largest number; by the type if left out",
-    )
+    check_options(emulating)
     add(
         "--order",
         default="forward",
         help="of the warps: forward, reversed or random:SEED. A short launch in forward order is run again in reverse",
     )
-    add("--seed", type=int, default=0, help="of random values")
     add(
         "--seconds",
         type=float,
@@ -152,6 +139,24 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
     )
     add("--sass", action="store_true", help="also show the machine code of the architecture, by line; needs nvdisasm")
     add("--json", action="store_true")
+
+
+def check_options(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add(
+        "--check",
+        default="",
+        dest="check",
+        metavar="EXPRESSION",
+        help='NumPy, of the arguments before the launch, that an array must equal: "arg2 = arg0 @ arg1", or without the name if one '
+        "argument is an empty array",
+    )
+    add(
+        "--tolerance",
+        type=float,
+        help="the largest error for --check, as a share of the largest number; by the type if left out",
+    )
+    add("--seed", type=int, default=0, help="of random values")
 
 
 def compiler_options(command: argparse.ArgumentParser) -> None:
@@ -184,7 +189,7 @@ def program_options(program: argparse.ArgumentParser) -> None:
     """Adds the options of the command `program`."""
     from kernels.engines.emulator.program.run import SECONDS
 
-    program.add_argument("file", type=Path, help="CUDA C++ with main()")
+    program.add_argument("file", type=Path, help="CUDA C++ with main() or solve()")
     program.add_argument("arguments", nargs="*", help="of the program; after -- if one begins with -")
     program.add_argument(
         "--seconds",
@@ -192,6 +197,15 @@ def program_options(program: argparse.ArgumentParser) -> None:
         default=SECONDS,
         help=f"of processor time, after which a loop is stopped; {SECONDS:g} if left out",
     )
+    program.add_argument(
+        "--arg",
+        action="append",
+        default=[],
+        dest="args",
+        metavar="ARG",
+        help="of the function solve(), if the file has no main()",
+    )
+    check_options(program)
     compiler_options(program)
     program.add_argument("--json", action="store_true")
 
@@ -299,27 +313,37 @@ def do_emulate(args) -> int:
 
 
 def do_program(args) -> int:
-    from kernels.engines.emulator.program.run import run as run_program
+    from kernels.engines.emulator.program import run as programs
 
     def write(text: bytes) -> None:
         sys.stdout.write(text.decode("utf-8", "replace"))
         sys.stdout.flush()
 
-    ended = run_program(
-        args.file,
-        args.arguments,
-        defines=args.define,
-        folders=args.folders,
-        arch=args.arch or "sm_80",
-        standard=args.std or "c++17",
-        seconds=args.seconds,
-        write=(lambda text: None) if args.json else write,
-    )
+    compiler = {
+        "defines": args.define,
+        "folders": args.folders,
+        "arch": args.arch or "sm_80",
+        "standard": args.std or "c++17",
+    }
+    output = (lambda text: None) if args.json else write
+    if args.args:
+        ended = programs.solve(
+            args.file,
+            args.args,
+            check=args.check,
+            tolerance=args.tolerance,
+            seed=args.seed,
+            seconds=args.seconds,
+            write=output,
+            **compiler,
+        )
+    else:
+        ended = programs.run(args.file, args.arguments, seconds=args.seconds, write=output, **compiler)
     if args.json:
         print(json.dumps(ended.to_json(), allow_nan=False))
     else:
         print(ended.text(), file=sys.stderr)
-    return ended.status
+    return 1 if ended.compared and not ended.compared.right else ended.status
 
 
 def do_ptx(args) -> None:

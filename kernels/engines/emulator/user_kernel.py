@@ -242,7 +242,7 @@ class _Launch:
 
     def run(self, code: Translated) -> tuple[Run, Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]]:
         """Returns the run, the memory after it, and where its arrays are in it."""
-        memory, locations = _fill_memory(self.values, self.variables, code.lowered, np.random.default_rng(self.seed))
+        memory, locations = fill_memory(self.values, self.variables, code.lowered, np.random.default_rng(self.seed))
         args = [np.void(parameters.packed(n, value, memory.address)) for n, value in self.values.items()]
         options = Options(races=True, numbers=True, seconds=self.seconds, order=self.order)
         run = launch(code.ptx, code.name, self.grid, self.block, args, memory, self.shared, options, name=self.entry)
@@ -301,7 +301,7 @@ def _check_texts(name: str, texts: Sequence[str]) -> None:
         raise RuleError(f"{name} is a list of texts, got {texts!r}")
 
 
-def _fill_memory(
+def fill_memory(
     args: Mapping[str, Argument],
     variables: Mapping[str, Argument],
     lowered: Mapping[str, str],

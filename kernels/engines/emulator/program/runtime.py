@@ -136,6 +136,7 @@ class Runtime:
             "malloc": (self._malloc, ("u64",), "u64"),
             "free": (self._free, ("u64",), ""),
         }
+        self._hide()
 
     def _failed(self, code: int) -> int:
         self._error = code or self._error
@@ -165,6 +166,12 @@ class Runtime:
                 state[:] = OUTSIDE
             elif not hidden and region.name in self._hidden:
                 state[:] = self._hidden.pop(region.name)
+
+    def unwritten(self, name: str) -> np.ndarray:
+        """Returns which elements of a buffer were never written, bool[elements]."""
+        region = next(region for region in self.memory.regions if region.name == name)
+        states = self._hidden.get(name, self.memory.state[region.start : region.stop])
+        return (states.reshape(-1, region.dtype.itemsize) == ALLOCATED).any(axis=1)
 
     # -- memory --------------------------------------------------------------------------------------
     def _allocate(self, m: Machine, pc: int, pointer: int, size: int, kind: int) -> int:

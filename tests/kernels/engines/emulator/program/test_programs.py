@@ -12,7 +12,7 @@ import pytest
 from kernels.__main__ import main
 from kernels.engines.emulator.compiler.compile import CompileError
 from kernels.engines.emulator.errors import EmulatorError
-from kernels.engines.emulator.program.run import Ended, run
+from kernels.engines.emulator.program.run import Ended, run, solve
 from tests.helpers.emulated import needs_nvrtc
 
 pytestmark = needs_nvrtc
@@ -146,6 +146,32 @@ def test_what_the_compiler_does_not_know_is_refused_with_its_line(ended):
         ended("int main() { std::thread t; return 0; }")
     with pytest.raises(CompileError, match=r"host_main"):
         ended("int other() { return 0; }")
+
+
+SOLVE = """extern "C" void solve(const float* x, float* y, int n) {
+  int threads = 32, blocks = (n + threads - 1) / threads;
+  twice<<<blocks, threads>>>(x, y, n);
+  cudaDeviceSynchronize();
+}"""
+
+
+@pytest.mark.parametrize("factor, right", [(2, True), (3, False)])
+def test_solve_is_called_with_arrays_of_the_device(tmp_path, factor, right):
+    (tmp_path / "own.cu").write_text(HEAD + SOLVE)
+    found = solve(tmp_path / "own.cu", ["f32:70:random", "f32:70:empty", "i32:70"], check=f"{factor} * arg0")
+    assert found.compared and found.compared.right == right and found.launches[0].grid == (3, 1, 1)
+
+
+def test_solve_with_a_fault(tmp_path, capsys):
+    (tmp_path / "own.cu").write_text(
+        HEAD + SOLVE.replace("blocks = (n + threads - 1) / threads", "blocks = n / threads")
+    )
+    arguments = [word for arg in ("f32:70:random", "f32:70:empty", "i32:70") for word in ("--arg", arg)]
+    assert main(["program", str(tmp_path / "own.cu"), *arguments, "--check", "2 * arg0"]) == 1
+    assert "wrong: 6 of 70 elements of arg1 differ" in capsys.readouterr().err
+    (tmp_path / "own.cu").write_text(HEAD + SOLVE.replace("cudaDeviceSynchronize();", "y[0] = 1;"))
+    with pytest.raises(EmulatorError, match=r"solve, own\.cu:10: write at arg1\[0\]: it is memory of the device"):
+        solve(tmp_path / "own.cu", ["f32:70:random", "f32:70:empty", "i32:70"])
 
 
 def test_the_command(capsys):
