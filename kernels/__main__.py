@@ -63,6 +63,10 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     program = commands.add_parser("program", help="run a whole program, a file with main() or solve(), without a GPU")
     if "program" in arguments:
         program_options(program)
+    judging = commands.add_parser("judge", help="run a solution on the tests of a LeetGPU challenge, without a GPU")
+    judging.add_argument("folder", type=Path, help="of the challenge in your checkout: it has a challenge.py")
+    judging.add_argument("solution", type=Path, help="CUDA C++ with solve()")
+    judging.add_argument("--json", action="store_true")
     ptx = commands.add_parser("ptx", help="compile the PTX of the kernels anew into the tree")
     ptx.add_argument("topics", nargs="*", metavar="TOPIC", help="folders of kernels/, all if left out")
 
@@ -346,6 +350,14 @@ def do_program(args) -> int:
     return 1 if ended.compared and not ended.compared.right else ended.status
 
 
+def do_judge(args) -> int:
+    from kernels.engines.emulator.program.judge import judge
+
+    judged = judge(args.folder, args.solution)
+    print(json.dumps(judged.to_json(), allow_nan=False) if args.json else judged.text())
+    return 0 if judged.right else 1
+
+
 def do_ptx(args) -> None:
 
     for path in precompile.write(args.topics):
@@ -467,6 +479,7 @@ def main(argv: list[str] | None = None) -> int:
             "run": do_run,
             "emulate": do_emulate,
             "program": do_program,
+            "judge": do_judge,
             "ptx": do_ptx,
             "record": do_record,
         }

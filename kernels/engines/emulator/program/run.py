@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +77,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class _Program:
+class HostProgram:
     """A program's file, the options that it is compiled with, and what gets the bytes that it prints."""
 
     source: Source
@@ -88,7 +88,7 @@ class _Program:
     @classmethod
     def read(
         cls, file: Path, defines: Sequence[str], folders: Sequence[str], arch: str, standard: str, seconds, write
-    ) -> _Program:
+    ) -> HostProgram:
         source = Source.read(Path(file))
         compiler = options(source.path, defines, folders, arch, standard)
         return cls(
@@ -102,6 +102,12 @@ class _Program:
     def between(self, before: str, after: str) -> str:
         """Returns the file's text between others. Its first line is line 1."""
         return f'{before}#line 1 "{self.path}"\n{self.source.text}\n{after}'
+
+    def solution(self) -> tuple[str, str, Mapping[str, str]]:
+        """Returns the PTX of the file with its function solve() as an entry, the entry's name, and variables' names in PTX."""
+        return entries.compile_entry(
+            self.between("#define solve __global__ solve\n", ""), self.path, self.compiler, "solve"
+        )
 
     def execute(
         self, ptx: str, entry: str, name: str, args: Sequence[Arg], memory: Global
@@ -141,7 +147,7 @@ def run(
 
     RuleError: CompileError with the compiler's message, EmulatorError with line, thread and block. OSError.
     """
-    program = _Program.read(file, defines, folders, arch, standard, seconds, write)
+    program = HostProgram.read(file, defines, folders, arch, standard, seconds, write)
     ptx = compile_unit(program.between(_BEFORE, _AFTER), program.path, program.compiler).ptx
     memory = Global({"status": np.zeros(1, np.int32)}, ["status"])
     words = [os.fsencode(word) + b"\0" for word in (file, *arguments)]
@@ -172,11 +178,10 @@ def solve(
 
     args, check, tolerance, seed: as of user_kernel.emulate. Raises the errors of run.
     """
-    program = _Program.read(file, defines, folders, arch, standard, seconds, write)
+    program = HostProgram.read(file, defines, folders, arch, standard, seconds, write)
     values = {f"arg{n}": kernel_arguments.parse(text) for n, text in enumerate(args)}
     checked = comparison.parse(check, values, tolerance) if check else None
-    text = program.between("#define solve __global__ solve\n", "")
-    ptx, entry, lowered = entries.compile_entry(text, program.path, program.compiler, "solve")
+    ptx, entry, lowered = program.solution()
     parameters.check_arguments(parse(ptx, entry), "solve", values)
     memory, locations = user_kernel.fill_memory(values, {}, lowered, np.random.default_rng(seed))
     memory.owners |= dict.fromkeys(locations, "device")
