@@ -143,11 +143,11 @@ def _on_the_processor(torch: ModuleType) -> Iterator[None]:
     class Mode(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, function, types, args=(), kwargs=None):
             kwargs = dict(kwargs or {})
-            if function is torch.Tensor.device.__get__:
+            if function == torch.Tensor.device.__get__:  # each access makes a new one
                 return torch.device("cuda")
             if "cuda" in str(kwargs.get("device", "")):
                 kwargs["device"] = "cpu"
-            if function is torch.Tensor.cuda or (function is torch.Tensor.to and "cuda" in str(args[1:2])):
+            if function == torch.Tensor.cuda or (function == torch.Tensor.to and "cuda" in str(args[1:2])):
                 return args[0]
             return function(*args, **kwargs)
 
