@@ -148,7 +148,7 @@ def test_shapes_survive_text(ladder):
         (StrideShape, "n=3,stride=x", "stride must be a whole number"),
         (StrideShape, "n=3,n=4,stride=1", "n is given twice"),
         (BanksShape, "n=3,stride=33", "stride must be in 1 .. 32, got 33"),
-        (LayoutShape, "N=1,C=1,H=1,K=2", "NAME among N C H W"),
+        (LayoutShape, "N=1,C=1,H=1,K=2", "no field 'K'; there are: N, C, H, W"),
     ],
 )
 def test_invalid_shapes_are_explained(cls, text, message):
