@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernels.engines.emulator.memory import Space
+from kernels.engines.emulator.memory import GLOBAL_BASE, Space
 from kernels.engines.emulator.operations.dtypes import UNSIGNED
 from kernels.engines.emulator.order import STRONG, Order
 from kernels.engines.emulator.ptx.kernel import Instruction, type_bytes
@@ -19,7 +19,9 @@ from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES
 
 MAX_RACES = 20  # reported in a run
+DEFERRED = 1 << 26  # bytes of reads that are noted later, if a write follows
 _SPACES = {"global", "shared", "local", "param", "const"}
+_NOT_GLOBAL = {"shared", "local", "param", "shared::cta", "shared::cluster"}
 
 
 def _unit(m: Machine, space: str) -> int:
@@ -58,6 +60,34 @@ def _guesses(code: Sequence[Instruction]) -> set[int]:
         if i.parts[0] == "ld"
         and any(written(i) & compared and sources(names(i.operands[1])) & address for address, compared in swaps)
     }
+
+
+def _written_ranges(m: Machine) -> list[tuple[int, int]] | None:
+    """Returns the bytes start .. stop of the buffers of global memory that stores and atomics can write to, by the parameters and
+    variables that their addresses come from; None if an address comes from elsewhere."""
+    writers: dict[str, list[Instruction]] = {}
+    for i in m.kernel.code:
+        for name in written(i):
+            writers.setdefault(name, []).append(i)
+    stores = (i for i in m.kernel.code if i.parts[0] in ("st", "atom", "red") and not _NOT_GLOBAL & set(i.parts))
+    todo = [name for i in stores for name in names(next(o for o in i.operands if o.kind == "mem"))]
+    seen, addresses = set(todo), []
+    while todo:
+        name = todo.pop()
+        if name not in writers:
+            addresses += m.addresses_of(name)
+        for i in writers.get(name, ()):
+            if i.parts[0] == "ld" and "param" in i.parts:
+                source = i.operands[1]
+                addresses += m.pointers_in(source.root.name, source.offset + source.root.offset)
+            elif i.parts[0] in ("ld", "atom", "extern", "call") and i.parts[-1] in ("u64", "b64", "s64"):
+                return None
+            elif i.parts[0] not in ("ld", "atom"):
+                new = {source for o in i.operands[1:] for source in names(o)} - seen
+                seen |= new
+                todo += new
+    regions = (m.memory.region(address - GLOBAL_BASE) for address in addresses if address >= GLOBAL_BASE)
+    return [(region.start, region.stop) for region in regions if region is not None]
 
 
 class _Last:
@@ -104,25 +134,66 @@ class Races:
         self._strong = STRONG if fences or name == "global" else STRONG - {"volatile"}
         # Whether a barrier that all threads leave together orders all accesses before it.
         self._by_block = m.blocks == 1 or (name == "shared" and m.threads.cluster_size == 1)
+        # Reads: the offsets and slots of the threads, the width, the time.
+        self._deferred: list[tuple[np.ndarray, np.ndarray, int, int]] = []
+        self._deferred_bytes = 0
+        self._was_read = np.zeros(0, bool)
+        self._written_ranges = _written_ranges(m) if name == "global" else None
+        self._shift = np.uint64(self.unit.bit_length() - 1)
         self._fit()
         self.found: dict[tuple[int, int], str] = {}
 
     # -- accesses by the active threads, at byte offsets of the space, one a slot -----------------------
     def read(self, pc: int, offsets: np.ndarray, width: int) -> None:
-        words, slots = self._words(offsets, width)
+        chosen, slots = self._chosen(offsets)
         if self._is_strong(pc):
+            words, slots = self._expanded(chosen, slots, width)
             self._order(pc, words, slots, reads=True)
             self._check(pc, words, slots, "reads", self._writes)
             return
         time = self.order.tick(pc)
-        self._check(pc, words, slots, "reads", self._writes)
-        if pc in self._guesses:
+        if any(self._may_race(last) for last in (self._writes, self._updates)):
+            words, of_words = self._expanded(chosen, slots, width)
+            self._check(pc, words, of_words, "reads", self._writes)
+            if pc not in self._guesses:
+                self._check(pc, words, of_words, "reads", self._updates)
+        self._mark_read(chosen, width)
+        if pc not in self._guesses and self._can_be_written(chosen):
+            self._defer(chosen, slots, width, time)
+
+    def _mark_read(self, chosen: np.ndarray, width: int) -> None:
+        count = max(1, width // self.unit)
+        if count > 8:  # bytes of a vector
+            for part in range(0, width, 8 * self.unit):
+                self._mark_read(chosen + np.uint64(part), 8 * self.unit)
             return
-        self._check(pc, words, slots, "reads", self._updates)
-        self._reads.note(words, slots, time, self.order.floor)
+        marks = self._was_read.view(UNSIGNED[count])
+        marks[chosen >> np.uint64(max(width, self.unit).bit_length() - 1)] = 0x0101010101010101 & (1 << 8 * count) - 1
+
+    def _can_be_written(self, chosen: np.ndarray) -> bool:
+        """Returns whether a thread may write to what is read at some time."""
+        if self._written_ranges is None or not chosen.size:
+            return True
+        first, last = int(chosen.min()), int(chosen.max())
+        return any(first < stop and start <= last for start, stop in self._written_ranges)
+
+    def _defer(self, chosen: np.ndarray, slots: np.ndarray, width: int, time: int) -> None:
+        """Keep a read until a write follows. Most reads are ordered by a barrier before that."""
+        self._deferred.append((chosen, slots, width, time))
+        self._deferred_bytes += chosen.nbytes
+        if self._deferred_bytes > DEFERRED:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Note the reads that a write may race with."""
+        for chosen, slots, width, time in self._deferred:
+            if not (self._by_block and time <= self.order.floor):
+                self._reads.note(*self._expanded(chosen, slots, width), time, self.order.floor)
+        self._deferred, self._deferred_bytes = [], 0
 
     def update(self, pc: int, offsets: np.ndarray, width: int) -> None:
         """Check an atomic update."""
+        self._settle()
         words, slots = self._words(offsets, width)
         self._order(pc, words, slots, reads=True, writes=True)
         time = self.order.tick(pc)
@@ -133,6 +204,7 @@ class Races:
     def write(self, pc: int, offsets: np.ndarray, width: int, values: np.ndarray) -> None:
         """Check a write before it is done. `values`: the bytes of each active thread, [active, width] or as wide in a larger
         type."""
+        self._settle()
         words, slots = self._words(offsets, width)
         if self._is_strong(pc):
             self._order(pc, words, slots, writes=True)
@@ -153,11 +225,13 @@ class Races:
     # -- bulk copies by a thread, of pieces of 16 bytes at these offsets ---------------------------------
     def read_by_copy(self, pc: int, slot: int, pieces: np.ndarray) -> None:
         """Note a read that a thread has waited for."""
-        words = self._words_of(pieces)
-        self._reads.note(words, np.full(words.size, slot), self.order.tick(pc), self.order.floor)
+        self._fit()
+        self._mark_read(pieces, 16)
+        self._defer(pieces, np.full(pieces.size, slot), 16, self.order.tick(pc))
 
     def written_by_copy(self, pc: int, slot: int, pieces: np.ndarray) -> None:
         """Check a copy that may write from now on. Its end is a phase of an mbarrier, which orders what comes after it."""
+        self._settle()
         words = self._words_of(pieces)
         slots = np.full(words.size, slot)
         for last in self._kinds:
@@ -170,8 +244,8 @@ class Races:
     # -- what was accessed ---------------------------------------------------------------------------
     def accessed(self, start: int, stop: int, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns for each element of `width` bytes from byte start to stop whether it was read, and whether it was written."""
-        was_read, was_written, updated = (self._of_elements(last.who, start, stop, width) >= 0 for last in self._kinds)
-        return was_read | updated, was_written | updated
+        was_written, updated = (self._of_elements(last.who, start, stop, width) >= 0 for last in self._kinds[1:])
+        return self._of_elements(self._was_read, start, stop, width) | updated, was_written | updated
 
     def written_by_two(self, start: int, stop: int, width: int) -> np.ndarray:
         """Returns for each element whether two threads wrote it, one after the other and not by atomics."""
@@ -200,9 +274,16 @@ class Races:
 
     def _words(self, offsets: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the words that the active threads access and, for each, the thread's slot."""
+        return self._expanded(*self._chosen(offsets), width)
+
+    def _chosen(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the offsets of the active threads and their slots."""
         self._fit()
         slots = self.m.active_slots()
-        words = (offsets[slots] // np.uint64(self.unit)).astype(np.int64)
+        return offsets if self.m.active_mask is None else offsets[slots], slots
+
+    def _expanded(self, chosen: np.ndarray, slots: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+        words = (chosen >> self._shift).astype(np.int64)
         if width > self.unit:
             n = width // self.unit
             words, slots = (words[:, None] + np.arange(n)).reshape(-1), np.repeat(slots, n)
@@ -213,16 +294,20 @@ class Races:
         if (size := self.memory.bytes.size // self.unit) > self._reads.who.size:
             for kind in self._kinds:
                 kind.fit(size)
+            self._was_read = np.append(self._was_read, np.zeros(size - self._was_read.size, bool))
+
+    def _may_race(self, last: _Last) -> bool:
+        """Returns whether an access of a kind may come without an order before what is done now."""
+        return last.latest >= 0 and not (self._by_block and last.latest <= self.order.floor)
 
     def _check(self, pc: int, words: np.ndarray, slots: np.ndarray, verb: str, last: _Last) -> None:
         """Report an access if one of the last ones of another kind, by another thread, is not ordered before it."""
-        if last.latest < 0 or not words.size or (self._by_block and last.latest <= self.order.floor):
+        if not words.size or not self._may_race(last):
             return
         self._check_one(pc, words, slots, verb, last, last.who, last.time)
         if last.several:
-            if (
-                last is self._updates
-            ):  # all updates of a word have one order: those before the thread's own come before what it does
+            if last is self._updates:
+                # All updates of a word have one order: those before the thread's own come before what it does.
                 other = last.who[words] != slots
                 words, slots = words[other], slots[other]
             self._check_one(pc, words, slots, verb, last, last.who_before, last.time_before)

@@ -96,7 +96,7 @@ class Machine:
         # The active threads and those whose registers are written (bool, one a slot); None: all.
         self.active_mask: np.ndarray | None = None
         self.write_mask: np.ndarray | None = None
-        self._all_rows = np.arange(self.slots // LANES)
+        self._all_slots, self._all_rows = np.arange(self.slots), np.arange(self.slots // LANES)
         self._rows_of: tuple[np.ndarray | None, np.ndarray] = (None, self._all_rows)  # a mask, and its rows
         # The launch sets these before instructions are decoded: call frames, what looks for faults, the trace of a block.
         self.frames: Frames | None = None
@@ -281,6 +281,15 @@ class Machine:
             return values[0][0]
         return np.concatenate(values)[self.threads.rank_of]
 
+    def pointers_in(self, name: str, offset: int) -> list[int]:
+        """Returns the 8 bytes at an offset of a parameter as an address, of each rank; nothing if it has fewer."""
+        content = (params[name][offset : offset + 8] for params in self.params if name in params)
+        return [int.from_bytes(data, "little") for data in content if len(data) == 8]
+
+    def addresses_of(self, name: str) -> list[int]:
+        """Returns the address of a variable of the module; nothing for another name."""
+        return [self._symbols[name]] if name in self._symbols else []
+
     # -- active threads ----------------------------------------------------------------------------
     def active(self, value) -> np.ndarray:
         """Returns the values of the active threads; a scalar is repeated."""
@@ -306,7 +315,7 @@ class Machine:
         return self._rows_of[1]
 
     def active_slots(self) -> np.ndarray:
-        return np.arange(self.slots) if self.active_mask is None else np.flatnonzero(self.active_mask)
+        return self._all_slots if self.active_mask is None else np.flatnonzero(self.active_mask)
 
     @contextmanager
     def only(self, threads: np.ndarray) -> Iterator[None]:

@@ -24,6 +24,8 @@ def external(m: Machine, pc: int, i: Instruction) -> Run:
     name = i.opcode.partition(".")[2]
     if m.host is not None and name in m.host.functions:
         return _call_of_host(m, pc, i, *m.host.functions[name])
+    if name in ("cudaGetParameterBufferV2", "cudaLaunchDeviceV2"):
+        return lambda: m.fail(pc, "a kernel that launches kernels (dynamic parallelism) is not emulated", m.slot_of(0))
     if name not in FUNCTIONS:
         message = f"call of {plain(name)}: its body is not in this source, and the emulator does not know it"
         return lambda: m.fail(pc, message, m.slot_of(0))

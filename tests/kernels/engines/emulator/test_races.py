@@ -105,6 +105,20 @@ def test_what_something_orders_is_not(order):
     assert not {name: races for name, body in RIGHT.items() if (races := found(body, order=order))}
 
 
+@pytest.mark.parametrize("to", ["y", "*p"])
+@pytest.mark.parametrize("x, races", [("a", 1), ("b", 0)])
+def test_one_buffer_under_two_names(to, x, races):
+    source = f"""__device__ int* variable;
+extern "C" __global__ void k(int* y, const int* x) {{
+  int** p = &variable;
+  if (threadIdx.x == 0) *p = y;
+  __syncthreads();
+  ({to})[threadIdx.x] = x[63 - threadIdx.x];
+}}"""
+    arrays = {"a": np.arange(64, dtype=i32), "b": np.arange(64, dtype=i32)}
+    assert len(emulate(source, arrays, {}, args=["a", x], block=64, races=True).races) == races
+
+
 def test_a_report_names_lines_threads_element_and_cure():
     (race,) = found(RACES["a count by load and store"][0], grid=2, block=32)
     assert race.startswith("k, kernel.cu:5: data race on global memory: thread (")

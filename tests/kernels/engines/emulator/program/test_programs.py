@@ -135,6 +135,13 @@ int main() {
     assert any("data race on global memory" in race and "device memory 2" in race for race in last.races)
 
 
+def test_a_kernel_that_launches_kernels_is_refused_with_its_line(ended):
+    text = """__global__ void parent(float* x) { twice<<<1, 32>>>(x, x, 32); }
+int main() { float* x; cudaMalloc(&x, 256); cudaMemset(x, 0, 256); parent<<<1, 1>>>(x); return 0; }"""
+    with pytest.raises(EmulatorError, match=r"parent, own\.cu:7: .*dynamic parallelism"):
+        ended(text)
+
+
 def test_output_of_kernels_and_of_the_host_is_in_order(ended):
     text = """__global__ void hello() { printf("thread %d\\n", threadIdx.x); }
 int main() { printf("before\\n"); hello<<<1, 2>>>(); cudaDeviceSynchronize(); printf("after %s\\n", cudaGetErrorName(cudaGetLastError())); }"""
