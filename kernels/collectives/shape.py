@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernels.i18n import tr
-from kernels.model.shape import INT_MAX, Shape, ShapeError, integer
+from kernels.model.shape import INT_MAX, Fields, ShapeError, integer
 
 MAX_RANKS = 1 << 10  # of a schedule that is written out move by move
 ITEM = 4  # bytes of a float32
@@ -27,7 +27,7 @@ ALGORITHMS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class CollectiveShape(Shape):
+class CollectiveShape(Fields):
     """A collective over `ranks` GPUs with `elements` float32 each. ShapeError names the rule that a field breaks."""
 
     kind: str = ALL_REDUCE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Self, SupportsFloat, SupportsIndex, TypeVar
@@ -34,23 +35,8 @@ class ShapeError(ValueError):
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Base class of the frozen dataclasses of shapes."""
-
-    @property
-    def macs(self) -> int:
-        """Multiply-adds of the definition, or another measure of the work."""
-        raise NotImplementedError
-
-    @property
-    def flops(self) -> int:
-        """FLOPs of the definition."""
-        raise NotImplementedError
-
-    @property
-    def bytes(self) -> int:
-        """Minimum traffic in bytes: each tensor once."""
-        raise NotImplementedError
+class Fields:
+    """Base class of the frozen dataclasses whose fields are checked one by one."""
 
     def _check(self, names: Iterable[str], check: Callable[..., int | float | str], *args: object) -> None:
         """Set each of these fields to the result of `check(name, value, *args)`."""
@@ -65,6 +51,26 @@ class Shape:
         set_anew = {field for name in changes for field in AXES.get(name, ())}
         kept = {name: value for name, value in self.params().items() if name not in set_anew}
         return type(self)(**(kept | changes))
+
+
+@dataclass(frozen=True)
+class Shape(Fields, ABC):
+    """Base class of shapes: fields, and the work of the definition."""
+
+    @property
+    @abstractmethod
+    def macs(self) -> int:
+        """Multiply-adds of the definition, or another measure of the work."""
+
+    @property
+    @abstractmethod
+    def flops(self) -> int:
+        """FLOPs of the definition."""
+
+    @property
+    @abstractmethod
+    def bytes(self) -> int:
+        """Minimum traffic in bytes: each tensor once."""
 
 
 S = TypeVar("S", bound=Shape)

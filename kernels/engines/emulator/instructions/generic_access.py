@@ -44,13 +44,10 @@ def by_space(build: Build) -> Build:
 
 def _split(m: Machine, run: Run, spaces: np.ndarray, each: np.ndarray) -> None:
     """Run for the active threads of each space, one space after the other."""
-    active_mask, write_mask = m.active_mask, m.write_mask
-    try:
-        for space in each:
-            m.active_mask = m.write_mask = (spaces == space) if active_mask is None else (spaces == space) & active_mask
+    for space in each:
+        here = spaces == space
+        with m.only(here if m.active_mask is None else here & m.active_mask):
             run()
-    finally:
-        m.active_mask, m.write_mask = active_mask, write_mask
 
 
 def is_space(m: Machine, pc: int, i: Instruction) -> Run:

@@ -75,11 +75,6 @@ def _result(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[Val
     return put
 
 
-def _slots(m: Machine) -> np.ndarray:
-    """Returns the slots of the active threads."""
-    return m.active_slots()
-
-
 # -- memory at pointers -------------------------------------------------------------------------------
 def _resolve(m: Machine, addresses: Values, slots: np.ndarray) -> tuple[Space, np.ndarray]:
     """Returns the space that generic addresses point into (that of the first) and the bytes' offsets there."""
@@ -117,7 +112,7 @@ def _assertfail(
 # -- printf -------------------------------------------------------------------------------------------
 def _vprintf(m: Machine, pc: int, format_: Values, buffer: Values) -> Values:
     """Print. Return the number of arguments, -1 for a null format, as CUDA's printf does."""
-    slots, counts = _slots(m), np.full(len(format_), -1, np.int32)
+    slots, counts = m.active_slots(), np.full(len(format_), -1, np.int32)
     for pointer in np.unique(format_[format_ != 0]):
         chosen = format_ == pointer
         who = slots[chosen]

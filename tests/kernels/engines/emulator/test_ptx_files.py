@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from kernels.engines.emulator.ptx import names
 from kernels.model.program import RuleError
 from tests.helpers.emulated import needs_nvrtc
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "ptx"
+# Two files as Triton 3.9.0 writes them for sm_80: the asm["ptx"] of a compiled vector sum and of a softmax by rows.
+TRITON = Path(__file__).parents[3] / "fixtures" / "triton.zip"
 HEAD = ".version 7.8\n.target sm_80\n.address_size 64\n.const .align 4 .f32 scale;\n"
 # In order: a parameter as Triton writes it, several statements on a line, a comment and a vector over two lines, registers
 # without %, a negated predicate, a vector of one element, a register type that is declared and not used.
@@ -112,15 +114,17 @@ def test_lines_are_the_sources_if_it_is_beside(ptx, tmp_path):
 
 
 def test_from_triton(tmp_path):
+    with ZipFile(TRITON) as archive:
+        archive.extractall(tmp_path)
     x, y = (np.random.default_rng(n).standard_normal(2000).astype("f4") for n in (1, 2))
     np.save(tmp_path / "x.npy", x), np.save(tmp_path / "y.npy", y)
     args = (str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), "f32:2000:empty", "i32:2000", "u64:0", "u64:0")
-    result = run(FIXTURES / "triton_add.ptx", "add_kernel", args, 128, grid=2)
+    result = run(tmp_path / "triton_add.ptx", "add_kernel", args, 128, grid=2)
     np.testing.assert_array_equal(result.arrays["arg2"], x + y)
     assert result.counters.total["sectors_ld"] == 2 * 2000 * 4 // 32
     args = ("f32:4x1000:empty", "f32:4x1000:random", "i32:1000", "i32:1000", "u64:0", "u64:0")
     check = "np.exp(arg1) / np.exp(arg1).sum(1, keepdims=True)"
-    result = run(FIXTURES / "triton_softmax.ptx", "softmax_kernel", args, 128, grid=4, shared=1024, check=check)
+    result = run(tmp_path / "triton_softmax.ptx", "softmax_kernel", args, 128, grid=4, shared=1024, check=check)
     assert result.compared is not None and result.compared.right
 
 

@@ -318,24 +318,6 @@ def test_counts_the_bytes_of_the_tensor_only():
     assert (total["bulk_bytes_st"], total["bulk_bytes_ld"], total["bytes_st"]) == (4 * 4 * 10, 0, 0)
 
 
-@needs_nvrtc
-def test_adjacent_bytes_both_ways():
-    body = (
-        LOAD_96_BYTES
-        + """  s[threadIdx.x] += 1;
-  publish_writes();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-      :: "l"(y), "r"(shared_address(s)), "r"(96) : "memory");
-    close_stores(); wait_stores_read<0>();
-  }"""
-    )
-    x = np.arange(128, dtype=u8)
-    y = run_hopper(body, {"char* y": "y", "const char* x": "x"}, {"x": x}, {"y": (96, u8)}, shared=128)["y"]
-    np.testing.assert_array_equal(y, x[16:112] + (np.arange(96) < 32))
-
-
 BOTH_WAYS = (
     LOAD_96_BYTES
     + """  s[threadIdx.x] += 1;
@@ -350,10 +332,16 @@ BOTH_WAYS = (
 )
 
 
-def both_ways(after: str, order: str | int = "forward"):
+def both_ways(after: str, order: str | int = "forward", block: int = 64):
     x = np.arange(128, dtype=u8)
     arguments = {"char* y": "y", "const char* x": "x"}, {"x": x}, {"y": (96, u8)}
-    return run_hopper(BOTH_WAYS.replace("AFTER", after), *arguments, shared=128, block=64, races=True, order=order)
+    return run_hopper(BOTH_WAYS.replace("AFTER", after), *arguments, shared=128, block=block, races=True, order=order)
+
+
+@needs_nvrtc
+def test_adjacent_bytes_both_ways():
+    y = both_ways("if (threadIdx.x == 0) wait_stores_read<0>();", block=32)["y"]
+    np.testing.assert_array_equal(y, np.arange(16, 112, dtype=u8) + (np.arange(96) < 32))
 
 
 @needs_nvrtc
