@@ -106,21 +106,30 @@ def where_wrong(out: np.ndarray, ref: np.ndarray, scale: np.ndarray, tolerance: 
 def same_in_any_order(
     run: Callable[[Options], np.ndarray], orders: Sequence[str | int] = ("forward", "reversed")
 ) -> None:
-    """Asserts that `run` returns equal bits in each order of the warps and that none of its launches has a race."""
-    races: list[str] = []
+    """Asserts that `run` returns equal bits and counters in each order of the warps and that none of its launches has a race.
+
+    Machine code executes the first order, and NumPy the memory accesses of the others, in which races are looked for.
+    """
+    launches: list[list[Run]] = []
     original = emulator.Session._launch
 
-    def launch_and_store_races(session, step):
+    def launch_and_store(session, step):
         run = original(session, step)
-        races.extend(run.races)
+        launches[-1].append(run)
         return run
 
+    results = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(emulator.Session, "_launch", launch_and_store_races)
-        first, *others = [run(Options(order=order, races=True)) for order in orders]
-    for other in others:
-        np.testing.assert_array_equal(first, other)
+        patch.setattr(emulator.Session, "_launch", launch_and_store)
+        for n, order in enumerate(orders):
+            launches.append([])
+            results.append(run(Options(order=order, races=n > 0)))
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0], other)
+    races = [message for of_order in launches for run in of_order for message in run.races]
     assert not races, races
+    totals = [[run.counted.total for run in of_order] for of_order in launches]
+    assert all(total == totals[0] for total in totals)
 
 
 # -- kernels with one fault -------------------------------------------------------------------------

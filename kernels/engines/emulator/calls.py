@@ -97,8 +97,8 @@ class Frames:
             at += v.size
         saved = []
         live = live_after_calls(self.m.kernel.code, f.start, f.stop) if f.recursive else set()
-        for n in sorted(self.m._index[name] for name in live if name in self.m._index):
-            width = np.dtype(self.m._storage[n]).itemsize
+        for n in sorted(self.m.index[name] for name in live if name in self.m.index):
+            width = np.dtype(self.m.storage[n]).itemsize
             at = -(-at // width) * width
             saved.append((n, at, width))
             at += width

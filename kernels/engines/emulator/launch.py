@@ -23,6 +23,7 @@ from kernels.engines.emulator.float_bits import FloatBits
 from kernels.engines.emulator.iterations import SECONDS
 from kernels.engines.emulator.links import Links
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global
+from kernels.engines.emulator.native.engine import plan_for
 from kernels.engines.emulator.order import Order
 from kernels.engines.emulator.overflow import Overflow
 from kernels.engines.emulator.printer import Printed
@@ -54,7 +55,7 @@ class Options:
     which a launch that is still in a loop ends with an error. `until`, a buffer and a number of bytes: a traced run ends
     once bulk copies have brought so many bytes of the buffer to the traced block or its cluster. `zeros`: all inputs are
     zero, so wgmma's sums are zero. Its operands are checked, and nothing is multiplied. `numbers`: look for the first NaN, for
-    whole numbers that wrap and for floats compared by their bits.
+    whole numbers that wrap and for floats compared by their bits. Without `machine_code` NumPy executes everything.
     """
 
     count: bool = True
@@ -66,6 +67,7 @@ class Options:
     seconds: float = SECONDS
     until: tuple[str, int] | None = None
     zeros: bool = False
+    machine_code: bool = True
 
     def tracing(self, block: int) -> Options:
         return replace(self, trace_block=block)
@@ -284,7 +286,7 @@ def _scheduler(machine: Machine, options: Options) -> Scheduler:
     if options.order == TURNS:
         return InTurns(machine, options.seconds)
     if ranks == 1 or options.order == "forward":
-        return Scheduler(machine, options.seconds)
+        return Scheduler(machine, options.seconds, plan_for(machine) if options.machine_code else None)
     order = np.arange(ranks)[::-1]
     if options.order != "reversed":
         order = np.random.default_rng(int(options.order)).permutation(ranks)

@@ -10,6 +10,7 @@ whose other lanes have not arrived, for a phase of an mbarrier, or in a loop tha
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,17 +21,23 @@ from kernels.engines.emulator.errors import RemovedCode
 from kernels.engines.emulator.events import WARPS
 from kernels.engines.emulator.iterations import Iterations, Loops
 from kernels.engines.emulator.lanes import Lanes
+from kernels.engines.emulator.native.engine import Native
 from kernels.engines.emulator.state import Machine, needed
 from kernels.engines.emulator.threads import LANES, Groups, join
 from kernels.engines.emulator.waits import Waits
 
+if TYPE_CHECKING:
+    from kernels.engines.emulator.native.plan import Plan
+
 
 class Scheduler:
-    """Runs a launch that takes at most `seconds` of this thread's processor time in loops."""
+    """Runs a launch that takes at most `seconds` of this thread's processor time in loops. `plan`: of what machine code executes."""
 
-    def __init__(self, m: Machine, seconds: float):
-        self.m, self.code, self.stop = m, m.kernel.code, m.flow.stop
-        self.closures, self.guards = instructions.decode_all(m)
+    def __init__(self, m: Machine, seconds: float, plan: Plan | None = None):
+        self.m, self.code = m, m.kernel.code
+        self.closures, self.guards = instructions.decode_all(m, plan.handled if plan is not None else ())
+        self.native = None if plan is None else Native(m, plan, self.closures)
+        self.stop = m.flow.stop if plan is None else plan.stop
         self.pending: Groups = {m.kernel.start: m.live}
         self.yielded: Groups = {}
         self.waiting_loops: list[Iterations] = []  # the loops in which threads yielded
@@ -51,7 +58,8 @@ class Scheduler:
         }
         self._leave = {pc: handlers[kind] for pc, kind in m.flow.endings.items()}
         self._returns = {pc for pc, kind in m.flow.endings.items() if kind == "return" and self.code[pc].guard is None}
-        self._issued: dict[int, list[int]] = {}  # by pc: [warps, threads] that ran the block from there on
+        # By first instruction and the one after the last: [warps, threads] that ran from there to there.
+        self._issued: dict[tuple[int, int], list[int]] = {}
         self._partial = self._partial_live = self._counted = m.live  # masks last checked
         self._live_count = np.count_nonzero(m.live)
         self._warps_lanes = self._count(m.live)
@@ -62,11 +70,26 @@ class Scheduler:
         self._until = until
         with np.errstate(all="ignore"):
             while not self._stopped and (self.pending or self._resume()):
-                self._step(*self._next())
+                self._advance()
+                if self.pending:
+                    self._step(*self._next())
         if self.m.register_pool is not None and not self._stopped:
             self.m.register_pool.check()
+        if self.native is not None:
+            self.native.flush()
         if self.m.tally is not None:
             self._add_to(self.m.tally)
+
+    def _advance(self) -> None:
+        """Let threads run in machine code, unless others wait whom they might pass."""
+        if self.native is None or self.barriers.parked or self.lanes.waiting:
+            return
+        ended = self.native.advance(self.pending, self._check_time)
+        if ended is not None:
+            self._exit(ended)
+
+    def _check_time(self, pc: int, threads: np.ndarray) -> None:
+        self.loops.check_time(pc, threads, "the launch")
 
     def _next(self) -> tuple[int, np.ndarray]:
         """Returns the lowest pc with the threads there, which leave `pending`."""
@@ -78,8 +101,9 @@ class Scheduler:
             self.barriers.check_skipped(pc, here)
             self.lanes.check_skipped(pc, here)
         stop = self.stop[pc]
-        leave = self._leave.get(stop)
-        self._straight(pc, stop, here)
+        # At an instruction where others wait, the threads join them before it is executed.
+        leave = None if stop > pc and stop in self.pending else self._leave.get(stop)
+        self._straight(pc, stop, here, stop if leave is None else stop + 1)
         if leave is not None:
             if self.m.trace is not None:
                 self.m.trace.at(stop, here)
@@ -93,16 +117,18 @@ class Scheduler:
         else:
             self._join(stop, here)
 
-    def _straight(self, pc: int, stop: int, here: np.ndarray) -> None:
-        """Execute instructions pc .. stop - 1."""
+    def _straight(self, pc: int, stop: int, here: np.ndarray, last: int) -> None:
+        """Execute instructions pc .. stop - 1 and count pc .. last - 1."""
         m = self.m
         m.enter(here)
         if here is not self._counted:
             self._counted, self._warps_lanes = here, self._count(here)
-        issued = self._issued.setdefault(pc, [0, 0])
+        issued = self._issued.setdefault((pc, last), [0, 0])
         issued[0] += self._warps_lanes[0]
         issued[1] += self._warps_lanes[1]
-        if m.trace is None:
+        if self.native is not None:
+            self.native.by_numpy(pc, stop)
+        elif m.trace is None:
             for run in self.closures[pc:stop]:
                 run()
         else:
@@ -110,24 +136,20 @@ class Scheduler:
                 m.trace.at(at, here)
                 self.closures[at]()
         if m.issued is not None:
-            m.issued[here.reshape(-1, LANES).any(axis=1)] += np.uint64(self._last(pc) - pc)
+            m.issued[here.reshape(-1, LANES).any(axis=1)] += np.uint64(last - pc)
 
     def _count(self, threads: np.ndarray) -> tuple[int, int]:
         """Returns (number of warps with one of the threads, number of threads)."""
         return int(np.count_nonzero(threads.reshape(-1, LANES).any(axis=1))), int(np.count_nonzero(threads))
 
-    def _last(self, pc: int) -> int:
-        """Returns the end of the instructions that run together from pc on, including the one that ends their block."""
-        return self.stop[pc] + (self.stop[pc] in self._leave)
-
     def _instructions(self) -> int:
         """Returns the number of instructions that all warps have issued so far."""
-        return sum(warps * (self._last(pc) - pc) for pc, (warps, _) in self._issued.items())
+        by_numpy = sum(warps * (last - pc) for (pc, last), (warps, _) in self._issued.items())
+        return by_numpy + (self.native.instructions if self.native is not None else 0)
 
     def _add_to(self, tally: Tally) -> None:
         """Add the issued instructions to a tally."""
-        for pc, (warps, lanes) in self._issued.items():
-            last = self._last(pc)
+        for (pc, last), (warps, lanes) in self._issued.items():
             tally.ran(pc, last, warps, lanes)
             if self.code[last - 1].parts[0] == "bra":
                 tally.add(last - 1, "branches", warps)
@@ -139,6 +161,12 @@ class Scheduler:
     # -- groups of threads -------------------------------------------------------------------------
     def _join(self, pc: int, threads: np.ndarray) -> None:
         join(self.pending, pc, threads)
+
+    def _go_on(self, pc: int, threads: np.ndarray) -> None:
+        """Let threads continue after an instruction that the scheduler has executed."""
+        if self.native is not None:
+            self.native.keep(pc)
+        self._join(pc + 1, threads)
 
     def _canonical(self, threads: np.ndarray) -> np.ndarray:
         """Returns `live` itself if the threads are all live ones: then no mask is needed."""
@@ -188,7 +216,7 @@ class Scheduler:
     def _release(self) -> None:
         """Let threads continue whose barrier, lanes, phase or cluster no longer hold them."""
         for pc, threads in (*self.barriers.release().items(), *self.waits.release().items()):
-            self._join(pc + 1, threads)
+            self._go_on(pc, threads)
         self._execute(self.lanes.release())
 
     # -- the ends of basic blocks ------------------------------------------------------------------
@@ -214,7 +242,7 @@ class Scheduler:
             self.m.tally.add(pc, "barriers", self._count(take)[0])
         if take.any():
             for at, threads in self.barriers.arrive(pc, take).items():
-                self._join(at + 1, threads)
+                self._go_on(at, threads)
 
     def _at_lanes(self, pc: int, here: np.ndarray) -> None:
         take = self._guarded(pc, here)
@@ -226,7 +254,7 @@ class Scheduler:
         if take.any():
             ready = self.waits.arrive(pc, take)
             if ready.any():
-                self._join(pc + 1, ready)
+                self._go_on(pc, ready)
 
     def _guarded(self, pc: int, here: np.ndarray) -> np.ndarray:
         """Returns the threads whose guard is true. The others continue at the next instruction."""
@@ -241,7 +269,7 @@ class Scheduler:
             for group in self.lanes.of_one_mask(pc, threads):
                 self.m.enter(self._canonical(group))
                 self.closures[pc]()
-            self._join(pc + 1, threads)
+            self._go_on(pc, threads)
 
     def _taken(self, pc: int, here: np.ndarray) -> np.ndarray:
         """Returns the threads whose guard is true; `here` itself if all are."""
@@ -289,7 +317,7 @@ class Scheduler:
                 self.waiting_loops.append(iterations)
                 join(self.yielded, target, take)
                 return
-        if target not in self._returns or target in self.pending:
+        if target not in self._returns:
             self._join(target, take)
             return
         if self.m.tally is not None:

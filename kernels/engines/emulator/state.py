@@ -86,10 +86,10 @@ class Machine:
         self._all_live = bool(self.exists.all())
         self.dynamic_shared = dynamic_shared
         self._allocate_variables(dynamic_shared, symbols or {})
-        self._index = {name: n for n, name in enumerate(kernel.registers)}
-        self._storage = [DTYPES[type_] for type_ in kernel.registers.values()]
+        self.index = {name: n for n, name in enumerate(kernel.registers)}
+        self.storage = [DTYPES[type_] for type_ in kernel.registers.values()]
         # NumPy's types do not say that a scalar has the methods of an array.
-        self.registers = cast(list[np.ndarray], [dtype(0) for dtype in self._storage])
+        self.registers = cast(list[np.ndarray], [dtype(0) for dtype in self.storage])
         self._readers: dict[tuple[str, str], Callable[[], np.ndarray]] = {}
         self.printer = Printer(self.threads)
         self.carry: np.ndarray = np.zeros((), bool)
@@ -146,6 +146,7 @@ class Machine:
         # Width in bytes of the merged load that each shared load belongs to. Counters use it; execution does not.
         arrays = tuple((v.name, self._symbols[v.name]) for v in self.kernel.variables if v.space == "shared")
         self.merged = merged_of(self.kernel, arrays) if self.tally and arrays else {}
+        self.shared_arrays = arrays
         self._allocate_parameters()
         self.shared_base = (self.block_of * self.shared.size).astype(np.uint64)
         self.local_base = (np.arange(self.slots, dtype=np.int64) * self.local.size).astype(np.uint64)
@@ -181,12 +182,12 @@ class Machine:
 
     def _reader(self, o: Operand, type_: str) -> Callable[[], np.ndarray]:
         dtype = DTYPES[type_]
-        if o.kind == "symbol" and o.value in self._index:
+        if o.kind == "symbol" and o.value in self.index:
             o = Operand("reg", o.value)
         if o.kind == "reg":
-            if o.value not in self._index:
+            if o.value not in self.index:
                 raise EmulatorError(f"{self.name}: the register {o.value} is not emulated")
-            return self._register(self._index[o.name], dtype)
+            return self._register(self.index[o.name], dtype)
         if self.frames is not None and o.kind == "symbol" and o.value in self.frames.offsets:
             return self.frames.reader(o, dtype)
         if o.kind == "not":
@@ -209,7 +210,7 @@ class Machine:
     def _register(self, n: int, dtype) -> Callable[[], np.ndarray]:
         """Returns a reader of register n as `dtype`. A register holds the last value written, in any type of its width."""
         registers, read_dtype = self.registers, np.dtype(dtype)
-        stored_bytes, read_bytes = np.dtype(self._storage[n]).itemsize, read_dtype.itemsize
+        stored_bytes, read_bytes = np.dtype(self.storage[n]).itemsize, read_dtype.itemsize
         if stored_bytes == read_bytes:
 
             def read() -> np.ndarray:
@@ -257,8 +258,8 @@ class Machine:
         """Returns a function that writes a value of `type_` into a register of the active threads."""
         if o.kind == "sink":
             return lambda value: None
-        n, registers = self._index[o.name], self.registers
-        storage_dtype, dtype = self._storage[n], DTYPES[type_]
+        n, registers = self.index[o.name], self.registers
+        storage_dtype, dtype = self.storage[n], DTYPES[type_]
         stored_bytes, written_bytes = np.dtype(storage_dtype).itemsize, np.dtype(dtype).itemsize
 
         def put(value) -> None:
@@ -395,7 +396,7 @@ class Machine:
 
     def bits_of(self, register: str, threads: np.ndarray) -> bytes:
         """Returns a register's bytes in these threads; empty for a name that is no register."""
-        if register not in self._index:
+        if register not in self.index:
             return self.carry[threads].tobytes() if register == ptx_registers.CARRY and self.carry.ndim else b""
-        value = self.registers[self._index[register]]
+        value = self.registers[self.index[register]]
         return (value if value.ndim == 0 else value[threads]).tobytes()

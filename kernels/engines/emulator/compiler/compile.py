@@ -5,10 +5,8 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kernels.engines import cuda_headers
+from kernels.engines.emulator.cache import cache_folder, keep
 from kernels.engines.emulator.compiler import includes, standard
 from kernels.engines.emulator.program import libraries
 from kernels.model.program import RuleError
@@ -105,7 +104,7 @@ def _through_cache(
         return unit
     unit = compile(text, name, options, names)
     if key and key == _key(text, name, options, names):  # no file was edited during the compilation
-        _write(_cache_folder() / key, json.dumps([unit.ptx, unit.lowered]))
+        keep(cache_folder("ptx") / key, json.dumps([unit.ptx, unit.lowered]).encode())
     return unit
 
 
@@ -122,7 +121,7 @@ def _key(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> 
 
 def _cached(key: str) -> Unit | None:
     try:
-        return Unit(*json.loads((_cache_folder() / key).read_text(encoding="utf-8")))
+        return Unit(*json.loads((cache_folder("ptx") / key).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -251,21 +250,3 @@ def _fetch_bytes(program: ctypes.c_void_p, item: str) -> bytes:
     buffer = ctypes.create_string_buffer(size.value)
     getattr(_nvrtc(), f"nvrtcGet{item}")(program, buffer)
     return buffer.raw
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or (
-        os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else Path.home() / ".cache"
-    )
-    return Path(base or tempfile.gettempdir()) / "kernel-theatre" / "ptx"
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all, so that two processes can compile the same kernel at once."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-            file.write(text)
-        os.replace(file.name, path)
-    except OSError:
-        pass  # no cache: compile again next time

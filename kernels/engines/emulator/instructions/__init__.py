@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 
 from kernels.engines.emulator.errors import EmulatorError
@@ -56,9 +56,9 @@ _MODIFIERS = {
 }  # fmt: skip
 
 
-def decode_all(m: Machine) -> tuple[list[Run], dict[int, tuple[Callable, bool]]]:
+def decode_all(m: Machine, rarely: Container[int] = ()) -> tuple[list[Run], dict[int, tuple[Callable, bool]]]:
     """Returns the closures of all instructions (of a jump table: its index) and the guards of control instructions,
-    by index."""
+    by index. Those needed `rarely` are decoded when they first run."""
     closures: list[Run] = []
     guards: dict[int, tuple[Callable, bool]] = {}
     for pc, i in enumerate(m.kernel.code):
@@ -69,11 +69,22 @@ def decode_all(m: Machine) -> tuple[list[Run], dict[int, tuple[Callable, bool]]]
             closures.append(m.reader(i.operands[0], "u32") if ending == "table" else _ends_block)
             continue
         try:
+            if pc in rarely:
+                closures.append(_decoded_when_run(m, closures, pc, i))
+                continue
             # Only threads whose guard is true can wait.
             closures.append(decode(m, pc, replace(i, guard=None) if ending == "wait" else i))
         except Unknown as e:
             raise EmulatorError(f"{m.where(pc)}: {e}") from None
     return closures, guards
+
+
+def _decoded_when_run(m: Machine, closures: list[Run], pc: int, i: Instruction) -> Run:
+    def run() -> None:
+        closures[pc] = decode(m, pc, i)
+        closures[pc]()
+
+    return run
 
 
 def _ends_block() -> None:

@@ -108,7 +108,7 @@ class Flow:
         self.clocks = bool(clocks)
         # A clock begins a block, so that the instructions counted up to there have run.
         leaders = {0, *clocks} | {t for i in code for t in i.targets} | {pc + 1 for pc in self.endings}
-        self._leaders = dict.fromkeys(sorted(leaders - {len(code)}))
+        self.leaders = dict.fromkeys(sorted(leaders - {len(code)}))
         self.stop = [len(code)] * (len(code) + 1)
         stop = len(code)
         for pc in range(len(code) - 1, -1, -1):
@@ -120,7 +120,7 @@ class Flow:
     def following(self, pc: int) -> tuple[int, ...]:
         """Returns the blocks that may follow the block that begins at pc; len(code) is the end."""
         at = self.stop[pc]
-        if at not in self.endings or (at != pc and at in self._leaders):  # a block of the ending alone
+        if at not in self.endings or (at != pc and at in self.leaders):  # a block of the ending alone
             return (at,)
         i, kind = self.code[at], self.endings[at]
         if kind in ("return", "trap"):
@@ -139,7 +139,7 @@ class Flow:
     @cached_property
     def _before(self) -> dict[int, list[int]]:
         before: dict[int, list[int]] = {}
-        for block in self._leaders:
+        for block in self.leaders:
             for n in self.following(block):
                 before.setdefault(n, []).append(block)
         return before
@@ -172,6 +172,31 @@ class Flow:
             self._past[barrier] = frozenset(b for b in after if self.endings.get(b) not in ("return", "trap"))
         return self._past[barrier]
 
+    @cached_property
+    def detours(self) -> set[int]:
+        """The blocks past a barrier to which a path leads around it, from a block that comes before it. A thread that runs one of them
+        can be one that the others wait for in vain."""
+        blocks = list(self.leaders)
+        bit = {block: 1 << n for n, block in enumerate(blocks)}
+        bit[len(self.code)] = 0
+        reach = dict(bit)
+        changed = True
+        while changed:
+            changed = False
+            for block in reversed(blocks):
+                now = bit[block]
+                for n in self.following(block):
+                    now |= reach[n]
+                changed |= now != reach[block]
+                reach[block] = now
+        found: set[int] = set()
+        for barrier in (pc for pc, kind in self.endings.items() if kind == "barrier"):
+            of_copies = sum({bit[self._block_of(pc)] for pc in self.copies(barrier)})
+            for block in blocks:
+                if reach[block] & of_copies and self.stop[block] != barrier:
+                    found |= {n for n in self.following(block) if n in self.past(barrier)}
+        return found
+
     def copies(self, barrier: int) -> list[int]:
         """Returns the instructions that the compiler made of one barrier of the source, as in a loop that it unrolled.
         For a barrier without a place, and for other instructions, it is the instruction alone."""
@@ -182,7 +207,7 @@ class Flow:
         return [pc for pc in self.endings if (self.code[pc].opcode, self.code[pc].place) == same]
 
     def _block_of(self, pc: int) -> int:
-        return next(block for block in reversed(self._leaders) if block <= pc)
+        return next(block for block in reversed(self.leaders) if block <= pc)
 
 
 @lru_cache(maxsize=64)  # a kernel is launched more often than it is parsed

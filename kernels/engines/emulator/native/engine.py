@@ -1,0 +1,200 @@
+"""A launch in machine code: registers in rows, which NumPy's instructions use too, and the records of `plan` with their addresses.
+
+Warps run one after the other until NumPy has to go on: at an instruction without a handler, at a barrier, at an access that is not
+allowed. The results and counters are those of NumPy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator.instructions.closure import Run
+from kernels.engines.emulator.native.library import is_available, library
+from kernels.engines.emulator.native.record import COUNTS, EXECUTED, KIND, LANES, LEADER, OPERANDS, PENDING, SPACE, STOP
+from kernels.engines.emulator.operations.dtypes import DTYPES
+from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.threads import Groups, bits_of_lanes
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.native.plan import Plan
+
+WARPS = 64  # that run before the time is checked
+MAX_TURNS = 10_000  # branches back that a warp takes before others have their turn
+LINE = (
+    128  # bytes of a row's alignment, and between rows: those of one warp do not share lines of the processor's cache
+)
+LARGEST = 1 << 31  # bytes of a space whose offsets handlers compute
+
+
+class Rows:
+    """The registers of a launch, a row of one value a slot for each."""
+
+    def __init__(self, m: Machine):
+        self.m = m
+        sizes = np.array([np.dtype(dtype).itemsize * m.slots for dtype in m.storage], np.int64)
+        starts = np.concatenate([[0], np.cumsum(-(-sizes // LINE) * LINE + LINE)]).astype(np.int64)
+        arena = np.zeros(int(starts[-1]) + LINE, np.uint8)
+        starts += -arena.ctypes.data % LINE
+        self.rows = [
+            arena[start : start + size].view(dtype)
+            for start, size, dtype in zip(starts.tolist(), sizes.tolist(), m.storage, strict=False)
+        ]
+        self.addresses = arena.ctypes.data + starts
+        m.registers[:] = self.rows
+
+    def keep(self, numbers: Sequence[int]) -> None:
+        """Copy into the rows what NumPy wrote into registers."""
+        for n in numbers:
+            row, value = self.rows[n], self.m.registers[n]
+            if value is not row:
+                row[:] = value if value.dtype == row.dtype else value.view(row.dtype)
+                self.m.registers[n] = row
+
+
+def plan_for(m: Machine) -> Plan | None:
+    """Returns the plan for a launch; None if NumPy executes all of it."""
+    units = (m.trace, m.products, m.first_nan, m.issued, m.frames, m.host)
+    if not is_available() or any(unit is not None for unit in units) or m.threads.ranks > 1:
+        return None
+    if max(m.memory.bytes.size, m.shared.bytes.size, m.local.bytes.size) >= LARGEST:
+        return None
+    from kernels.engines.emulator.native.plan import Setting, plan_of, polls  # needs LLVM
+
+    if polls(m.kernel):
+        return None
+    accessed = {*m.races, *(("shared",) if m.clusters is not None else ())}
+    written = {"shared"} if m.proxies is not None else set()
+    setting = Setting(m.tally is not None, frozenset(accessed), frozenset(written), m.shared_arrays)
+    return plan_of(m.kernel, setting)
+
+
+class Native:
+    """Executes what a plan has handlers for. `closures`: NumPy's, by instruction."""
+
+    def __init__(self, m: Machine, plan: Plan, closures: Sequence[Run]):
+        self.m, self.plan, self.closures, self.rows = m, plan, closures, Rows(m)
+        self._run, self._kept = library().run, []
+        n = len(m.kernel.code)
+        self._spaces = {name: np.zeros(5, np.int64) for name in {access.space for access in plan.accesses.values()}}
+        self._counts = np.zeros((n, 3), np.int64)
+        self._records = self._bound()
+        self._counters = np.zeros(m.slots, np.int32)
+        self._issued, self._diverged = np.zeros((n + 2, 2), np.int64), np.zeros(n, np.int64)
+        self._ended = n + 1
+        self._marks = np.zeros(n + 2, np.uint8)
+        self._stores, self._stored = [pc for pc, access in plan.accesses.items() if access.write], 0
+        parts = (self._records, self._counters, self._counters, self._issued, self._diverged, self._marks)
+        self._state = np.array([*(part.ctypes.data for part in parts), MAX_TURNS, self._ended], np.int64)
+        m.flops_of.update({pc: ("flops_fp", each) for pc, each in plan.flops.items()})
+
+    def _bound(self) -> np.ndarray:
+        """Returns the plan's records with the addresses of this launch."""
+        records, m = self.plan.records.copy(), self.m
+        pcs, places, numbers = self.plan.registers.T
+        records[pcs, places] = self.rows.addresses[numbers]
+        for c in self.plan.constants:
+            dtype = DTYPES[c.type_]
+            value = (
+                m.reader(c.operand, c.type_)() if c.parameter is None else m.param(c.operand.name, c.parameter, dtype)
+            )
+            array = np.ascontiguousarray(value, dtype) if value.ndim else np.full(LANES, value, dtype)
+            self._kept.append(array)
+            stride = LANES * array.itemsize if value.ndim else 0
+            records[c.pc, OPERANDS + 2 * c.n : OPERANDS + 2 * c.n + 2] = array.ctypes.data, stride
+        counts = self._counts.ctypes.data
+        for pc, access in self.plan.accesses.items():
+            records[pc, COUNTS] = counts + self._counts.strides[0] * pc
+            records[pc, SPACE] = self._spaces[access.space].ctypes.data
+        return records
+
+    def advance(self, pending: Groups, check: Callable[[int, np.ndarray], None]) -> np.ndarray | None:
+        """Execute what has handlers. Threads stop where NumPy has to go on. Return those that ended, None for none. `check` raises an
+        error after too long a time, for an instruction and threads that are there."""
+        at = list(pending)
+        kinds = self._records[at, KIND].tolist()
+        if all(kind == STOP for kind in kinds):
+            return None
+        for pc, kind in zip(at, kinds, strict=True):
+            if kind == EXECUTED:  # others may join there
+                self._records[pc, KIND] = LEADER
+        lanes = pending[at[0]] if len(at) == 1 else np.logical_or.reduce(list(pending.values()))
+        for pc, threads in pending.items():
+            self._counters[threads] = pc
+        bits = bits_of_lanes(lanes)
+        warps = np.flatnonzero(bits)
+        for name in self._spaces:
+            self._refresh(name)
+        self._state[PENDING] = bits.ctypes.data
+        self._marks[:] = 0
+        for start in range(0, len(warps), WARPS):
+            part = warps[start : start + WARPS]
+            self._run(self._state.ctypes.data, part.ctypes.data, len(part))
+            here = int(self._counters[part[-1] * LANES])
+            check(min(here, len(self._records) - 1), lanes)
+        pending.clear()
+        for pc in np.flatnonzero(self._marks).tolist():
+            here = self._counters == pc
+            here &= lanes
+            if here.any():
+                pending[pc] = here
+        self._note_stores()
+        return pending.pop(self._ended, None)
+
+    def _refresh(self, name: str) -> None:
+        """Set the addresses of a space, which may have grown."""
+        m, fields = self.m, self._spaces[name]
+        memory, starts = (m.memory, m.shared_base) if name == "global" else m.space(name)
+        part = getattr(memory, "size", memory.bytes.size)
+        fields[:] = memory.bytes.ctypes.data, memory.state.ctypes.data, memory.bytes.size, part, starts.ctypes.data
+
+    @property
+    def instructions(self) -> int:
+        """The number of instructions that all warps have issued here."""
+        return int(np.cumsum(self._issued[:, 0]).sum())
+
+    def _note_stores(self) -> None:
+        """Tell memory how often it was written: a loop in which nothing is written may repeat for ever."""
+        if self._stores:
+            stored = int(np.cumsum(self._issued[:, 0])[self._stores].sum())
+            self.m.memory.writes += stored - self._stored
+            self._stored = stored
+
+    def by_numpy(self, pc: int, stop: int) -> None:
+        """Execute instructions pc .. stop - 1 by NumPy for the active threads."""
+        for run in self.closures[pc:stop]:
+            run()
+        for at in range(pc, stop):
+            self.keep(at)
+
+    def keep(self, pc: int) -> None:
+        """Copy into the rows what NumPy wrote at an instruction."""
+        self.rows.keep(self.plan.written[pc])
+
+    def flush(self) -> None:
+        """Add what was counted to the tally."""
+        m = self.m
+        if m.tally is None:
+            return
+        rows, code = m.tally.rows, m.kernel.code
+        warps, lanes = np.cumsum(self._issued, axis=0)[: len(code)].T
+        rows["warp_instructions"] += warps
+        rows["thread_instructions"] += lanes
+        rows["divergent_branches"] += self._diverged
+        branches = [pc for pc, i in enumerate(code) if i.parts[0] == "bra"]
+        rows["branches"][branches] += warps[branches]
+        for pc, (kind, each) in m.flops_of.items():
+            rows[kind][pc] += each * int(lanes[pc])
+        for pc, access in self.plan.accesses.items():
+            requests, second, third = self._counts[pc].tolist()
+            op = "st" if access.write else "ld"
+            if access.space == "global":
+                rows[f"requests_{op}"][pc] += requests
+                rows[f"sectors_{op}"][pc] += second
+                rows[f"bytes_{op}"][pc] += third * access.bytes
+            elif access.space == "shared":
+                rows[f"shared_requests_{op}"][pc] += requests
+                rows[f"wavefronts_{op}"][pc] += second
+                rows[f"bank_conflicts_{op}"][pc] += second - third

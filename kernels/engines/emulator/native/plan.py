@@ -1,0 +1,233 @@
+"""What a kernel's instructions are in machine code, known before a launch: a record for each one that has a handler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+
+import numpy as np
+
+from kernels.engines.emulator.instructions.accessor import operands_of, space_of
+from kernels.engines.emulator.native import operations
+from kernels.engines.emulator.native.accesses import Access
+from kernels.engines.emulator.native.emit import Emit, text
+from kernels.engines.emulator.native.library import library
+from kernels.engines.emulator.native.record import (
+    BRANCH,
+    END,
+    EXECUTED,
+    FLIP,
+    GUARD,
+    HANDLER,
+    KIND,
+    LANES,
+    LEADER,
+    OPERANDS,
+    RECORD,
+    STOP,
+    TARGET,
+    VALUE,
+)
+from kernels.engines.emulator.ptx.flow import flow_of, is_clock
+from kernels.engines.emulator.ptx.kernel import Instruction, Kernel, Operand, type_bytes
+from kernels.engines.emulator.ptx.merged_loads import merged_of
+from kernels.engines.emulator.ptx.registers import written
+
+SPACES = {"global": "global", "const": "global", "shared": "shared", "local": "local"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a plan depends on besides the kernel: whether accesses are counted, the spaces that NumPy accesses, those to which it
+    writes, and where the block's arrays start in shared memory."""
+
+    counted: bool
+    numpy_accesses: frozenset[str]
+    numpy_writes: frozenset[str]
+    arrays: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Operand n of an instruction that is no register: a value, or `parameter` bytes into a parameter."""
+
+    pc: int
+    n: int
+    operand: Operand
+    type_: str
+    parameter: int | None = None
+
+
+@dataclass
+class Plan:
+    """`records`: a row an instruction and one for the code's end, without addresses of registers and memory. `registers`: (instruction,
+    place in the record, number of the register). `stop`: as of Flow, for what NumPy executes."""
+
+    records: np.ndarray
+    registers: np.ndarray
+    constants: list[Constant]
+    accesses: dict[int, Access]
+    flops: dict[int, int]
+    written: list[list[int]]
+    stop: list[int]
+    handled: frozenset[int] = field(default_factory=frozenset)
+
+
+class _NoHandler(Exception):
+    """NumPy executes the instruction."""
+
+
+@lru_cache(maxsize=64)  # a kernel is launched more often than it is parsed
+def plan_of(kernel: Kernel, setting: Setting) -> Plan:
+    return _Planner(kernel, setting).plan()
+
+
+class _Planner:
+    def __init__(self, kernel: Kernel, setting: Setting):
+        self.kernel, self.setting, self.flow = kernel, setting, flow_of(kernel)
+        self.index = {name: n for n, name in enumerate(kernel.registers)}
+        self.merged = merged_of(kernel, setting.arrays) if setting.counted and setting.arrays else {}
+        self.records = np.zeros((len(kernel.code) + 1, RECORD), np.int64)
+        self.registers: list[tuple[int, int, int]] = []
+        self.constants: list[Constant] = []
+        self.accesses: dict[int, Access] = {}
+        self.flops: dict[int, int] = {}
+
+    def plan(self) -> Plan:
+        code, emits, names = self.kernel.code, {}, {}
+        for pc, i in enumerate(code):
+            if pc in self.flow.endings:
+                continue
+            before = len(self.registers), len(self.constants)
+            try:
+                names[pc], emit = self._instruction(pc, i)
+            except _NoHandler:
+                del self.registers[before[0] :], self.constants[before[1] :]
+                continue
+            self._guard(pc, i)
+            emits[names[pc]] = emit
+        handlers = library()
+        handlers.add({name: partial(text, name, emit) for name, emit in emits.items()})
+        for pc, name in names.items():
+            self.records[pc, HANDLER] = handlers.addresses[name]
+        self._control(sorted(names))
+        return Plan(
+            self.records,
+            np.array(self.registers, np.int64).reshape(-1, 3),
+            self.constants,
+            self.accesses,
+            self.flops,
+            [[self.index[name] for name in written(i) if name in self.index] for i in code],
+            self._stops(),
+            frozenset(names),
+        )
+
+    # -- instructions -----------------------------------------------------------------------------------
+    def _instruction(self, pc: int, i: Instruction) -> tuple[str, Emit]:
+        """Returns the name of an instruction's handler and what emits it."""
+        if i.parts[0] in ("ld", "st"):
+            return self._access(pc, i)
+        op = operations.operation(tuple(i.parts))
+        if op is None or len(op.types) != len(i.operands):
+            raise _NoHandler
+        for n, (o, type_) in enumerate(zip(i.operands, op.types, strict=True)):
+            self._operand(pc, n, o, type_)
+        if op.flops:
+            self.flops[pc] = op.flops
+        return op.name, op.emit
+
+    def _guard(self, pc: int, i: Instruction) -> None:
+        if i.guard is not None:
+            self.registers.append((pc, GUARD, self.index[i.guard[0]]))
+            self.records[pc, FLIP] = -int(i.guard[1])
+
+    def _operand(self, pc: int, n: int, o: Operand, type_: str) -> None:
+        if o.kind in ("reg", "symbol") and o.name in self.index:
+            width = type_bytes(type_)
+            if type_bytes(self.kernel.registers[o.name]) != width:
+                raise _NoHandler
+            self.registers.append((pc, OPERANDS + 2 * n, self.index[o.name]))
+            self.records[pc, OPERANDS + 2 * n + 1] = LANES * width
+        elif n == 0 or o.kind not in ("imm", "special", "symbol") or is_clock(o):
+            raise _NoHandler
+        else:
+            self.constants.append(Constant(pc, n, o, type_))
+
+    def _access(self, pc: int, i: Instruction) -> tuple[str, Emit]:
+        write, type_ = i.parts[0] == "st", i.parts[-1]
+        first, second = operands_of(i)
+        memory, values = (first, second) if write else (second, first)
+        if type_ not in operations.TYPES or type_ == "pred" or memory.kind != "mem":
+            raise _NoHandler
+        if space_of(i) == "param" and not write and memory.root.kind == "symbol":
+            return self._parameter(pc, i, memory, type_)
+        access = self._accessed(pc, i, memory, values.elements, type_)
+        self._operand(pc, 0, memory.root, "u32" if access.short else "u64")
+        for n, o in enumerate(values.elements, 1):
+            if not write and o.kind not in ("reg", "symbol"):
+                raise _NoHandler
+            self._operand(pc, n, o, f"b{8 * access.register}")
+        self.records[pc, VALUE] = memory.offset
+        self.accesses[pc] = access
+        return access.name, access.emit
+
+    def _accessed(self, pc: int, i: Instruction, memory: Operand, values: Sequence[Operand], type_: str) -> Access:
+        space, write, width = SPACES.get(space_of(i), ""), i.parts[0] == "st", type_bytes(type_)
+        numpy_has = self.setting.numpy_accesses | (self.setting.numpy_writes if write else frozenset())
+        if not space or space in numpy_has or memory.root.kind != "reg":
+            raise _NoHandler
+        address = type_bytes(self.kernel.registers[memory.root.name])
+        wide = {
+            type_bytes(self.kernel.registers[o.name]) if o.kind in ("reg", "symbol") and o.name in self.index else width
+            for o in values
+        }
+        if address not in (4, 8) or len(wide) != 1 or min(wide) < width:
+            raise _NoHandler
+        counted = width * len(values) if self.setting.counted and space_of(i) != "const" else 0
+        if counted and space == "shared" and not write:
+            counted = self.merged.get(pc, counted)
+        return Access(write, space, width, len(values), address == 4, counted, wide.pop(), type_[0] == "s")
+
+    def _parameter(self, pc: int, i: Instruction, memory: Operand, type_: str) -> tuple[str, Emit]:
+        if i.elements > 1 or all(p.name != memory.root.name for p in self.kernel.params):
+            raise _NoHandler
+        op = operations.operation(("mov", f"b{8 * type_bytes(type_)}"))
+        if op is None:
+            raise _NoHandler
+        self._operand(pc, 0, i.operands[0], op.types[0])
+        self.constants.append(Constant(pc, 1, memory.root, type_, memory.offset + memory.root.offset))
+        return op.name, op.emit
+
+    # -- control ------------------------------------------------------------------------------------------
+    def _control(self, handled: list[int]) -> None:
+        code, records = self.kernel.code, self.records
+        records[:, KIND] = STOP
+        records[handled, KIND] = EXECUTED
+        records[[pc for pc in handled if pc in self.flow.leaders], KIND] = LEADER
+        stopping = self.flow.detours  # the scheduler looks whether others wait for who comes here
+        for pc, kind in self.flow.endings.items():
+            i = code[pc]
+            if pc in stopping:
+                continue
+            if kind == "branch":
+                self._guard(pc, i)
+                records[pc, KIND], records[pc, TARGET] = BRANCH, i.targets[0]
+            elif kind == "return" and i.guard is None:
+                records[pc, KIND] = END
+        records[[pc for pc in handled if pc in stopping], KIND] = STOP
+
+    def _stops(self) -> list[int]:
+        """Returns the end of the code that NumPy executes from an instruction on."""
+        stop, kinds = list(self.flow.stop), self.records[:, KIND]
+        for pc in range(len(self.kernel.code) - 1, -1, -1):
+            if stop[pc] > pc:
+                stop[pc] = pc + 1 if kinds[pc + 1] != STOP or pc + 1 == stop[pc] else stop[pc + 1]
+        return stop
+
+
+def polls(kernel: Kernel) -> bool:
+    """Returns whether threads may wait for others in a loop, or never leave one."""
+    flow = flow_of(kernel)
+    back = {i.targets[0] for pc, i in enumerate(kernel.code) if i.parts[0] == "bra" and i.targets[0] <= pc}
+    return any(loop.polls or not loop.ends for loop in map(flow.loop, back))
