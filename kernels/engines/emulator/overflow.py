@@ -73,16 +73,17 @@ def _signed(code: Sequence[Instruction]) -> dict[int, int]:
 
 
 class Overflow:
-    """The 32-bit results of a launch that wrapped. `found`: messages, by instruction."""
+    """The 32-bit results of a launch that wrapped. `uses`: what is looked at, each with an instruction that uses its result. `found`:
+    messages, by instruction."""
 
     def __init__(self, m: Machine):
         self.m = m
-        self._use = _signed(m.kernel.code)
+        self.uses = _signed(m.kernel.code)
         self.found: dict[int, str] = {}
 
     def around(self, pc: int, i: Instruction, run: Run) -> Run:
         """Returns `run` with a check of its result, if the instruction's result is used as a signed number."""
-        if pc not in self._use:
+        if pc not in self.uses:
             return run
         m, (exact, text) = self.m, _EXACT[i.parts[0]]
         reads = [m.reader(o, "s32") for o in i.operands[1:]]
@@ -109,7 +110,7 @@ class Overflow:
         slot = int(bad[0])
         operands = (f"{int(np.broadcast_to(value, m.slots)[slot]):,}" for value in values)
         wrapped = int(np.broadcast_to(result, m.slots)[slot])
-        use = m.kernel.code[self._use[pc]]
+        use = m.kernel.code[self.uses[pc]]
         purpose = "a comparison" if use.parts[0] == "setp" else "an address"
         self.found[pc] = (
             f"{m.where(pc)}: {text.format(*operands)} wraps to {wrapped:,}, a number of 32 bits that {purpose} at {use.line} "

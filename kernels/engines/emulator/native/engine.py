@@ -13,7 +13,21 @@ import numpy as np
 
 from kernels.engines.emulator.instructions.closure import Run
 from kernels.engines.emulator.native.library import is_available, library
-from kernels.engines.emulator.native.record import COUNTS, EXECUTED, KIND, LANES, LEADER, OPERANDS, PENDING, SPACE, STOP
+from kernels.engines.emulator.native.record import (
+    CHECK,
+    COUNTS,
+    EXECUTED,
+    INFINITY,
+    KIND,
+    LANES,
+    LEADER,
+    NAN,
+    OPERANDS,
+    PENDING,
+    SPACE,
+    STOP,
+    WRAPS,
+)
 from kernels.engines.emulator.operations.dtypes import DTYPES
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import Groups, bits_of_lanes
@@ -22,6 +36,7 @@ if TYPE_CHECKING:
     from kernels.engines.emulator.native.plan import Plan
 
 WARPS = 64  # that run before the time is checked
+MAX_LEFT = 16  # times that a handler leaves its instruction to NumPy, which then keeps it
 MAX_TURNS = 10_000  # branches back that a warp takes before others have their turn
 LINE = (
     128  # bytes of a row's alignment, and between rows: those of one warp do not share lines of the processor's cache
@@ -56,7 +71,7 @@ class Rows:
 
 def plan_for(m: Machine) -> Plan | None:
     """Returns the plan for a launch; None if NumPy executes all of it."""
-    units = (m.trace, m.products, m.first_nan, m.issued, m.frames, m.host)
+    units = (m.trace, m.products, m.issued, m.frames, m.host)
     if not is_available() or any(unit is not None for unit in units) or m.threads.ranks > 1:
         return None
     if max(m.memory.bytes.size, m.shared.bytes.size, m.local.bytes.size) >= LARGEST:
@@ -83,7 +98,7 @@ class Native:
         self._records = self._bound()
         self._counters = np.zeros(m.slots, np.int32)
         self._issued, self._diverged = np.zeros((n + 2, 2), np.int64), np.zeros(n, np.int64)
-        self._ended = n + 1
+        self._ended, self._left = n + 1, np.zeros(n, np.int64)
         self._marks = np.zeros(n + 2, np.uint8)
         self._stores, self._stored = [pc for pc, access in plan.accesses.items() if access.write], 0
         parts = (self._records, self._counters, self._counters, self._issued, self._diverged, self._marks)
@@ -127,6 +142,7 @@ class Native:
         warps = np.flatnonzero(bits)
         for name in self._spaces:
             self._refresh(name)
+        self._set_checks()
         self._state[PENDING] = bits.ctypes.data
         self._marks[:] = 0
         for start in range(0, len(warps), WARPS):
@@ -142,6 +158,17 @@ class Native:
                 pending[pc] = here
         self._note_stores()
         return pending.pop(self._ended, None)
+
+    def _set_checks(self) -> None:
+        """Let records check what has not been found yet."""
+        nan, overflow = self.m.first_nan, self.m.overflow
+        if nan is not None:
+            self._records[self.plan.floats, CHECK] = (NAN * ("NaN" not in nan.found)) | (
+                INFINITY * ("infinity" not in nan.found)
+            )
+        if overflow is not None:
+            self._records[[pc for pc in overflow.uses if pc in self.plan.handled], CHECK] = WRAPS
+            self._records[list(overflow.found), CHECK] = 0
 
     def _refresh(self, name: str) -> None:
         """Set the addresses of a space, which may have grown."""
@@ -164,6 +191,10 @@ class Native:
 
     def by_numpy(self, pc: int, stop: int) -> None:
         """Execute instructions pc .. stop - 1 by NumPy for the active threads."""
+        if self._records[pc, KIND] in (EXECUTED, LEADER):  # its handler did nothing
+            self._left[pc] += 1
+            if self._left[pc] > MAX_LEFT:
+                self._records[pc, KIND] = STOP
         for run in self.closures[pc:stop]:
             run()
         for at in range(pc, stop):

@@ -9,7 +9,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from kernels.engines.emulator.native.emit import F64, SCALARS, Emit, Emitter, constant, vector
+from kernels.engines.emulator.native.emit import F64, I32, I64, SCALARS, Emit, Emitter, constant, vector
+from kernels.engines.emulator.native.record import CHECK, INFINITY, NAN
 
 Build = Callable[..., Any]
 TYPES = frozenset(SCALARS)
@@ -24,6 +25,11 @@ class Operation:
     emit: Emit
     flops: int = 0  # of a thread
 
+    @property
+    def makes_nan(self) -> bool:
+        """Whether it may make NaN or infinity of other numbers."""
+        return self.name.partition(".")[0] in _MAKE_NAN and is_float(self.types[0]) and is_float(self.types[-1])
+
 
 def _bits(type_: str) -> int:
     return int(type_.lstrip("abcdefghijklmnopqrstuvwxyz"))
@@ -34,11 +40,65 @@ def is_float(type_: str) -> bool:
 
 
 def _simple(name: str, types: tuple[str, ...], f: Build, flops: int = 0) -> Operation:
+    base = name.partition(".")[0]
+
     def emit(e: Emitter) -> None:
-        e.put(0, types[0], f(e, *(e.operand(n, t) for n, t in enumerate(types[1:], 1))))
+        operands = [e.operand(n, t) for n, t in enumerate(types[1:], 1)]
+        value = f(e, *operands)
+        if op.makes_nan:
+            _check_finite(e, value, operands)
+        if base in _EXACT and types[0] in ("b32", "u32", "s32") and ".hi" not in name:
+            _check_wraps(e, value, operands, _EXACT[base])
+        e.put(0, types[0], value)
         e.done()
 
-    return Operation(name, types, emit, flops)
+    op = Operation(name, types, emit, flops)
+    return op
+
+
+# Instructions of floats that `first_nan` looks at.
+_MAKE_NAN = {"add", "sub", "mul", "fma", "mad", "div", "rcp", "sqrt", "cvt"}
+
+
+def _check_finite(e: Emitter, value: Any, operands: Sequence[Any]) -> None:
+    """Return 1 if the record asks for it and an active lane makes NaN or infinity of other numbers."""
+    b, check = e.b, e.field(CHECK)
+
+    def not_finite(v: Any) -> Any:
+        return b.not_(b.fcmp_ordered("<", e.call("fabs", v), constant(float("inf"), v.type.element)))
+
+    def is_nan(v: Any) -> Any:
+        return b.fcmp_unordered("uno", v, v)
+
+    with b.if_then(b.icmp_unsigned("!=", check, I64(0))):
+        beyond = b.bitcast(b.and_(not_finite(value), e.lanes), I32)
+        with b.if_then(b.icmp_unsigned("!=", beyond, I32(0)), likely=False):
+            for bit, kind in ((NAN, is_nan), (INFINITY, not_finite)):
+                made = b.and_(kind(value), e.lanes)
+                for operand in operands:
+                    made = b.and_(made, b.not_(kind(operand)))
+                wanted = b.icmp_unsigned("!=", b.and_(check, I64(bit)), I64(0))
+                e.unless(b.not_(b.and_(wanted, b.icmp_unsigned("!=", b.bitcast(made, I32), I32(0)))))
+
+
+# The exact results of whole numbers of 32 bits, of operands with 64.
+_EXACT: dict[str, Build] = {
+    "add": lambda e, x, y: e.b.add(x, y),
+    "sub": lambda e, x, y: e.b.sub(x, y),
+    "mul": lambda e, x, y: e.b.mul(x, y),
+    "mad": lambda e, x, y, z: e.b.add(e.b.mul(x, y), z),
+    "shl": lambda e, x, n: e.b.select(
+        e.b.icmp_unsigned("<", n, constant(32, I64)), e.b.shl(x, e.call("umin", n, constant(31, I64))), constant(0, I64)
+    ),
+}
+
+
+def _check_wraps(e: Emitter, value: Any, operands: Sequence[Any], exact: Build) -> None:
+    """Return 1 if the record asks for it and an active lane's signed result is not exact."""
+    b, wide = e.b, vector(I64)
+    with b.if_then(b.icmp_unsigned("!=", e.field(CHECK), I64(0)), likely=False):
+        wrong = b.icmp_unsigned("!=", b.sext(value, wide), exact(e, *(b.sext(o, wide) for o in operands)))
+        e.unless(b.icmp_unsigned("==", b.bitcast(b.and_(wrong, e.lanes), I32), I32(0)))
 
 
 def _shift(left: bool, signed: bool) -> Build:

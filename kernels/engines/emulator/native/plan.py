@@ -62,13 +62,15 @@ class Constant:
 @dataclass
 class Plan:
     """`records`: a row an instruction and one for the code's end, without addresses of registers and memory. `registers`: (instruction,
-    place in the record, number of the register). `stop`: as of Flow, for what NumPy executes."""
+    place in the record, number of the register). `floats`: instructions that may make NaN. `stop`: as of Flow, for what NumPy
+    executes."""
 
     records: np.ndarray
     registers: np.ndarray
     constants: list[Constant]
     accesses: dict[int, Access]
     flops: dict[int, int]
+    floats: list[int]
     written: list[list[int]]
     stop: list[int]
     handled: frozenset[int] = field(default_factory=frozenset)
@@ -93,6 +95,7 @@ class _Planner:
         self.constants: list[Constant] = []
         self.accesses: dict[int, Access] = {}
         self.flops: dict[int, int] = {}
+        self.floats: list[int] = []
 
     def plan(self) -> Plan:
         code, emits, names = self.kernel.code, {}, {}
@@ -118,6 +121,7 @@ class _Planner:
             self.constants,
             self.accesses,
             self.flops,
+            self.floats,
             [[self.index[name] for name in written(i) if name in self.index] for i in code],
             self._stops(),
             frozenset(names),
@@ -135,6 +139,8 @@ class _Planner:
             self._operand(pc, n, o, type_)
         if op.flops:
             self.flops[pc] = op.flops
+        if op.makes_nan:
+            self.floats.append(pc)
         return op.name, op.emit
 
     def _guard(self, pc: int, i: Instruction) -> None:

@@ -8,8 +8,10 @@ LANES, RECORD = 32, 24
 HANDLER, GUARD, FLIP = 0, 1, 2
 OPERANDS = 3  # up to 8, with two numbers each
 VALUE, COUNTS, SPACE = 19, 20, 21  # bytes added to an address; address of an access's counts; address of a space
-KIND = 22
+KIND, CHECK = 22, 23
 TARGET = VALUE  # of a branch
+# What the results are checked for, as bits: NaN or infinity made of other numbers, a signed 32-bit number that wraps.
+NAN, INFINITY, WRAPS = 1, 2, 4
 # Kinds. A leader is executed too, but lanes may join there. At an end the lanes end. NumPy executes what stops.
 EXECUTED, LEADER, BRANCH, STOP, END = range(5)
 

@@ -122,13 +122,19 @@ def kernel_of(opcode: str) -> str:
     return f".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k({params})\n{{\n{registers}\n{body}\nret;\n}}\n"
 
 
-def outcome(opcode: str, *, machine_code: bool) -> tuple[np.ndarray, Run]:
+def outcome(opcode: str, *, machine_code: bool, **options) -> tuple[np.ndarray, Run]:
     op = operations.operation(tuple(opcode.split(".")))
     assert op is not None
     arrays = {f"a{n}": np.roll(edge_values(type_), 7 * n) for n, type_ in enumerate(op.types)}
     memory = device_memory(arrays, list(arrays))
     run = launch(
-        kernel_of(opcode), "k", (1, 1, 1), (64, 1, 1), list(arrays), memory, options=Options(machine_code=machine_code)
+        kernel_of(opcode),
+        "k",
+        (1, 1, 1),
+        (64, 1, 1),
+        list(arrays),
+        memory,
+        options=Options(machine_code=machine_code, **options),
     )
     return memory.array("a0"), run
 
@@ -145,6 +151,21 @@ def test_every_operation_equals_numpys(base):
         if not (equal and signs and run.counted.total == other.counted.total):
             wrong.append((opcode, [(a, b) for a, b in zip(fast.tolist(), slow.tolist(), strict=True) if a != b][:3]))
     assert not wrong
+
+
+def test_the_first_nan_and_numbers_that_wrap_are_those_of_numpy():
+    opcodes = [
+        o
+        for o in candidates()
+        if o.startswith(("add.", "mul.", "fma.rn.f32", "mad.lo.s32", "div.rn.f", "cvt.f32", "shl.b32"))
+    ]
+    for opcode in opcodes:
+        found = []
+        for on in (True, False):
+            _, run = outcome(opcode, machine_code=on, races=True, numbers=True)
+            assert run.ended.first_nan is not None and run.ended.overflow is not None
+            found.append((run.ended.first_nan.found, run.ended.overflow.found))
+        assert found[0] == found[1], opcode
 
 
 def test_operations_are_handled():
