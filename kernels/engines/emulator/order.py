@@ -58,10 +58,10 @@ class Order:
 
     def __init__(self, m: Machine):
         self.m, self.pcs, self.floor = m, [-1, -1], 0
-        self.block = m.block_of[::LANES]  # of each row of 32 slots, a warp
+        self.block = m.block_of[::LANES].copy()  # of each row of 32 slots, a warp
         self.warp = m.thread_of[::LANES] // LANES  # its number in the block
         # By row and warp of the block: the time up to which that warp's accesses come before this one's.
-        self._until = np.zeros((len(self.block), int(self.warp.max()) + 1), np.int32)
+        self.until = np.zeros((len(self.block), int(self.warp.max()) + 1), np.int32)
         # By row: the time up to which a lane's accesses (columns) come before those of another, by barriers of some lanes.
         self._lanes: dict[int, np.ndarray] = {}
         self._arrived: dict[
@@ -96,15 +96,15 @@ class Order:
         live = np.bincount(self.block[self.m.live.reshape(-1, LANES).any(axis=1)], minlength=self.m.blocks)
         whole = (np.bincount(self.block[rows], minlength=self.m.blocks) == live) & self._one_key(rows, keys)
         inside = whole[self.block[rows]]
-        self._until[rows[inside]] = now
+        self.until[rows[inside]] = now
         if whole.all():
             self.floor = now
         for group in _groups(rows[~inside], keys):
-            known = self._until[group].max(axis=0)
+            known = self.until[group].max(axis=0)
             if (arrived := self._arrived.pop(int(keys[group[0]]), None)) is not None:
                 known = np.maximum(known, arrived)
             known[self.warp[group]] = now
-            self._until[group] = known
+            self.until[group] = known
         self._fence_at_barrier(threads, key)
         for acquired in (self._thread, self._pending):
             for slot in [slot for slot in acquired if threads[slot]]:
@@ -135,7 +135,7 @@ class Order:
         here = active.reshape(-1, LANES)
         whole = ~((missing.T != 0) & here).any(axis=1)
         rows = np.flatnonzero(here.any(axis=1) & whole)
-        self._until[rows, self.warp[rows]] = now
+        self.until[rows, self.warp[rows]] = now
         for row in np.flatnonzero(here.any(axis=1) & ~whole).tolist():
             of = np.broadcast_to(masks, self.m.slots)[row * LANES : (row + 1) * LANES]
             together = (
@@ -147,27 +147,27 @@ class Order:
         """Threads arrive at barriers or mbarriers of their block, one key each, and do not wait."""
         now = self.tick()
         for key, row in sorted(set(zip(keys.tolist(), (slots // LANES).tolist(), strict=True))):
-            arrived = self._arrived.setdefault(key, np.zeros(self._until.shape[1], np.int32))
-            np.maximum(arrived, self._until[row], out=arrived)
+            arrived = self._arrived.setdefault(key, np.zeros(self.until.shape[1], np.int32))
+            np.maximum(arrived, self.until[row], out=arrived)
             arrived[self.warp[row]] = now
         for slot in self._thread.keys() & set(slots.tolist()) if self._thread else ():
             self._of_block(int(self.m.block_of[slot])).add(self._thread.pop(slot))
 
     def phase_ended(self, key: int) -> None:
         """All arrivals at an mbarrier's phase have come."""
-        arrived = self._arrived.pop(key, np.zeros(self._until.shape[1], np.int32))
+        arrived = self._arrived.pop(key, np.zeros(self.until.shape[1], np.int32))
         self._phases[key] = np.maximum(arrived, self._phases.get(key, 0))
 
     def waited(self, keys: np.ndarray, slots: np.ndarray) -> None:
         """Threads have waited for a phase of an mbarrier of their block, one key each."""
         for key, row in sorted(set(zip(keys.tolist(), (slots // LANES).tolist(), strict=True))):
             if (arrived := self._phases.get(key)) is not None:
-                np.maximum(self._until[row], arrived, out=self._until[row])
+                np.maximum(self.until[row], arrived, out=self.until[row])
 
     def everything(self) -> None:
         """All that was done so far comes before what is done from now on: a barrier of a cluster, or an mbarrier of another block."""
         now = self.tick()
-        self._until[:], self.floor = now, now
+        self.until[:], self.floor = now, now
         for block in range(self.m.blocks) if self.m.threads.cluster_size > 1 else ():
             of = self.m.threads.cluster_of_block
             self._of_block(block).blocks[of == of[block]] = now
@@ -188,7 +188,7 @@ class Order:
 
     def _fence(self, fences: _Fences, slots: np.ndarray) -> None:
         fences.thread[slots] = self.tick()
-        fences.block[slots] = self._until[slots // LANES].min(axis=1)
+        fences.block[slots] = self.until[slots // LANES].min(axis=1)
 
     def _acquire_pending(self, slots: np.ndarray) -> None:
         for slot in self._pending.keys() & set(slots.tolist()) if self._pending else ():
@@ -251,7 +251,7 @@ class Order:
         """Returns whether accesses of the slots `who` at these times come before what `slots` do now."""
         block, rows = self.m.block_of, slots // LANES
         inside = block[who] == block[slots]
-        done = (who == slots) | (inside & (self._until[rows, self.warp[who // LANES]] >= time))
+        done = (who == slots) | (inside & (self.until[rows, self.warp[who // LANES]] >= time))
         for row in np.unique(rows[~done & (who // LANES == rows)]).tolist() if self._lanes else ():
             if (lanes := self._lanes.get(row)) is not None:
                 mine = np.flatnonzero((rows == row) & (who // LANES == row))

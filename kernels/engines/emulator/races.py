@@ -35,7 +35,7 @@ def _unit(m: Machine, space: str) -> int:
     return min(widths)
 
 
-def _guesses(code: Sequence[Instruction]) -> set[int]:
+def guesses(code: Sequence[Instruction]) -> set[int]:
     """Returns the loads whose value is only a guess that an atomic compare-and-swap of the same address checks, as in the atomics that
     CUDA's guide builds from it."""
     moves = [
@@ -90,7 +90,7 @@ def _written_ranges(m: Machine) -> list[tuple[int, int]] | None:
     return [(region.start, region.stop) for region in regions if region is not None]
 
 
-class _Last:
+class Last:
     """The last access of one kind to each word and the last one before by another thread: who and when, -1 for none."""
 
     def __init__(self, verb: str):
@@ -122,25 +122,26 @@ class _Last:
 
 
 class Races:
-    """The race detector for a space. `found`: messages, by the pairs of instructions."""
+    """The race detector for a space. `found`: messages, by the pairs of instructions. `kinds`: the last reads, writes and updates.
+    `was_read`: of each word."""
 
     def __init__(self, m: Machine, name: str, memory: Space, order: Order):
         self.m, self.name, self.memory, self.order, self.unit = m, name, memory, order, _unit(m, name)
-        self._reads, self._writes, self._updates = _Last("reads"), _Last("writes"), _Last("updates")
-        self._kinds = (self._reads, self._writes, self._updates)
-        self._guesses = _guesses(m.kernel.code)
+        self.reads, self.writes, self.updates = Last("reads"), Last("writes"), Last("updates")
+        self.kinds = (self.reads, self.writes, self.updates)
+        self._guesses = guesses(m.kernel.code)
         # A volatile access orders nothing on its own. Lanes of one warp share words by volatile accesses without any fence.
         fences = any(i.parts[0] in ("membar", "fence") for i in m.kernel.code)
         self._strong = STRONG if fences or name == "global" else STRONG - {"volatile"}
         # Whether a barrier that all threads leave together orders all accesses before it.
-        self._by_block = m.blocks == 1 or (name == "shared" and m.threads.cluster_size == 1)
+        self.by_block = m.blocks == 1 or (name == "shared" and m.threads.cluster_size == 1)
         # Reads: the offsets and slots of the threads, the width, the time.
         self._deferred: list[tuple[np.ndarray, np.ndarray, int, int]] = []
         self._deferred_bytes = 0
-        self._was_read = np.zeros(0, bool)
-        self._written_ranges = _written_ranges(m) if name == "global" else None
+        self.was_read = np.zeros(0, bool)
+        self.written_ranges = _written_ranges(m) if name == "global" else None
         self._shift = np.uint64(self.unit.bit_length() - 1)
-        self._fit()
+        self.fit()
         self.found: dict[tuple[int, int], str] = {}
 
     # -- accesses by the active threads, at byte offsets of the space, one a slot -----------------------
@@ -149,14 +150,14 @@ class Races:
         if self._is_strong(pc):
             words, slots = self._expanded(chosen, slots, width)
             self._order(pc, words, slots, reads=True)
-            self._check(pc, words, slots, "reads", self._writes)
+            self._check(pc, words, slots, "reads", self.writes)
             return
         time = self.order.tick(pc)
-        if any(self._may_race(last) for last in (self._writes, self._updates)):
+        if any(self.may_race(last) for last in (self.writes, self.updates)):
             words, of_words = self._expanded(chosen, slots, width)
-            self._check(pc, words, of_words, "reads", self._writes)
+            self._check(pc, words, of_words, "reads", self.writes)
             if pc not in self._guesses:
-                self._check(pc, words, of_words, "reads", self._updates)
+                self._check(pc, words, of_words, "reads", self.updates)
         self._mark_read(chosen, width)
         if pc not in self._guesses and self._can_be_written(chosen):
             self._defer(chosen, slots, width, time)
@@ -167,93 +168,100 @@ class Races:
             for part in range(0, width, 8 * self.unit):
                 self._mark_read(chosen + np.uint64(part), 8 * self.unit)
             return
-        marks = self._was_read.view(UNSIGNED[count])
+        marks = self.was_read.view(UNSIGNED[count])
         marks[chosen >> np.uint64(max(width, self.unit).bit_length() - 1)] = 0x0101010101010101 & (1 << 8 * count) - 1
 
     def _can_be_written(self, chosen: np.ndarray) -> bool:
         """Returns whether a thread may write to what is read at some time."""
-        if self._written_ranges is None or not chosen.size:
+        if self.written_ranges is None or not chosen.size:
             return True
         first, last = int(chosen.min()), int(chosen.max())
-        return any(first < stop and start <= last for start, stop in self._written_ranges)
+        return any(first < stop and start <= last for start, stop in self.written_ranges)
+
+    def lines_that_may_be_written(self, size: int) -> np.ndarray:
+        """Returns for each line of `size` bytes whether a thread may write to it at some time (uint8)."""
+        lines = np.zeros(self.memory.bytes.size // size + 2, np.uint8)
+        for start, stop in [(0, self.memory.bytes.size)] if self.written_ranges is None else self.written_ranges:
+            lines[start // size : (stop - 1) // size + 1] = 1
+        return lines
 
     def _defer(self, chosen: np.ndarray, slots: np.ndarray, width: int, time: int) -> None:
         """Keep a read until a write follows. Most reads are ordered by a barrier before that."""
         self._deferred.append((chosen, slots, width, time))
         self._deferred_bytes += chosen.nbytes
         if self._deferred_bytes > DEFERRED:
-            self._settle()
+            self.settle()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Note the reads that a write may race with."""
         for chosen, slots, width, time in self._deferred:
-            if not (self._by_block and time <= self.order.floor):
-                self._reads.note(*self._expanded(chosen, slots, width), time, self.order.floor)
+            if not (self.by_block and time <= self.order.floor):
+                self.reads.note(*self._expanded(chosen, slots, width), time, self.order.floor)
         self._deferred, self._deferred_bytes = [], 0
 
     def update(self, pc: int, offsets: np.ndarray, width: int) -> None:
         """Check an atomic update."""
-        self._settle()
+        self.settle()
         words, slots = self._words(offsets, width)
         self._order(pc, words, slots, reads=True, writes=True)
         time = self.order.tick(pc)
-        self._check(pc, words, slots, "updates", self._writes)
-        self._check(pc, words, slots, "updates", self._reads)
-        self._updates.note(words, slots, time, self.order.floor)
+        self._check(pc, words, slots, "updates", self.writes)
+        self._check(pc, words, slots, "updates", self.reads)
+        self.updates.note(words, slots, time, self.order.floor)
 
     def write(self, pc: int, offsets: np.ndarray, width: int, values: np.ndarray) -> None:
         """Check a write before it is done. `values`: the bytes of each active thread, [active, width] or as wide in a larger
         type."""
-        self._settle()
+        self.settle()
         words, slots = self._words(offsets, width)
         if self._is_strong(pc):
             self._order(pc, words, slots, writes=True)
             time = self.order.tick(pc)
-            self._check(pc, words, slots, "writes", self._writes)
-            self._check(pc, words, slots, "writes", self._reads)
-            self._updates.note(words, slots, time, self.order.floor)
+            self._check(pc, words, slots, "writes", self.writes)
+            self._check(pc, words, slots, "writes", self.reads)
+            self.updates.note(words, slots, time, self.order.floor)
             return
         bits = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(UNSIGNED[self.unit])
         time = self.order.tick(pc)
         self._check_same_instruction(pc, words, slots, bits)
         other = self.memory.bytes.view(UNSIGNED[self.unit])[words] != bits
-        self._check(pc, words[other], slots[other], "writes", self._writes)
-        self._check(pc, words, slots, "writes", self._updates)
-        self._check(pc, words, slots, "writes", self._reads)
-        self._writes.note(words, slots, time, self.order.floor)
+        self._check(pc, words[other], slots[other], "writes", self.writes)
+        self._check(pc, words, slots, "writes", self.updates)
+        self._check(pc, words, slots, "writes", self.reads)
+        self.writes.note(words, slots, time, self.order.floor)
 
     # -- bulk copies by a thread, of pieces of 16 bytes at these offsets ---------------------------------
     def read_by_copy(self, pc: int, slot: int, pieces: np.ndarray) -> None:
         """Note a read that a thread has waited for."""
-        self._fit()
+        self.fit()
         self._mark_read(pieces, 16)
         self._defer(pieces, np.full(pieces.size, slot), 16, self.order.tick(pc))
 
     def written_by_copy(self, pc: int, slot: int, pieces: np.ndarray) -> None:
         """Check a copy that may write from now on. Its end is a phase of an mbarrier, which orders what comes after it."""
-        self._settle()
+        self.settle()
         words = self._words_of(pieces)
         slots = np.full(words.size, slot)
-        for last in self._kinds:
+        for last in self.kinds:
             self._check(pc, words, slots, "writes", last)
 
     def _words_of(self, pieces: np.ndarray) -> np.ndarray:
-        self._fit()
+        self.fit()
         return (pieces[:, None].astype(np.int64) // self.unit + np.arange(16 // self.unit)).reshape(-1)
 
     # -- what was accessed ---------------------------------------------------------------------------
     def accessed(self, start: int, stop: int, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns for each element of `width` bytes from byte start to stop whether it was read, and whether it was written."""
-        was_written, updated = (self._of_elements(last.who, start, stop, width) >= 0 for last in self._kinds[1:])
-        return self._of_elements(self._was_read, start, stop, width) | updated, was_written | updated
+        was_written, updated = (self._of_elements(last.who, start, stop, width) >= 0 for last in self.kinds[1:])
+        return self._of_elements(self.was_read, start, stop, width) | updated, was_written | updated
 
     def written_by_two(self, start: int, stop: int, width: int) -> np.ndarray:
         """Returns for each element whether two threads wrote it, one after the other and not by atomics."""
-        return self._of_elements(self._writes.who_before, start, stop, width) >= 0
+        return self._of_elements(self.writes.who_before, start, stop, width) >= 0
 
     def _of_elements(self, who: np.ndarray, start: int, stop: int, width: int) -> np.ndarray:
         """Returns the largest slot among the words of each element, -1 for none."""
-        self._fit()
+        self.fit()
         count = (stop - start) // width
         of_words = np.repeat(who[start // self.unit : -(-stop // self.unit)], max(1, self.unit // width))
         return of_words[: count * max(1, width // self.unit)].reshape(count, -1).max(axis=1)
@@ -261,7 +269,7 @@ class Races:
     def writer(self, start: int) -> tuple[int, int]:
         """Returns the slot of the thread that wrote or updated the byte `start` last, and its instruction; -1 if none did."""
         word = start // self.unit
-        last = max((self._writes, self._updates), key=lambda kind: kind.time[word])
+        last = max((self.writes, self.updates), key=lambda kind: kind.time[word])
         return int(last.who[word]), self.order.pcs[last.time[word]] if last.who[word] >= 0 else -1
 
     # -- checks --------------------------------------------------------------------------------------
@@ -278,7 +286,7 @@ class Races:
 
     def _chosen(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the offsets of the active threads and their slots."""
-        self._fit()
+        self.fit()
         slots = self.m.active_slots()
         return offsets if self.m.active_mask is None else offsets[slots], slots
 
@@ -289,30 +297,30 @@ class Races:
             words, slots = (words[:, None] + np.arange(n)).reshape(-1), np.repeat(slots, n)
         return words, slots
 
-    def _fit(self) -> None:
+    def fit(self) -> None:
         """Makes place for memory that has grown by malloc, or by a variable of the module."""
-        if (size := self.memory.bytes.size // self.unit) > self._reads.who.size:
-            for kind in self._kinds:
+        if (size := self.memory.bytes.size // self.unit) > self.reads.who.size:
+            for kind in self.kinds:
                 kind.fit(size)
-            self._was_read = np.append(self._was_read, np.zeros(size - self._was_read.size, bool))
+            self.was_read = np.append(self.was_read, np.zeros(size - self.was_read.size, bool))
 
-    def _may_race(self, last: _Last) -> bool:
+    def may_race(self, last: Last) -> bool:
         """Returns whether an access of a kind may come without an order before what is done now."""
-        return last.latest >= 0 and not (self._by_block and last.latest <= self.order.floor)
+        return last.latest >= 0 and not (self.by_block and last.latest <= self.order.floor)
 
-    def _check(self, pc: int, words: np.ndarray, slots: np.ndarray, verb: str, last: _Last) -> None:
+    def _check(self, pc: int, words: np.ndarray, slots: np.ndarray, verb: str, last: Last) -> None:
         """Report an access if one of the last ones of another kind, by another thread, is not ordered before it."""
-        if not words.size or not self._may_race(last):
+        if not words.size or not self.may_race(last):
             return
         self._check_one(pc, words, slots, verb, last, last.who, last.time)
         if last.several:
-            if last is self._updates:
+            if last is self.updates:
                 # All updates of a word have one order: those before the thread's own come before what it does.
                 other = last.who[words] != slots
                 words, slots = words[other], slots[other]
             self._check_one(pc, words, slots, verb, last, last.who_before, last.time_before)
 
-    def _check_one(self, pc: int, words, slots, verb: str, last: _Last, who: np.ndarray, times: np.ndarray) -> None:
+    def _check_one(self, pc: int, words, slots, verb: str, last: Last, who: np.ndarray, times: np.ndarray) -> None:
         who = who[words]
         other = np.flatnonzero((who >= 0) & (who != slots))
         if not other.size:

@@ -215,7 +215,10 @@ class Scheduler:
 
     def _release(self) -> None:
         """Let threads continue whose barrier, lanes, phase or cluster no longer hold them."""
-        for pc, threads in (*self.barriers.release().items(), *self.waits.release().items()):
+        released = self.barriers.release()
+        if len(released) > 1 and self.native is not None:
+            self.native.barrier_diverged()
+        for pc, threads in (*released.items(), *self.waits.release().items()):
             self._go_on(pc, threads)
         self._execute(self.lanes.release())
 

@@ -18,9 +18,25 @@ from llvmlite import ir
 
 from kernels.engines.emulator.counters import BANKS, SECTOR_BITS, WORD_BITS
 from kernels.engines.emulator.memory import ALLOCATED, COMING, GLOBAL_BASE, LEAVING, WRITTEN
+from kernels.engines.emulator.native import racing
 from kernels.engines.emulator.native.counting import SECTORS, WAVEFRONTS
 from kernels.engines.emulator.native.emit import I1, I8, I16, I32, I64, Emitter, constant, vector
-from kernels.engines.emulator.native.record import COUNTS, LANES, SPACE, VALUE
+from kernels.engines.emulator.native.record import (
+    ALL_NOTED,
+    COUNTS,
+    LANES,
+    LINE_BITS,
+    MARKED,
+    NEEDED,
+    RACE,
+    READS,
+    SPACE,
+    TIME,
+    UPDATES,
+    VALUE,
+    WRITABLE,
+    WRITES,
+)
 
 WORDS = {1: I8, 2: I16, 4: I32, 8: I64}
 BYTES, STATES, SIZE, PART, STARTS = range(5)
@@ -39,12 +55,15 @@ class Access:
     counted: int
     register: int
     signed: bool
+    unit: int = 0  # bytes of a word by which races are looked for; 0: they are not
+    noted: bool = False  # whether reads are noted, because a write may follow before a barrier
 
     @property
     def name(self) -> str:
         return (
             f"{'st' if self.write else 'ld'}.{self.space}.{self.width}x{self.count}.{'a32' if self.short else 'a64'}"
             f".c{self.counted}.r{self.register}{'s' if self.signed else ''}"
+            + (f".u{self.unit}{'n' if self.noted else ''}" if self.unit else "")
         )
 
     @property
@@ -149,6 +168,7 @@ class _Body:
         e, b, a = self.e, self.b, self.a
         for state in self._states(at):
             self._check(state)
+        self._race_of_one(at)
         waves = I64(1)
         if a.counted == 16:  # each half of the warp has its own
             halves = (b.and_(e.mask, I32(0xFFFF)), b.lshr(e.mask, I32(16)))
@@ -170,6 +190,7 @@ class _Body:
         n = LANES * a.bytes
         states = e.loaded(self._pointer(at, vector(I8, n), self.states))
         self._check(states)
+        self._race_of_row(at, offsets)
         if a.space == "shared" and a.counted not in (0, a.bytes):
             self._count_lanes(offsets)
         else:
@@ -194,6 +215,7 @@ class _Body:
         states = [self._states(place) for place in at]
         for each in zip(*states, strict=True):
             self._check(self._gathered(each))
+        self._race_of_others(at, offsets)
         self._count_lanes(offsets)
         word = WORDS[a.width]
         if not a.write:
@@ -224,6 +246,92 @@ class _Body:
         for lane, value in enumerate(values):
             out = self.b.insert_element(out, value, I32(lane))
         return out
+
+    # -- races ------------------------------------------------------------------------------------------
+    def _race_of_one(self, at: ir.Value) -> None:
+        """All active lanes access one element. The first and the last lane stand for all."""
+        e, b, a = self.e, self.b, self.a
+        if not a.unit:
+            return
+        first, last = b.cttz(e.mask, I1(1)), b.sub(I32(31), b.ctlz(e.mask, I1(1)))
+        if a.write:  # several threads write one word
+            for n in range(a.count):
+                value = self._narrow(n)
+                differs = b.icmp_unsigned("!=", value, e.splat(b.extract_element(value, first)))
+                e.unless(b.icmp_unsigned("==", b.bitcast(b.and_(differs, e.lanes), I32), I32(0)))
+        two = b.or_(b.shl(I32(1), first), b.shl(I32(1), last))
+        words = max(1, a.bytes // a.unit)
+        self._note(two, e.splat(b.trunc(at, I32)), at, at)
+        if not a.write:
+            e.stored(constant(1, I8, words), self._marks(at, words))
+
+    def _race_of_row(self, at: ir.Value, offsets: ir.Value) -> None:
+        a = self.a
+        if not a.unit:
+            return
+        self._note(self.e.mask, offsets, at, self.b.add(at, I64((LANES - 1) * a.bytes)))
+        if not a.write:
+            words = max(1, LANES * a.bytes // a.unit)
+            self.e.stored(constant(1, I8, words), self._marks(at, words))
+
+    def _race_of_others(self, at: Sequence[ir.Value], offsets: ir.Value) -> None:
+        e, b, a = self.e, self.b, self.a
+        if not a.unit:
+            return
+        if a.write:  # NumPy looks at lanes that write one word
+            words = b.lshr(offsets, constant(_shift(a), I32))
+            twice = I32(0)
+            for lane in range(LANES - 1):
+                same = b.icmp_unsigned("==", words, e.splat(b.extract_element(words, I32(lane))))
+                later = b.and_(b.bitcast(same, I32), b.and_(e.mask, I32((-2 << lane) & 0xFFFFFFFF)))
+                is_active = b.icmp_unsigned("!=", b.and_(e.mask, I32(1 << lane)), I32(0))
+                twice = b.or_(twice, b.select(is_active, later, I32(0)))
+            e.unless(b.icmp_unsigned("==", twice, I32(0)))
+        lowest, highest = (b.zext(e.reduced(name, offsets), I64) for name in ("umin", "umax"))
+        self._note(e.mask, offsets, lowest, highest)
+        if not a.write:
+            words = max(1, a.bytes // a.unit)
+            for place in at:
+                e.stored(constant(1, I8, words), self._marks(place, words))
+
+    def _marks(self, at: ir.Value, words: int) -> ir.Value:
+        return self._pointer(self.b.lshr(at, I64(_shift(self.a))), vector(I8, words), self._array_of_race(MARKED))
+
+    def _of_race(self, n: int) -> ir.Value:
+        return self.b.load(self.b.gep(self.b.inttoptr(self.e.field(RACE), I64.as_pointer()), [I32(n)]))
+
+    def _array_of_race(self, n: int) -> ir.Value:
+        return self.b.inttoptr(self._of_race(n), I8.as_pointer())
+
+    def _note(self, lanes: ir.Value, offsets: ir.Value, lowest: ir.Value, highest: ir.Value) -> None:
+        """Return 1 if an access is suspicious, else note it."""
+        e, b, a = self.e, self.b, self.a
+        kinds = I32(0)
+        for kind in (READS, WRITES, UPDATES) if a.write else (WRITES, UPDATES):
+            needed = b.icmp_unsigned("!=", self._of_race(NEEDED + kind), I64(0))
+            kinds = b.or_(kinds, b.select(needed, I32(1 << kind), I32(0)))
+        race = b.inttoptr(e.field(RACE), I64.as_pointer())
+        common = [race, None, lanes, e.warp, I64(max(1, a.bytes // a.unit)), I64(_shift(a))]
+
+        def call(name: str, *more: ir.Value) -> ir.Value:
+            table = b.gep(self._spilled(offsets), [I64(0), I64(0)])
+            types = racing.TYPES[name]
+            return b.call(e.declared(name, types.return_type, types.args), [common[0], table, *common[2:], *more])
+
+        with b.if_then(b.icmp_unsigned("!=", kinds, I32(0))):
+            e.unless(b.not_(call(racing.SUSPICIOUS, kinds)))
+        if a.write:
+            call(racing.NOTE, e.field(TIME), I64(WRITES))
+        elif a.noted and a.space == "global":
+            lines = self._array_of_race(WRITABLE)
+            states = [b.load(b.gep(lines, [b.lshr(at, I64(LINE_BITS))])) for at in (lowest, highest)]
+            with b.if_then(b.icmp_unsigned("!=", b.or_(*states), I8(0))):
+                call(racing.NOTE, e.field(TIME), I64(READS))
+        elif a.noted:
+            call(racing.NOTE, e.field(TIME), I64(READS))
+        else:
+            with b.if_then(b.icmp_unsigned("!=", self._of_race(ALL_NOTED), I64(0)), likely=False):
+                call(racing.NOTE, e.field(TIME), I64(READS))
 
     # -- values -----------------------------------------------------------------------------------------
     def _pointer(self, at: ir.Value, type_: ir.Type, base: ir.Value | None = None) -> ir.Value:
@@ -312,6 +420,10 @@ class _Body:
         table = self._spilled(self.b.zext(offsets, vector(I64)))
         pointer = self.b.gep(table, [I64(0), I64(0)])
         return self.b.call(self.e.declared(name, I64, [pointer.type, I32]), [pointer, self.e.mask])
+
+
+def _shift(a: Access) -> int:
+    return a.unit.bit_length() - 1
 
 
 def _zip(n: int, parts: int) -> list[int]:

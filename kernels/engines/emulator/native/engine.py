@@ -14,19 +14,36 @@ import numpy as np
 from kernels.engines.emulator.instructions.closure import Run
 from kernels.engines.emulator.native.library import is_available, library
 from kernels.engines.emulator.native.record import (
+    ALL_NOTED,
+    BLOCKS,
+    BY_BLOCK,
     CHECK,
     COUNTS,
     EXECUTED,
+    FLOOR,
     INFINITY,
     KIND,
+    KINDS,
     LANES,
+    LATEST,
     LEADER,
+    LINE_BITS,
+    MARKED,
     NAN,
+    NEEDED,
     OPERANDS,
     PENDING,
+    RACE,
+    RACES,
+    SEVERAL,
     SPACE,
     STOP,
+    TIME,
+    UNTIL,
+    WARPS_OF_BLOCK,
+    WARPS_OF_ROWS,
     WRAPS,
+    WRITABLE,
 )
 from kernels.engines.emulator.operations.dtypes import DTYPES
 from kernels.engines.emulator.state import Machine
@@ -80,9 +97,10 @@ def plan_for(m: Machine) -> Plan | None:
 
     if polls(m.kernel):
         return None
-    accessed = {*m.races, *(("shared",) if m.clusters is not None else ())}
+    accessed = {"shared"} if m.clusters is not None else set()
     written = {"shared"} if m.proxies is not None else set()
-    setting = Setting(m.tally is not None, frozenset(accessed), frozenset(written), m.shared_arrays)
+    races = frozenset((name, of.unit) for name, of in m.races.items())
+    setting = Setting(m.tally is not None, frozenset(accessed), frozenset(written), m.shared_arrays, races)
     return plan_of(m.kernel, setting)
 
 
@@ -95,6 +113,9 @@ class Native:
         n = len(m.kernel.code)
         self._spaces = {name: np.zeros(5, np.int64) for name in {access.space for access in plan.accesses.values()}}
         self._counts = np.zeros((n, 3), np.int64)
+        self._raced = [pc for pc, access in plan.accesses.items() if access.unit]
+        self._races = {name: np.zeros(RACES, np.int64) for name in m.races}
+        self._writable: dict[str, np.ndarray] = {}
         self._records = self._bound()
         self._counters = np.zeros(m.slots, np.int32)
         self._issued, self._diverged = np.zeros((n + 2, 2), np.int64), np.zeros(n, np.int64)
@@ -123,6 +144,8 @@ class Native:
         for pc, access in self.plan.accesses.items():
             records[pc, COUNTS] = counts + self._counts.strides[0] * pc
             records[pc, SPACE] = self._spaces[access.space].ctypes.data
+            if access.unit:
+                records[pc, RACE] = self._races[access.space].ctypes.data
         return records
 
     def advance(self, pending: Groups, check: Callable[[int, np.ndarray], None]) -> np.ndarray | None:
@@ -143,6 +166,7 @@ class Native:
         for name in self._spaces:
             self._refresh(name)
         self._set_checks()
+        self._set_races()
         self._state[PENDING] = bits.ctypes.data
         self._marks[:] = 0
         for start in range(0, len(warps), WARPS):
@@ -150,6 +174,7 @@ class Native:
             self._run(self._state.ctypes.data, part.ctypes.data, len(part))
             here = int(self._counters[part[-1] * LANES])
             check(min(here, len(self._records) - 1), lanes)
+        self._note_races()
         pending.clear()
         for pc in np.flatnonzero(self._marks).tolist():
             here = self._counters == pc
@@ -169,6 +194,38 @@ class Native:
         if overflow is not None:
             self._records[[pc for pc in overflow.uses if pc in self.plan.handled], CHECK] = WRAPS
             self._records[list(overflow.found), CHECK] = 0
+
+    def _set_races(self) -> None:
+        """Tell machine code what `races` knows, and a time for each access."""
+        order = self.m.order
+        if order is None or not self._raced:
+            return
+        first = order.now + 1
+        order.pcs.extend(self._raced)
+        self._records[self._raced, TIME] = np.arange(first, first + len(self._raced))
+        for name, state in self._races.items():
+            races = self.m.races[name]
+            races.fit()
+            races.settle()
+            for n, kind in enumerate(races.kinds):
+                arrays = (kind.who, kind.time, kind.who_before, kind.time_before)
+                state[KINDS + 4 * n : KINDS + 4 * n + 4] = [array.ctypes.data for array in arrays]
+                state[[LATEST + n, SEVERAL + n, NEEDED + n]] = kind.latest, kind.several, races.may_race(kind)
+            self._writable[name] = lines = races.lines_that_may_be_written(1 << LINE_BITS)
+            state[MARKED], state[WRITABLE] = races.was_read.ctypes.data, lines.ctypes.data
+            state[FLOOR], state[BY_BLOCK] = order.floor, races.by_block
+            state[UNTIL], state[WARPS_OF_BLOCK] = order.until.ctypes.data, order.until.shape[1]
+            state[BLOCKS], state[WARPS_OF_ROWS] = order.block.ctypes.data, order.warp.ctypes.data
+
+    def barrier_diverged(self) -> None:
+        """Note every read from now on: threads of one block may have left its barrier by different instructions."""
+        for state in self._races.values():
+            state[ALL_NOTED] = 1
+
+    def _note_races(self) -> None:
+        for name, state in self._races.items() if self._raced else ():
+            for n, kind in enumerate(self.m.races[name].kinds):
+                kind.latest, kind.several = int(state[LATEST + n]), bool(state[SEVERAL + n])
 
     def _refresh(self, name: str) -> None:
         """Set the addresses of a space, which may have grown."""

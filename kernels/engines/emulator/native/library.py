@@ -28,7 +28,7 @@ class Library:
     def __init__(self):
         from llvmlite import binding
 
-        from kernels.engines.emulator.native.counting import NAMES
+        from kernels.engines.emulator.native import counting, racing
 
         self._binding = binding
         binding.initialize_native_target()
@@ -39,7 +39,7 @@ class Library:
         self._folder = cache_folder("native") / _digest(cpu, features, str(binding.llvm_version_info))
         self.addresses: dict[str, int] = {}
         self.add({BASE: lambda: _base()})
-        for name in NAMES:
+        for name in (*counting.NAMES, *racing.NAMES):
             binding.add_symbol(name, self._engine.get_function_address(name))
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
         self.run = signature(self._engine.get_function_address("run"))
@@ -72,10 +72,11 @@ def _base() -> str:
     """Returns the code of what all kernels share."""
     from llvmlite import ir
 
-    from kernels.engines.emulator.native import counting, warps
+    from kernels.engines.emulator.native import counting, racing, warps
 
     module = ir.Module()
     counting.add_to(module)
+    racing.add_to(module)
     warps.add_to(module)
     return str(module)
 

@@ -14,6 +14,9 @@ from kernels.engines.emulator.native.record import CHECK, INFINITY, NAN
 
 Build = Callable[..., Any]
 TYPES = frozenset(SCALARS)
+BASES = frozenset(
+    "add sub mul mad fma div rem min max and or xor not neg abs shl shr sqrt rcp mov selp setp cvt".split()
+)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
@@ -29,23 +29,60 @@ from kernels.engines.emulator.native.record import (
     TARGET,
     VALUE,
 )
+from kernels.engines.emulator.order import STRONG
 from kernels.engines.emulator.ptx.flow import flow_of, is_clock
 from kernels.engines.emulator.ptx.kernel import Instruction, Kernel, Operand, type_bytes
 from kernels.engines.emulator.ptx.merged_loads import merged_of
 from kernels.engines.emulator.ptx.registers import written
+from kernels.engines.emulator.races import guesses
 
+# Opcodes that never write to memory; and spaces of accesses that write elsewhere than in shared memory.
+_NEVER_WRITE = {
+    *operations.BASES,
+    "ld",
+    "ldu",
+    "cvta",
+    "bar",
+    "barrier",
+    "bra",
+    "ret",
+    "exit",
+    "shfl",
+    "vote",
+    "membar",
+    "fence",
+    "prmt",
+    "lop3",
+    "shf",
+    "bfe",
+    "bfi",
+    "popc",
+    "clz",
+    "ex2",
+    "lg2",
+    "rsqrt",
+    "sin",
+    "cos",
+    "tanh",
+    "activemask",
+    "isspacep",
+    "mma",
+    "trap",
+}
+_OTHER_SPACES = {"global", "local", "param"}
 SPACES = {"global": "global", "const": "global", "shared": "shared", "local": "local"}
 
 
 @dataclass(frozen=True)
 class Setting:
     """What a plan depends on besides the kernel: whether accesses are counted, the spaces that NumPy accesses, those to which it
-    writes, and where the block's arrays start in shared memory."""
+    writes, where the block's arrays start in shared memory, and the spaces with the bytes of a word by which races are looked for."""
 
     counted: bool
     numpy_accesses: frozenset[str]
     numpy_writes: frozenset[str]
     arrays: tuple[tuple[str, int], ...]
+    races: frozenset[tuple[str, int]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -193,7 +230,43 @@ class _Planner:
         counted = width * len(values) if self.setting.counted and space_of(i) != "const" else 0
         if counted and space == "shared" and not write:
             counted = self.merged.get(pc, counted)
-        return Access(write, space, width, len(values), address == 4, counted, wide.pop(), type_[0] == "s")
+        unit = dict(self.setting.races).get(space, 0)
+        if unit and (STRONG & set(i.parts) or pc in self.guesses):
+            raise _NoHandler
+        noted = bool(unit) and (space == "global" or pc in self.beside_writes)
+        return Access(write, space, width, len(values), address == 4, counted, wide.pop(), type_[0] == "s", unit, noted)
+
+    @cached_property
+    def guesses(self) -> set[int]:
+        return guesses(self.kernel.code)
+
+    @cached_property
+    def beside_writes(self) -> set[int]:
+        """The instructions that a thread may execute while another one of its block writes to shared memory: no barrier of all threads
+        is between. The threads of a block leave one barrier together (else Native.barrier_diverged)."""
+        code, endings = self.kernel.code, self.flow.endings
+        barriers = {pc for pc, kind in endings.items() if kind == "barrier"}
+        if any(len(code[pc].operands) != 1 or code[pc].guard or "arrive" in code[pc].parts for pc in barriers):
+            barriers = set()
+        if len({str(code[pc].operands[0]) for pc in barriers}) > 1:
+            barriers = set()
+        writing = {
+            pc for pc, i in enumerate(code) if i.parts[0] not in _NEVER_WRITE and not _OTHER_SPACES & set(i.parts)
+        }
+        found: set[int] = set()
+        for start in (self.kernel.start, *(pc + 1 for pc in barriers)):
+            phase, todo = {start}, [start]
+            while todo:
+                pc = todo.pop()
+                if pc >= len(code) or pc in barriers:
+                    continue
+                falls = endings.get(pc) not in ("branch", "table", "return") or code[pc].guard is not None
+                new = {*code[pc].targets, *((pc + 1,) if falls else ())} - phase
+                phase |= new
+                todo += new
+            if phase & writing:
+                found |= phase
+        return found
 
     def _parameter(self, pc: int, i: Instruction, memory: Operand, type_: str) -> tuple[str, Emit]:
         if i.elements > 1 or all(p.name != memory.root.name for p in self.kernel.params):

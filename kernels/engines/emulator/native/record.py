@@ -3,12 +3,13 @@
 Operand n (0 is the result) is an address and the bytes from one warp to the next: 0 for a constant, which all warps share.
 """
 
-LANES, RECORD = 32, 24
+LANES, RECORD = 32, 26
 # Address of the handler; of the guard's row or 0, and -1 if the guard is negated.
 HANDLER, GUARD, FLIP = 0, 1, 2
 OPERANDS = 3  # up to 8, with two numbers each
 VALUE, COUNTS, SPACE = 19, 20, 21  # bytes added to an address; address of an access's counts; address of a space
 KIND, CHECK = 22, 23
+TIME, RACE = 24, 25  # when an access is noted; address of what is known of a space's races
 TARGET = VALUE  # of a branch
 # What the results are checked for, as bits: NaN or infinity made of other numbers, a signed 32-bit number that wraps.
 NAN, INFINITY, WRAPS = 1, 2, 4
@@ -20,3 +21,14 @@ EXECUTED, LEADER, BRANCH, STOP, END = range(5)
 # instructions where lanes have stopped (bytes); branches back that a warp may take; the counter of lanes
 # that have ended.
 RECORDS, COUNTERS, PENDING, ISSUED, DIVERGED, MARKS, TURNS, ENDED = range(8)
+
+# What is known of the races of a space, for reads, writes and updates in this order: addresses of who accessed a word last, when, and
+# of both before (int32, one a word); the latest time of each; whether a word has several; whether any may come without an order before
+# what is done now. Then the addresses of the bytes that mark words as read (one a word), of those that mark lines of LINE bytes that may
+# be written, and what `order` knows: its floor, whether that counts in this space, its times by row and warp of the block and the warps
+# of a block, the blocks and the warps of the rows (int64). Last, whether every read is noted.
+READS, WRITES, UPDATES = range(3)
+KINDS, LATEST, SEVERAL, NEEDED = 0, 12, 15, 18
+MARKED, WRITABLE, FLOOR, BY_BLOCK, UNTIL, WARPS_OF_BLOCK, BLOCKS, WARPS_OF_ROWS, ALL_NOTED = range(21, 30)
+RACES = 30
+LINE_BITS = 8  # buffers of global memory start at such lines

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels.engines.emulator.compiler.compile import compile_ptx
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.launch import Options, Run, device_memory, launch
 from kernels.engines.emulator.native import engine, operations
@@ -221,6 +222,57 @@ def test_accesses_equal_numpys(element, source, target, active):
     )
     np.testing.assert_array_equal(fast["out"], slow["out"])
     assert fast.counters.lines == slow.counters.lines
+
+
+RACING = """
+extern "C" __global__ void k(int* out, const int* in, const int* from, const int* to, int synced) {
+  __shared__ int tile[64];
+  int t = threadIdx.x;
+  tile[t] = in[t];
+  if (synced & 1) __syncthreads();
+  int mine = tile[from[t]];
+  if (synced & 2) __syncthreads(); else if (synced & 4) __syncwarp();
+  tile[to[t]] = mine;
+  __syncthreads();
+  out[to[t]] = tile[t];
+  out[64 + blockIdx.x * (synced & 8 ? 64 : 0) + t] = in[t];
+}
+"""
+
+
+@needs_nvrtc
+@settings(max_examples=60)
+@given(source=places, target=places, synced=st.integers(0, 15))
+def test_races_are_those_of_numpy(source, target, synced):
+    inputs = {
+        "out": np.zeros(256, np.int32),
+        "in": np.arange(64, dtype=np.int32),
+        "from": np.int32(source),
+        "to": np.int32(target),
+    }
+    found, accessed = [], []
+    for on in (True, False):
+        memory = device_memory(inputs, list(inputs))
+        run = launch(
+            compile_ptx(RACING, "kernel.cu"),
+            "k",
+            (2, 1, 1),
+            (64, 1, 1),
+            [*inputs, np.int32(synced)],
+            memory,
+            options=Options(machine_code=on, races=True),
+        )
+        lines = run.ended.kernel.code
+        pairs = {
+            frozenset((lines[a].line, lines[b].line)) for races in run.ended.races.values() for a, b in races.found
+        }
+        found.append(pairs)
+        races = run.ended.races
+        of_shared = races["shared"].accessed(0, run.ended.shared.bytes.size, 4)
+        accessed.append([*races["global"].accessed(0, memory.bytes.size // 4 * 4, 4), *of_shared])
+    assert found[0] == found[1]
+    for fast, slow in zip(*accessed, strict=True):
+        np.testing.assert_array_equal(fast, slow)
 
 
 FAULTS = {
