@@ -14,12 +14,22 @@ TINY = np.finfo(np.float32).tiny  # the smallest normal number
 
 
 def fma(a, b, c):
-    """Returns a b + c. float32 is computed in float64: exact except for rare double rounding."""
+    """Returns a b + c, rounded once."""
     if a.dtype.itemsize == 8:
         return _fma_double(a, b, c)
-    if a.ndim or b.ndim or c.ndim:
-        return (a.astype(np.float64) * b + c).astype(a.dtype)
-    return a.dtype.type(float(a) * float(b) + float(c))
+    product, term = a.astype(np.float64) * b, c.astype(np.float64)  # the product is exact
+    total = product + term
+    if _may_round_twice(total, a.dtype):
+        total = rounded_to_odd(*two_sum(product, term))
+    return total.astype(a.dtype)
+
+
+def _may_round_twice(total, dtype) -> bool:
+    """Returns whether a sum, rounded to float64, is midway between two numbers of a narrower type, or below its normal ones."""
+    info = np.finfo(dtype)
+    half = np.uint64(1 << 51 - info.nmant)
+    midway = (np.asarray(total).view(np.uint64) & np.uint64(2 * int(half) - 1)) == half
+    return bool(midway.any() or ((np.abs(total) < 2 * info.tiny) & (total != 0)).any())
 
 
 def two_sum(a, b):

@@ -6,7 +6,10 @@ import math
 from fractions import Fraction
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kernels.engines.emulator.operations import floats
 from tests.helpers.emulated import elementwise, needs_nvrtc
 from tests.helpers.emulated_numbers import SIGNED_64, SPECIAL, _floats, assert_same, f32, f64, i32, i64, rng, u32, u64
 
@@ -445,3 +448,26 @@ def test_bfloat16_arithmetic():
     assert_same(got["f"], x.astype(f32))
     assert_same(got["from"], _bf16((x.astype(f32) * f32(1.003)).astype(f64)))
     assert_same(got["less"], (x < y).astype(i32))
+
+
+def exactly_rounded(a: float, b: float, c: float) -> np.float32:
+    """Returns a b + c as the nearest float32 by fractions: of the neighbours, the nearer one, and of two the even one."""
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    near = np.float32(float(exact))
+    candidates = [near, np.nextafter(near, np.float32(-np.inf)), np.nextafter(near, np.float32(np.inf))]
+    return min(candidates, key=lambda f: (abs(Fraction(float(f)) - exact), int(f.view(np.uint32)) & 1))
+
+
+@given(
+    n=st.integers(1, 2**12 - 1),
+    exponent=st.integers(-60, 20),
+    tail=st.sampled_from([-1.0, 0.0, 1.0]),
+    depth=st.integers(30, 120),
+)
+def test_fma_is_rounded_once(n, exponent, tail, depth):
+    """A product that is midway between two numbers, and a term that is too small for float64 beside it."""
+    a = np.float32((1 + n * 2.0**-12) * 2.0**exponent)
+    b, c = np.float32(1 + 2.0**-12), np.float32(tail * 2.0 ** (exponent - depth))
+    assert floats.fma(a, b, c) == exactly_rounded(float(a), float(b), float(c))
+    many = floats.fma(np.full(3, a), np.full(3, b), np.full(3, c))
+    assert (many == exactly_rounded(float(a), float(b), float(c))).all()
