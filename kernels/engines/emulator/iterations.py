@@ -59,7 +59,7 @@ class Loops:
             iterations = self._iterations[pc, target] = self._first_iteration(pc, target, threads)
         iterations.threads = threads
         iterations.count += 1
-        self.check_time(pc, threads, f"in turn {iterations.count:,} of this loop: it")
+        self.check_time(pc, threads)
         if iterations.count >= iterations.next_check:
             self._compare_state(iterations)
         return iterations if iterations.waits and iterations.count > 1 else None
@@ -98,7 +98,7 @@ class Loops:
         message = "this loop never ends: what its condition depends on repeats, and no thread is left to change it"
         self.m.fail(iterations.pc, message, _first(iterations.threads))
 
-    def check_time(self, pc: int, threads: np.ndarray, where: str = "at this call: the recursion") -> None:
+    def check_time(self, pc: int, threads: np.ndarray, where: str = "in this loop: it") -> None:
         """Raise EmulatorError if the launch has used its processor time."""
         if time.perf_counter() <= self._next_check:  # unlike the processor's time, this takes no call of the system
             return

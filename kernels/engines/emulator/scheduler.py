@@ -89,7 +89,8 @@ class Scheduler:
             self._exit(ended)
 
     def _check_time(self, pc: int, threads: np.ndarray) -> None:
-        self.loops.check_time(pc, threads, "the launch")
+        in_loop = self.m.flow.endings.get(pc) == "branch"  # the turns of a warp there are over
+        self.loops.check_time(pc, threads, *(() if in_loop else ("in this launch: it",)))
 
     def _next(self) -> tuple[int, np.ndarray]:
         """Returns the lowest pc with the threads there, which leave `pending`."""
@@ -228,7 +229,7 @@ class Scheduler:
 
     def _frame(self, pc: int, here: np.ndarray) -> None:
         """Execute a call of a function with a frame, or the return from one."""
-        self.loops.check_time(pc, here)
+        self.loops.check_time(pc, here, "at this call: the recursion")
         for to, threads in needed(self.m.frames).leave(pc, here, self._taken(pc, here)):
             self._join(to, threads)
 

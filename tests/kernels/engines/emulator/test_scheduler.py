@@ -316,7 +316,7 @@ def test_long_loop_is_stopped_by_time():
 }"""
     message = _fails(
         source,
-        r"kernel\.cu:4: stopped after 0\.2 seconds and [\d,]+ warp instructions, in turn [\d,]+ of this loop: "
+        r"kernel\.cu:4: stopped after 0\.2 seconds and [\d,]+ warp instructions, in this loop: "
         r"it may be long or endless \(--seconds or Options\(seconds=\.\.\.\) gives it longer\), by thread \(0, 0, 0\)",
         args=["x", u32(2)],
         seconds=0.2,
