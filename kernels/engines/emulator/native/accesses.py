@@ -249,7 +249,7 @@ class _Body:
 
     # -- races ------------------------------------------------------------------------------------------
     def _race_of_one(self, at: ir.Value) -> None:
-        """All active lanes access one element. The first and the last lane stand for all."""
+        """All active lanes access one element. To look at the first and the last lane is enough."""
         e, b, a = self.e, self.b, self.a
         if not a.unit:
             return

@@ -285,16 +285,16 @@ FAULTS = {
 
 @needs_nvrtc
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_told_alike(name):
+def test_a_fault_has_the_same_message(name):
     source = f'extern "C" __global__ void k(float* out, const float* in, const float* hole) {{\nint i = blockIdx.x * blockDim.x + threadIdx.x;\n{FAULTS[name]}\n}}'
     arrays = {"in": np.ones(128, np.float32)}
     empty = {"out": ((128,), np.float32), "hole": ((8,), np.float32)}
-    told = []
+    messages = []
     for on in (True, False):
         with pytest.raises(EmulatorError) as error:
             emulate(source, arrays, empty, args=["out", "in", "hole"], grid=2, block=64, machine_code=on)
-        told.append(str(error.value))
-    assert told[0] == told[1]
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
 
 
 DIVERGENT = """
