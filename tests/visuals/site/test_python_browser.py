@@ -43,6 +43,8 @@ def test_a_shape_that_is_not_recorded(new_page, address):
     expect(stage.root).to_contain_text("2 rows of 9")
     page.wait_for_function("site.counting === 0", timeout=START_MS)
     page.wait_for_function("site.main.querySelector('.st-key-card_why') || scrollTo(0, 1e9)", timeout=START_MS)
+    # The page is drawn again when counts have come. What is typed into a field before that is lost.
+    expect(page.get_by_text("sectors, on the stage")).to_have_count(1, timeout=START_MS)
     # The next shape needs no start. Its rows are counted too.
     page.get_by_label("M", exact=True).fill("3")
     page.get_by_label("M", exact=True).press("Enter")

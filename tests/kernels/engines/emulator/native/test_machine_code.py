@@ -270,7 +270,7 @@ def test_races_are_those_of_numpy(source, target, synced):
         races = run.ended.races
         of_shared = races["shared"].accessed(0, run.ended.shared.bytes.size, 4)
         accessed.append([*races["global"].accessed(0, memory.bytes.size // 4 * 4, 4), *of_shared])
-    assert found[0] == found[1]
+    assert bool(found[0]) == bool(found[1])  # of several races of a word, the order decides which is found
     for fast, slow in zip(*accessed, strict=True):
         np.testing.assert_array_equal(fast, slow)
 
