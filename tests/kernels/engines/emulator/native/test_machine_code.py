@@ -224,6 +224,32 @@ def test_accesses_equal_numpys(element, source, target, active):
     assert fast.counters.lines == slow.counters.lines
 
 
+@needs_nvrtc
+def test_far_accesses_are_counted_like_numpys():
+    source = """extern "C" __global__ void k(float* out, const float* in, int stride) {
+      extern __shared__ float tile[];
+      int t = threadIdx.x;
+      tile[t * stride] = in[t * stride * 9];
+      out[t] = tile[t * stride] + in[t * t % 200 * stride];
+    }"""
+    inputs = {"in": np.arange(64 * 70 * 9, dtype=np.float32)}
+    for stride in (1, 2, 3, 9, 17, 32, 33, 64, 70):
+        fast, slow = (
+            emulate(
+                source,
+                inputs,
+                {"out": ((64,), np.float32)},
+                args=["out", "in", np.int32(stride)],
+                block=64,
+                shared=4 * 64 * 70,
+                machine_code=on,
+            )
+            for on in (True, False)
+        )
+        np.testing.assert_array_equal(fast["out"], slow["out"])
+        assert fast.counters.lines == slow.counters.lines, stride
+
+
 RACING = """
 extern "C" __global__ void k(int* out, const int* in, const int* from, const int* to, int synced) {
   __shared__ int tile[64];
