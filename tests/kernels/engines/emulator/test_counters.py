@@ -8,7 +8,7 @@ import pytest
 from kernels.engines.emulator.counters import FIELDS
 from tests.helpers.emulated import Outcome, emulate, needs_nvrtc
 
-pytestmark = needs_nvrtc
+pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 f32, i32 = np.float32, np.int32
 
 

@@ -9,7 +9,7 @@ from kernels.engines.emulator.ptx.names import variable
 from tests.helpers.emulated import emulate, needs_nvrtc
 from tests.helpers.emulated_numbers import rng
 
-pytestmark = needs_nvrtc
+pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 f32, i32, u32, i64, u64 = np.float32, np.int32, np.uint32, np.int64, np.uint64
 ORDERS = ["forward", "reversed", 1, 2, 3]
 

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from kernels.engines.emulator.operations import floats
 from tests.helpers.emulated import elementwise, needs_nvrtc
 from tests.helpers.emulated_numbers import SIGNED_64, SPECIAL, _floats, assert_same, f32, f64, i32, i64, rng, u32, u64
 
-pytestmark = needs_nvrtc
+pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 
 
 # -- conversions ---------------------------------------------------------------------------------------

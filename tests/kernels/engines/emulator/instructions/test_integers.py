@@ -21,7 +21,7 @@ from tests.helpers.emulated_numbers import (
     u64,
 )
 
-pytestmark = needs_nvrtc
+pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 
 
 # -- integers ------------------------------------------------------------------------------------------
