@@ -25,7 +25,6 @@ needs_nvrtc = pytest.mark.skipif(
     version() is None, reason="NVRTC is not installed here (its wheel is for Linux and Windows)"
 )
 NAME = "kernel.cu"
-DEFAULTS: dict[str, object] = {}  # the emulator's options, where a test has no others
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def emulate(
         arguments,
         memory,
         shared,
-        Options(**(DEFAULTS | options)),
+        Options(**options),
     )
     return Outcome(memory, run.counters, run.races, run.trace, run.printed)
 

@@ -14,7 +14,7 @@ from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.launch import Options, device_memory, launch
 from tests.helpers.emulated import emulate, needs_nvrtc
 
-pytestmark = needs_nvrtc
+pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 i32, u32 = np.int32, np.uint32
 OUT = {"out": ((64,), i32)}
 NAMED = """

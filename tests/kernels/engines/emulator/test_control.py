@@ -11,7 +11,7 @@ from kernels.engines.emulator.errors import EmulatorError
 from tests.helpers.emulated import emulate, needs_nvrtc
 from tests.helpers.emulated_numbers import assert_same, f32, i32, rng, u32
 
-pytestmark = needs_nvrtc
+pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 
 
 # -- control flow --------------------------------------------------------------------------------------------

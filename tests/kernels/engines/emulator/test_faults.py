@@ -10,7 +10,7 @@ import pytest
 from kernels.engines.emulator.errors import EmulatorError
 from tests.helpers.emulated import emulate, needs_nvrtc
 
-pytestmark = needs_nvrtc
+pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 f32, i32, u32, i64, u64 = np.float32, np.int32, np.uint32, np.int64, np.uint64
 ORDERS = ["forward", "reversed", 1, 2, 3]
 

@@ -10,7 +10,7 @@ from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.launch import Options, Run, device_memory, launch
 from tests.helpers.emulated import NAME, needs_nvrtc
 
-pytestmark = needs_nvrtc
+pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 INF = float("inf")
 KERNEL = """#include <cuda_fp16.h>
 #define inf __int_as_float(0x7f800000)

@@ -8,7 +8,7 @@ import pytest
 from kernels.engines.emulator.compiler.compile import OPTIONS
 from tests.helpers.emulated import emulate, needs_nvrtc
 
-pytestmark = needs_nvrtc
+pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 i32 = np.int32
 ORDERS = ["forward", "reversed", 1]
 

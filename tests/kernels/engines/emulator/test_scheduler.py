@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kernels.engines.emulator.errors import EmulatorError
 from tests.helpers.emulated import emulate, needs_nvrtc
 
-pytestmark = needs_nvrtc
+pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 f32, i32, u32, u64 = np.float32, np.int32, np.uint32, np.uint64
 LAUNCHES = [(5, 1, "forward"), (1, 40, "reversed"), (2, 34, 1)]  # blocks alone, lanes and warps, both
 
