@@ -319,7 +319,7 @@ class _Body:
             return b.call(e.declared(name, types.return_type, types.args), [common[0], table, *common[2:], *more])
 
         with b.if_then(b.icmp_unsigned("!=", kinds, I32(0))):
-            e.unless(b.not_(call(racing.SUSPICIOUS, kinds)))
+            e.leave_if(call(racing.SUSPICIOUS, kinds))
         if a.write:
             call(racing.NOTE, e.field(TIME), I64(WRITES))
         elif a.noted and a.space == "global":

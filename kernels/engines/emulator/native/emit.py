@@ -81,8 +81,8 @@ class Emitter:
             with some:
                 self.stored(b.select(self.lanes, value, self.loaded(to)), to)
 
-    def done(self, result: int = 0) -> None:
-        self.b.ret(I32(result))
+    def done(self) -> None:
+        self.b.ret(I32(0))
 
     # -- LLVM's functions ---------------------------------------------------------------------------
     def call(self, name: str, *values: Any, type_: ir.Type | None = None) -> ir.Value:
@@ -100,12 +100,6 @@ class Emitter:
         """Returns llvm.vector.reduce.<name> of a vector."""
         return self.call(f"vector.reduce.{name}", value, type_=value.type.element)
 
-    def every(self, bits: Any) -> ir.Value:
-        """Returns whether all bits of a vector are set."""
-        count = bits.type.count
-        whole = ir.IntType(count)
-        return self.b.icmp_unsigned("==", self.b.bitcast(bits, whole), whole(-1))
-
     def splat(self, value: Any, lanes: int = LANES) -> ir.Value:
         of = vector(value.type, lanes)
         first = self.b.insert_element(ir.Constant(of, ir.Undefined), value, I32(0))
@@ -114,7 +108,11 @@ class Emitter:
     # -- control ----------------------------------------------------------------------------------
     def unless(self, condition: ir.Value) -> None:
         """Return 1 unless the condition holds."""
-        with self.b.if_then(self.b.not_(condition), likely=False):
+        self.leave_if(self.b.not_(condition))
+
+    def leave_if(self, condition: ir.Value) -> None:
+        """Return 1, so that NumPy executes the instruction, if the condition holds."""
+        with self.b.if_then(condition, likely=False):
             self.b.ret(I32(1))
 
     def local(self, type_: ir.Type) -> ir.Value:

@@ -55,9 +55,8 @@ if TYPE_CHECKING:
 WARPS = 64  # that run before the time is checked
 MAX_LEFT = 16  # times that a handler leaves its instruction to NumPy, which then keeps it
 MAX_TURNS = 10_000  # branches back that a warp takes before others have their turn
-LINE = (
-    128  # bytes of a row's alignment, and between rows: those of one warp do not share lines of the processor's cache
-)
+# Bytes of a row's alignment, and between rows: those of one warp do not share lines of the processor's cache.
+LINE = 128
 LARGEST = 1 << 31  # bytes of a space whose offsets handlers compute
 
 
@@ -211,7 +210,9 @@ class Native:
                 arrays = (kind.who, kind.time, kind.who_before, kind.time_before)
                 state[KINDS + 4 * n : KINDS + 4 * n + 4] = [array.ctypes.data for array in arrays]
                 state[[LATEST + n, SEVERAL + n, NEEDED + n]] = kind.latest, kind.several, races.may_race(kind)
-            self._writable[name] = lines = races.lines_that_may_be_written(1 << LINE_BITS)
+            lines = self._writable.get(name)
+            if lines is None or len(lines) << LINE_BITS <= races.memory.bytes.size:  # memory has grown
+                lines = self._writable[name] = races.lines_that_may_be_written(1 << LINE_BITS)
             state[MARKED], state[WRITABLE] = races.was_read.ctypes.data, lines.ctypes.data
             state[FLOOR], state[BY_BLOCK] = order.floor, races.by_block
             state[UNTIL], state[WARPS_OF_BLOCK] = order.until.ctypes.data, order.until.shape[1]

@@ -81,7 +81,7 @@ def _check_finite(e: Emitter, value: Any, operands: Sequence[Any]) -> None:
                 for operand in operands:
                     made = b.and_(made, b.not_(kind(operand)))
                 wanted = b.icmp_unsigned("!=", b.and_(check, I64(bit)), I64(0))
-                e.unless(b.not_(b.and_(wanted, b.icmp_unsigned("!=", b.bitcast(made, I32), I32(0)))))
+                e.leave_if(b.and_(wanted, b.icmp_unsigned("!=", b.bitcast(made, I32), I32(0))))
 
 
 # The exact results of whole numbers of 32 bits, of operands with 64.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 
 import numpy as np
@@ -110,7 +110,7 @@ class Plan:
     floats: list[int]
     written: list[list[int]]
     stop: list[int]
-    handled: frozenset[int] = field(default_factory=frozenset)
+    handled: frozenset[int]
 
 
 class _NoHandler(Exception):
