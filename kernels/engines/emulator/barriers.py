@@ -42,6 +42,10 @@ class Barriers:
             self.m.reader(i.operands[-1], "pred") if red else None,
         )
 
+    def forget(self) -> None:
+        """Forget arrivals at barriers of blocks that have ended."""
+        self._arrived_warps = self._expected = np.zeros(0, np.int64)
+
     # -- arriving ----------------------------------------------------------------------------------
     def arrive(self, pc: int, here: np.ndarray) -> Groups:
         """Add threads that reach a barrier. Return the threads that may continue, by the barrier's instruction.
@@ -209,7 +213,7 @@ class Barriers:
         """Add a warning if threads returned before a barrier: the hardware does not wait for them; CUDA leaves it
         undefined."""
         m = self.m
-        ended = m.exists & ~m.live & self._of_blocks(threads)
+        ended = m.threads.exists & ~m.live & self._of_blocks(threads)
         if ended.any():
             slot = int(np.flatnonzero(ended)[0])
             count = np.count_nonzero(ended & (m.block_of == m.block_of[slot]))

@@ -49,6 +49,10 @@ class Loops:
         self._next_check = time.perf_counter() + seconds  # before then the processor's time cannot be used up
         self._iterations: dict[tuple[int, int], Iterations] = {}
 
+    def forget(self) -> None:
+        """Forget the iterations of threads that have ended."""
+        self._iterations.clear()
+
     def branch_back(self, pc: int, target: int, threads: np.ndarray) -> Iterations | None:
         """Count an iteration: the branch at pc takes threads back to `target`. Return their iterations if they are to
         yield, else None."""

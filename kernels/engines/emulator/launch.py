@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ import numpy as np
 
 from kernels.engines.emulator import tensor_maps
 from kernels.engines.emulator.async_copies import AsyncCopies
+from kernels.engines.emulator.batches import at_once
 from kernels.engines.emulator.bulk_copies import BulkCopies
 from kernels.engines.emulator.calls import Frames, addresses
 from kernels.engines.emulator.clusters import Clusters
@@ -21,6 +21,7 @@ from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.first_nan import FirstNan
 from kernels.engines.emulator.float_bits import FloatBits
 from kernels.engines.emulator.iterations import SECONDS
+from kernels.engines.emulator.ledger import Unread
 from kernels.engines.emulator.links import Links
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global
 from kernels.engines.emulator.native.engine import plan_for
@@ -35,6 +36,7 @@ from kernels.engines.emulator.races import Races
 from kernels.engines.emulator.register_pool import RegisterPool
 from kernels.engines.emulator.scheduler import InTurns, RankByRank, Scheduler
 from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.threads import Dim, permutation
 from kernels.engines.emulator.trace import BlockTrace, Trace
 from kernels.model.program import Arg
 from kernels.model.tensor_map import TensorMap
@@ -42,7 +44,6 @@ from kernels.model.tensor_map import TensorMap
 if TYPE_CHECKING:
     from kernels.engines.emulator.program.runtime import Runtime
 
-Dim = tuple[int, int, int]
 TURNS = "turns"  # one warpgroup after the other (scheduler.InTurns)
 
 
@@ -50,7 +51,7 @@ TURNS = "turns"  # one warpgroup after the other (scheduler.InTurns)
 class Options:
     """What to record besides the result.
 
-    `order`: "forward", "reversed", a seed for a shuffle of the warps and of the GPUs, or TURNS. `trace_block`: linear index of
+    `order`: "forward", "reversed", a seed for a shuffle of the warps, the blocks and the GPUs, or TURNS. `trace_block`: linear index of
     the block to trace, None for none; without `trace_values`, the trace has no accesses. `seconds`: processor time, after
     which a launch that is still in a loop ends with an error. `until`, a buffer and a number of bytes: a traced run ends
     once bulk copies have brought so many bytes of the buffer to the traced block or its cluster. `zeros`: all inputs are
@@ -150,6 +151,7 @@ def launch_ranks(
     params = [_param_bytes(kernel, entry, of_rank, memory) for of_rank in args]
     symbols = _allocate_module_variables(kernel, memory)
     tally = Tally(kernel.code) if options.count else None
+    alone = len(params) == 1 and options.trace_block is None and options.order != TURNS and host is None
     machine = Machine(
         kernel,
         grid,
@@ -158,9 +160,10 @@ def launch_ranks(
         memory,
         shared,
         tally=tally,
-        order=_order(options.order, (*grid, len(params)), block),
+        order="forward" if options.order == TURNS else options.order,
         symbols=symbols,
         name=name or entry,
+        at_once=at_once(kernel, grid, block, shared) if alone else None,
     )
     machine.links = links and links.of(machine)
     machine.zeros, machine.host = options.zeros, host
@@ -209,6 +212,7 @@ def _add_race_detectors(machine: Machine) -> None:
     machine.races["global"] = Races(machine, "global", machine.memory, machine.order)
     if machine.shared.size:
         machine.races["shared"] = Races(machine, "shared", machine.shared, machine.order)
+        machine.unread = Unread(machine)
 
 
 def _about_numbers(machine: Machine) -> tuple[str, ...]:
@@ -287,20 +291,7 @@ def _scheduler(machine: Machine, options: Options) -> Scheduler:
         return InTurns(machine, options.seconds)
     if ranks == 1 or options.order == "forward":
         return Scheduler(machine, options.seconds, plan_for(machine) if options.machine_code else None)
-    order = np.arange(ranks)[::-1]
-    if options.order != "reversed":
-        order = np.random.default_rng(int(options.order)).permutation(ranks)
-    return RankByRank(machine, options.seconds, order)
-
-
-def _order(order: str | int, grid: Sequence[int], block: Dim) -> np.ndarray | None:
-    """Returns a permutation of the warps for an order, None for "forward". A block's warps may be apart in it."""
-    if order in ("forward", TURNS):
-        return None
-    warps = math.prod(grid) * -(-math.prod(block) // 32)
-    if order == "reversed":
-        return np.arange(warps)[::-1]
-    return np.random.default_rng(int(order)).permutation(warps)
+    return RankByRank(machine, options.seconds, permutation(options.order, ranks))
 
 
 def device_memory(arrays: Mapping[str, np.ndarray], written: Sequence[str]) -> Global:

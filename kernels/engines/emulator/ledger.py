@@ -7,10 +7,12 @@ Copies by the bulk engine and products of warpgroups access memory on their own:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from kernels.engines.emulator.memory import ALLOCATED, Region
+from kernels.engines.emulator.races import Races
 from kernels.engines.emulator.state import Machine
 
 
@@ -21,7 +23,7 @@ def notes(m: Machine) -> tuple[str, ...]:
 
 def notes_on_shared(m: Machine) -> tuple[str, ...]:
     """Returns the lines about shared memory only: of a launch in a program, other launches use the global memory too."""
-    return tuple(_unread_shared(m) if _alone(m) else ())
+    return tuple(m.unread.lines() if m.unread is not None and _alone(m) else ())
 
 
 def _alone(m: Machine) -> bool:
@@ -62,26 +64,43 @@ def _unread(m: Machine) -> Iterator[str]:
             yield _line(region, missing, "never read")
 
 
-def _unread_shared(m: Machine) -> Iterator[str]:
-    if (races := m.races.get("shared")) is None:
-        return
-    width, size = races.unit, m.shared.size
-    was_read, was_written = (of.reshape(m.blocks, -1) for of in races.accessed(0, m.blocks * size, width))
-    for region in m.shared.regions:
-        words = slice(region.start // width, region.stop // width)
-        written = was_written[:, words]
-        missing = written & ~was_read[:, words]
-        if not missing.any():
-            continue
-        block, word = (int(n) for n in np.argwhere(missing)[0])
-        line = m.kernel.code[races.writer(block * size + region.start + word * width)[1]].line
-        count = f"{np.count_nonzero(missing):,} of {np.count_nonzero(written):,} written words of {region.name}"
-        element = region.element(region.start + word * width)
-        yield f"{count} are never read, the first is {element}, written at {line} by block {_block(m, block)}"
+@dataclass
+class _Words:
+    """Words of a shared array that were written and never read, of all that were written, and the first one."""
+
+    missing: int = 0
+    written: int = 0
+    first: str = ""
 
 
-def _block(m: Machine, block: int) -> str:
-    return m.threads.block_at(int(np.flatnonzero(m.block_of == block)[0]))
+class Unread:
+    """The words of shared memory that the blocks of a launch wrote and never read."""
+
+    def __init__(self, m: Machine):
+        self.m = m
+        self._of = {region.name: _Words() for region in m.shared.regions}
+
+    def add(self, races: Races) -> None:
+        """Add the blocks of a batch that has ended."""
+        m, width, size = self.m, races.unit, self.m.shared.size
+        was_read, was_written = (of.reshape(m.blocks, -1) for of in races.accessed(0, m.blocks * size, width))
+        for region in m.shared.regions:
+            found, words = self._of[region.name], slice(region.start // width, region.stop // width)
+            written = was_written[:, words]
+            missing = written & ~was_read[:, words]
+            found.written += np.count_nonzero(written)
+            if missing.any() and not found.missing:
+                block, word = (int(n) for n in np.argwhere(missing)[0])
+                line = m.kernel.code[races.writer(block * size + region.start + word * width)[1]].line
+                at = m.threads.block_text(int(m.threads.blocks_here[block]))
+                found.first = f"{region.element(region.start + word * width)}, written at {line} by block {at}"
+            found.missing += np.count_nonzero(missing)
+
+    def lines(self) -> Iterator[str]:
+        for name, of in self._of.items():
+            if of.missing:
+                count = f"{of.missing:,} of {of.written:,} written words of {name}"
+                yield f"{count} are never read, the first is {of.first}"
 
 
 def _line(region: Region, missing: np.ndarray, what: str) -> str:

@@ -237,12 +237,23 @@ class PerBlock(Space):
     def __init__(self, slots: int, size: int, names: Sequence[Region]):
         self.size, self.regions = -(-size // 16) * 16, names
         super().__init__(slots * self.size)
-        if slots:
-            self.state.reshape(slots, -1)[:, :size] = ALLOCATED
+        self._slots, self._allocated, self._zeros = slots, size, slice(0)
+        self._set_states()
 
     def zero(self, start: int, size: int) -> None:
         """Mark `size` bytes of each block's memory, which are zeros, as written."""
-        self.state.reshape(-1, self.size)[:, start : start + size] = WRITTEN
+        self._zeros = slice(start, start + size)
+        self._set_states()
+
+    def forget(self) -> None:
+        """Make all of it unwritten again."""
+        self.bytes[:] = 0
+        self._set_states()
+
+    def _set_states(self) -> None:
+        if self._slots:
+            states = self.state.reshape(self._slots, -1)
+            states[:, : self._allocated], states[:, self._zeros] = ALLOCATED, WRITTEN
 
     def describe(self, offset: int) -> str:
         inside = offset % self.size if self.size else offset

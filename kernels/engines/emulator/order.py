@@ -33,15 +33,16 @@ MAX_BLOCKS = 4096  # of a grid for which it is kept which block knows which; in 
 
 @dataclass
 class _Known:
-    """Accesses that come before those of who knows this: of each block up to a time, and of single threads up to a later one."""
+    """Accesses that come before those of who knows this: of each block of the grid up to a time, and of single threads, by number, up to
+    a later one."""
 
     blocks: np.ndarray
     threads: dict[int, int] = field(default_factory=dict)
 
     def add(self, other: _Known) -> None:
         np.maximum(self.blocks, other.blocks, out=self.blocks)
-        for slot, time in other.threads.items():
-            self.threads[slot] = max(self.threads.get(slot, 0), time)
+        for number, time in other.threads.items():
+            self.threads[number] = max(self.threads.get(number, 0), time)
 
 
 @dataclass
@@ -54,30 +55,40 @@ class _Fences:
 
 class Order:
     """The order of the accesses of a launch. `pcs`: the instruction at each time, -1 for a barrier. `floor`: the time of the last
-    barrier that all threads of each block left together."""
+    barrier that all threads of each block left together. Who accessed is the number of a thread in the grid; who accesses, a slot."""
 
     def __init__(self, m: Machine):
         self.m, self.pcs, self.floor = m, [-1, -1], 0
         self.block = m.block_of[::LANES].copy()  # of each row of 32 slots, a warp
         self.warp = m.thread_of[::LANES] // LANES  # its number in the block
+        self._released: dict[tuple[int, int], _Known] = {}  # by word and block of the grid; block -1: to all blocks
+        self._all = False  # after an acquire in a grid of more than MAX_BLOCKS
+        self._acquires = _some_value_of_a_strong_access_is_used(m.kernel.code)
+        self._reset()
+
+    def _reset(self) -> None:
+        m = self.m
+        self.warp_in_grid = m.threads.number[::LANES] // LANES  # of each row
+        self.first_warp = self.warp_in_grid - self.warp  # of the row's block
         # By row and warp of the block: the time up to which that warp's accesses come before this one's.
-        self.until = np.zeros((len(self.block), int(self.warp.max()) + 1), np.int32)
+        self.until = np.zeros((len(self.block), m.threads.padded // LANES), np.int32)
         # By row: the time up to which a lane's accesses (columns) come before those of another, by barriers of some lanes.
         self._lanes: dict[int, np.ndarray] = {}
-        self._arrived: dict[
-            int, np.ndarray
-        ] = {}  # what warps knew that arrived at a barrier or an mbarrier, by its key
-        self._phases: dict[int, np.ndarray] = {}  # what comes before the phases of an mbarrier that have ended
+        # What warps knew that arrived at a barrier or an mbarrier, by its key; what comes before the phases of an mbarrier that ended.
+        self._arrived: dict[int, np.ndarray] = {}
+        self._phases: dict[int, np.ndarray] = {}
         # By slot: fences of the GPU, and those and fences of the block.
         self._fences, self._fences_in_block = (
             _Fences(np.zeros(m.slots, np.int32), np.zeros(m.slots, np.int32)) for _ in range(2)
         )
-        self._known: dict[int, _Known] = {}  # by block
+        self._known: dict[int, _Known] = {}  # by block of the grid
         self._thread: dict[int, _Known] = {}  # by slot: what the thread has acquired since its block's last barrier
         self._pending: dict[int, _Known] = {}  # by slot: what it acquires at its next fence
-        self._released: dict[tuple[int, int], _Known] = {}  # by word and block; block -1: to all blocks
-        self._all = False  # after an acquire in a grid of more than MAX_BLOCKS
-        self._acquires = _some_value_of_a_strong_access_is_used(m.kernel.code)
+
+    def begin(self) -> None:
+        """The threads of a batch begin. Nothing but what they acquire orders them after the threads before."""
+        self._reset()
+        self.floor = self.tick()
 
     @property
     def now(self) -> int:
@@ -108,7 +119,7 @@ class Order:
         self._fence_at_barrier(threads, key)
         for acquired in (self._thread, self._pending):
             for slot in [slot for slot in acquired if threads[slot]]:
-                self._of_block(int(self.m.block_of[slot])).add(acquired.pop(slot))
+                self._of_block(self._block(slot)).add(acquired.pop(slot))
 
     def _one_key(self, rows: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Returns for each block whether its warps in `rows` have one key."""
@@ -151,7 +162,7 @@ class Order:
             np.maximum(arrived, self.until[row], out=arrived)
             arrived[self.warp[row]] = now
         for slot in self._thread.keys() & set(slots.tolist()) if self._thread else ():
-            self._of_block(int(self.m.block_of[slot])).add(self._thread.pop(slot))
+            self._of_block(self._block(slot)).add(self._thread.pop(slot))
 
     def phase_ended(self, key: int) -> None:
         """All arrivals at an mbarrier's phase have come."""
@@ -208,7 +219,7 @@ class Order:
             return
         acquires = bool({"acquire", "acq_rel"} & parts)
         for word, slot in zip(words.tolist(), slots.tolist(), strict=True):
-            for key, fences in ((-1, to_all), (int(self.m.block_of[slot]), to_block)):
+            for key, fences in ((-1, to_all), (self._block(slot), to_block)):
                 record = self._released.get((word, key))
                 if reads and record is not None:
                     if acquires:
@@ -224,37 +235,44 @@ class Order:
                     self._release(slot, record, fences)
 
     def _release(self, slot: int, record: _Known, fences: _Fences) -> None:
-        block = int(self.m.block_of[slot])
+        block = self._block(slot)
         for known in (self._known.get(block), self._thread.get(slot)):
             if known is not None:
                 record.add(known)
         record.blocks[block] = max(record.blocks[block], fences.block[slot])
-        record.threads[slot] = int(fences.thread[slot])
+        record.threads[int(self.m.threads.number[slot])] = int(fences.thread[slot])
 
     def _acquire(self, slot: int, record: _Known) -> None:
-        if self.m.blocks > MAX_BLOCKS:
+        if self.m.threads.in_grid > MAX_BLOCKS:
             self._all = True
         else:
             self._thread.setdefault(slot, self._nothing()).add(record)
+
+    def _block(self, slot: int) -> int:
+        return int(self.m.threads.index_of[slot])
 
     def _of_block(self, block: int) -> _Known:
         return self._known.setdefault(block, self._nothing())
 
     def _nothing(self) -> _Known:
-        return _Known(np.zeros(self.m.blocks if self.m.blocks <= MAX_BLOCKS else 1, np.int32))
+        blocks = self.m.threads.in_grid
+        return _Known(np.zeros(blocks if blocks <= MAX_BLOCKS else 1, np.int32))
 
     def _active(self) -> np.ndarray:
         return self.m.live if self.m.active_mask is None else self.m.active_mask
 
     # -- what is ordered ----------------------------------------------------------------------------
     def ordered(self, who: np.ndarray, time: np.ndarray, slots: np.ndarray) -> np.ndarray:
-        """Returns whether accesses of the slots `who` at these times come before what `slots` do now."""
-        block, rows = self.m.block_of, slots // LANES
-        inside = block[who] == block[slots]
-        done = (who == slots) | (inside & (self.until[rows, self.warp[who // LANES]] >= time))
-        for row in np.unique(rows[~done & (who // LANES == rows)]).tolist() if self._lanes else ():
+        """Returns whether accesses of the threads `who` at these times come before what `slots` do now."""
+        rows, warps = slots // LANES, who // LANES
+        of_block = warps - self.first_warp[rows]
+        inside = (of_block >= 0) & (of_block < self.until.shape[1])
+        done = who == self.m.threads.number[slots]
+        done |= inside & (self.until[rows, np.where(inside, of_block, 0)] >= time)
+        in_warp = warps == self.warp_in_grid[rows]
+        for row in np.unique(rows[~done & in_warp]).tolist() if self._lanes else ():
             if (lanes := self._lanes.get(row)) is not None:
-                mine = np.flatnonzero((rows == row) & (who // LANES == row))
+                mine = np.flatnonzero((rows == row) & in_warp)
                 done[mine] |= lanes[slots[mine] % LANES, who[mine] % LANES] >= time[mine]
         rest = np.flatnonzero(~done)
         if rest.size and (self._known or self._thread or self._all):
@@ -266,10 +284,10 @@ class Order:
         out = np.zeros(len(who), bool)
         for slot in np.unique(slots).tolist():
             mine = np.flatnonzero(slots == slot)
-            for known in (self._known.get(int(self.m.block_of[slot])), self._thread.get(slot)):
+            for known in (self._known.get(self._block(slot)), self._thread.get(slot)):
                 if known is not None:
                     single = np.array([known.threads.get(s, 0) for s in who[mine].tolist()])
-                    out[mine] |= np.maximum(known.blocks[self.m.block_of[who[mine]]], single) >= time[mine]
+                    out[mine] |= np.maximum(known.blocks[who[mine] // self.m.threads.padded], single) >= time[mine]
         return out
 
 

@@ -22,29 +22,29 @@ class Printed:
 
 
 class Printer:
-    """Collects what threads print, line by line, up to PRINT_BUFFER bytes; `dropped`: calls of printf beyond."""
+    """Collects what threads, by their number in the grid, print, line by line, up to PRINT_BUFFER bytes; `dropped`: calls of printf beyond."""
 
     def __init__(self, threads: Threads):
         self.threads, self.dropped = threads, 0
         self._lines: list[Printed] = []
-        self._begun: dict[int, bytes] = {}  # lines not ended yet, by slot
+        self._begun: dict[int, bytes] = {}  # lines not ended yet, by thread
         self._left = PRINT_BUFFER
 
     @property
     def full(self) -> bool:
         return self._left <= 0
 
-    def write(self, slot: int, text: bytes) -> None:
+    def write(self, thread: int, text: bytes) -> None:
         self._left -= len(text)
-        *lines, rest = (self._begun.pop(slot, b"") + text).split(b"\n")
+        *lines, rest = (self._begun.pop(thread, b"") + text).split(b"\n")
         for line in lines:
-            self._lines.append(self._line(slot, line))
+            self._lines.append(self._line(thread, line))
         if rest:
-            self._begun[slot] = rest
+            self._begun[thread] = rest
 
-    def _line(self, slot: int, text: bytes) -> Printed:
-        return Printed(*self.threads.position(slot), text.decode("utf-8", "replace"))
+    def _line(self, thread: int, text: bytes) -> Printed:
+        return Printed(*self.threads.position(thread), text.decode("utf-8", "replace"))
 
     def lines(self) -> tuple[Printed, ...]:
         """Returns all complete lines in the order of their ends, then the incomplete ones."""
-        return (*self._lines, *(self._line(slot, text) for slot, text in self._begun.items()))
+        return (*self._lines, *(self._line(thread, text) for thread, text in self._begun.items()))

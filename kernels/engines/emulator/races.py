@@ -90,35 +90,48 @@ def _written_ranges(m: Machine) -> list[tuple[int, int]] | None:
     return [(region.start, region.stop) for region in regions if region is not None]
 
 
+def _longer(array: np.ndarray, size: int) -> np.ndarray:
+    """Returns an array with zeros after its values. What is never written takes no memory."""
+    out = np.zeros(size, array.dtype)
+    out[: array.size] = array
+    return out
+
+
 class Last:
-    """The last access of one kind to each word and the last one before by another thread: who and when, -1 for none."""
+    """The last access of one kind to each word and the last one before by another thread: who, by number in the grid, and when, 0 for
+    never."""
 
     def __init__(self, verb: str):
-        self.verb, self.latest, self.several = verb, -1, False
+        self.verb, self.latest, self.several = verb, 0, False
         self.who, self.time, self.who_before, self.time_before = np.zeros((4, 0), np.int32)
 
     def fit(self, words: int) -> None:
         """Makes place for as many words."""
-        more = np.full(words - self.who.size, -1, np.int32)
         self.who, self.time, self.who_before, self.time_before = (
-            np.append(old, more) for old in (self.who, self.time, self.who_before, self.time_before)
+            _longer(old, words) for old in (self.who, self.time, self.who_before, self.time_before)
         )
 
-    def note(self, words: np.ndarray, slots: np.ndarray, time: int, floor: int) -> None:
-        """Note accesses at a time. `floor`: accesses before it no longer matter."""
+    def forget(self) -> None:
+        """Forget all accesses."""
+        if self.latest:
+            self.time[:] = self.time_before[:] = 0
+            self.latest, self.several = 0, False
+
+    def note(self, words: np.ndarray, numbers: np.ndarray, time: int, floor: int) -> None:
+        """Note accesses of threads at a time. `floor`: accesses up to it no longer matter."""
         who = self.who[words]
-        other = (who != slots) & (who >= 0)
+        other = (who != numbers) & (self.time[words] > 0)
         if other.any():
             if self.several:  # one of another warp is kept rather than one of this warp
-                kept = (self.time_before[words] > floor) & (self.who_before[words] // LANES != slots // LANES)
-                other &= ~kept | (who // LANES != slots // LANES)
+                kept = (self.time_before[words] > floor) & (self.who_before[words] // LANES != numbers // LANES)
+                other &= ~kept | (who // LANES != numbers // LANES)
             at = words[other]
             self.who_before[at], self.time_before[at], self.several = who[other], self.time[at], True
-        self.who[words], self.time[words], self.latest = slots, time, time
-        hidden = self.who[words] != slots  # of several threads that access a word by one instruction
+        self.who[words], self.time[words], self.latest = numbers, time, time
+        hidden = self.who[words] != numbers  # of several threads that access a word by one instruction
         if hidden.any():
             at = words[hidden][::-1]  # the first one
-            self.who_before[at], self.time_before[at], self.several = slots[hidden][::-1], time, True
+            self.who_before[at], self.time_before[at], self.several = numbers[hidden][::-1], time, True
 
 
 class Races:
@@ -134,8 +147,8 @@ class Races:
         fences = any(i.parts[0] in ("membar", "fence") for i in m.kernel.code)
         self._strong = STRONG if fences or name == "global" else STRONG - {"volatile"}
         # Whether a barrier that all threads leave together orders all accesses before it.
-        self.by_block = m.blocks == 1 or (name == "shared" and m.threads.cluster_size == 1)
-        # Reads: the offsets and slots of the threads, the width, the time.
+        self.by_block = m.threads.in_grid == 1 or (name == "shared" and m.threads.cluster_size == 1)
+        # Reads: the offsets and numbers of the threads, the width, the time.
         self._deferred: list[tuple[np.ndarray, np.ndarray, int, int]] = []
         self._deferred_bytes = 0
         self.was_read = np.zeros(0, bool)
@@ -160,7 +173,7 @@ class Races:
                 self._check(pc, words, of_words, "reads", self.updates)
         self._mark_read(chosen, width)
         if pc not in self._guesses and self._can_be_written(chosen):
-            self._defer(chosen, slots, width, time)
+            self._defer(chosen, self.m.threads.number[slots], width, time)
 
     def _mark_read(self, chosen: np.ndarray, width: int) -> None:
         count = max(1, width // self.unit)
@@ -185,19 +198,31 @@ class Races:
             lines[start // size : (stop - 1) // size + 1] = 1
         return lines
 
-    def _defer(self, chosen: np.ndarray, slots: np.ndarray, width: int, time: int) -> None:
+    @property
+    def floor(self) -> int:
+        """The time up to which all accesses come before what is done now, 0 for none."""
+        return self.order.floor if self.by_block else 0
+
+    def _defer(self, chosen: np.ndarray, numbers: np.ndarray, width: int, time: int) -> None:
         """Keep a read until a write follows. Most reads are ordered by a barrier before that."""
-        self._deferred.append((chosen, slots, width, time))
+        self._deferred.append((chosen, numbers, width, time))
         self._deferred_bytes += chosen.nbytes
         if self._deferred_bytes > DEFERRED:
             self.settle()
 
     def settle(self) -> None:
         """Note the reads that a write may race with."""
-        for chosen, slots, width, time in self._deferred:
-            if not (self.by_block and time <= self.order.floor):
-                self.reads.note(*self._expanded(chosen, slots, width), time, self.order.floor)
+        for chosen, numbers, width, time in self._deferred:
+            if time > self.floor:
+                self.reads.note(*self._expanded(chosen, numbers, width), time, self.floor)
         self._deferred, self._deferred_bytes = [], 0
+
+    def forget(self) -> None:
+        """Forget all accesses to memory that the threads of the next batch have for their own."""
+        self._deferred, self._deferred_bytes = [], 0
+        self.was_read[:] = False
+        for kind in self.kinds:
+            kind.forget()
 
     def update(self, pc: int, offsets: np.ndarray, width: int) -> None:
         """Check an atomic update."""
@@ -207,7 +232,7 @@ class Races:
         time = self.order.tick(pc)
         self._check(pc, words, slots, "updates", self.writes)
         self._check(pc, words, slots, "updates", self.reads)
-        self.updates.note(words, slots, time, self.order.floor)
+        self.updates.note(words, self.m.threads.number[slots], time, self.floor)
 
     def write(self, pc: int, offsets: np.ndarray, width: int, values: np.ndarray) -> None:
         """Check a write before it is done. `values`: the bytes of each active thread, [active, width] or as wide in a larger
@@ -219,7 +244,7 @@ class Races:
             time = self.order.tick(pc)
             self._check(pc, words, slots, "writes", self.writes)
             self._check(pc, words, slots, "writes", self.reads)
-            self.updates.note(words, slots, time, self.order.floor)
+            self.updates.note(words, self.m.threads.number[slots], time, self.floor)
             return
         bits = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(UNSIGNED[self.unit])
         time = self.order.tick(pc)
@@ -228,14 +253,14 @@ class Races:
         self._check(pc, words[other], slots[other], "writes", self.writes)
         self._check(pc, words, slots, "writes", self.updates)
         self._check(pc, words, slots, "writes", self.reads)
-        self.writes.note(words, slots, time, self.order.floor)
+        self.writes.note(words, self.m.threads.number[slots], time, self.floor)
 
     # -- bulk copies by a thread, of pieces of 16 bytes at these offsets ---------------------------------
     def read_by_copy(self, pc: int, slot: int, pieces: np.ndarray) -> None:
         """Note a read that a thread has waited for."""
         self.fit()
         self._mark_read(pieces, 16)
-        self._defer(pieces, np.full(pieces.size, slot), 16, self.order.tick(pc))
+        self._defer(pieces, np.full(pieces.size, self.m.threads.number[slot]), 16, self.order.tick(pc))
 
     def written_by_copy(self, pc: int, slot: int, pieces: np.ndarray) -> None:
         """Check a copy that may write from now on. Its end is a phase of an mbarrier, which orders what comes after it."""
@@ -252,25 +277,25 @@ class Races:
     # -- what was accessed ---------------------------------------------------------------------------
     def accessed(self, start: int, stop: int, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns for each element of `width` bytes from byte start to stop whether it was read, and whether it was written."""
-        was_written, updated = (self._of_elements(last.who, start, stop, width) >= 0 for last in self.kinds[1:])
+        was_written, updated = (self._of_elements(last.time, start, stop, width) for last in self.kinds[1:])
         return self._of_elements(self.was_read, start, stop, width) | updated, was_written | updated
 
     def written_by_two(self, start: int, stop: int, width: int) -> np.ndarray:
         """Returns for each element whether two threads wrote it, one after the other and not by atomics."""
-        return self._of_elements(self.writes.who_before, start, stop, width) >= 0
+        return self._of_elements(self.writes.time_before, start, stop, width)
 
-    def _of_elements(self, who: np.ndarray, start: int, stop: int, width: int) -> np.ndarray:
-        """Returns the largest slot among the words of each element, -1 for none."""
+    def _of_elements(self, marks: np.ndarray, start: int, stop: int, width: int) -> np.ndarray:
+        """Returns for each element whether one of its words has a mark."""
         self.fit()
         count = (stop - start) // width
-        of_words = np.repeat(who[start // self.unit : -(-stop // self.unit)], max(1, self.unit // width))
-        return of_words[: count * max(1, width // self.unit)].reshape(count, -1).max(axis=1)
+        of_words = np.repeat(marks[start // self.unit : -(-stop // self.unit)] != 0, max(1, self.unit // width))
+        return of_words[: count * max(1, width // self.unit)].reshape(count, -1).any(axis=1)
 
     def writer(self, start: int) -> tuple[int, int]:
-        """Returns the slot of the thread that wrote or updated the byte `start` last, and its instruction; -1 if none did."""
+        """Returns the number of the thread that wrote or updated the byte `start` last, and its instruction; -1 if none did."""
         word = start // self.unit
         last = max((self.writes, self.updates), key=lambda kind: kind.time[word])
-        return int(last.who[word]), self.order.pcs[last.time[word]] if last.who[word] >= 0 else -1
+        return (int(last.who[word]), self.order.pcs[last.time[word]]) if last.time[word] else (-1, -1)
 
     # -- checks --------------------------------------------------------------------------------------
     def _is_strong(self, pc: int) -> bool:
@@ -290,23 +315,24 @@ class Races:
         slots = self.m.active_slots()
         return offsets if self.m.active_mask is None else offsets[slots], slots
 
-    def _expanded(self, chosen: np.ndarray, slots: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    def _expanded(self, chosen: np.ndarray, threads: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the words of accesses at these offsets and, for each, its thread."""
         words = (chosen >> self._shift).astype(np.int64)
         if width > self.unit:
             n = width // self.unit
-            words, slots = (words[:, None] + np.arange(n)).reshape(-1), np.repeat(slots, n)
-        return words, slots
+            words, threads = (words[:, None] + np.arange(n)).reshape(-1), np.repeat(threads, n)
+        return words, threads
 
     def fit(self) -> None:
         """Makes place for memory that has grown by malloc, or by a variable of the module."""
         if (size := self.memory.bytes.size // self.unit) > self.reads.who.size:
             for kind in self.kinds:
                 kind.fit(size)
-            self.was_read = np.append(self.was_read, np.zeros(size - self.was_read.size, bool))
+            self.was_read = _longer(self.was_read, size)
 
     def may_race(self, last: Last) -> bool:
         """Returns whether an access of a kind may come without an order before what is done now."""
-        return last.latest >= 0 and not (self.by_block and last.latest <= self.order.floor)
+        return last.latest > self.floor
 
     def _check(self, pc: int, words: np.ndarray, slots: np.ndarray, verb: str, last: Last) -> None:
         """Report an access if one of the last ones of another kind, by another thread, is not ordered before it."""
@@ -316,13 +342,13 @@ class Races:
         if last.several:
             if last is self.updates:
                 # All updates of a word have one order: those before the thread's own come before what it does.
-                other = last.who[words] != slots
+                other = last.who[words] != self.m.threads.number[slots]
                 words, slots = words[other], slots[other]
             self._check_one(pc, words, slots, verb, last, last.who_before, last.time_before)
 
     def _check_one(self, pc: int, words, slots, verb: str, last: Last, who: np.ndarray, times: np.ndarray) -> None:
         who = who[words]
-        other = np.flatnonzero((who >= 0) & (who != slots))
+        other = np.flatnonzero((times[words] > self.floor) & (who != self.m.threads.number[slots]))
         if not other.size:
             return
         words, slots, who = words[other], slots[other], who[other]
@@ -342,34 +368,32 @@ class Races:
         bad = np.flatnonzero((w[1:] == w[:-1]) & (s[1:] != s[:-1]) & (b[1:] != b[:-1]))
         if bad.size:
             at = bad[0]
-            self._report(pc, int(w[at + 1]), int(s[at + 1]), "writes", int(s[at]), "writes", pc)
+            who = int(self.m.threads.number[s[at]])
+            self._report(pc, int(w[at + 1]), int(s[at + 1]), "writes", who, "writes", pc)
 
     # -- reports -------------------------------------------------------------------------------------
     def _report(self, pc: int, word: int, slot: int, verb: str, who: int, other_verb: str, other_pc: int) -> None:
-        m, code, key = self.m, self.m.kernel.code, (pc, other_pc)
+        """Report an access of a slot that races with one of a thread, by number."""
+        m, code, key, number = self.m, self.m.kernel.code, (pc, other_pc), int(self.m.threads.number[slot])
         lines = {code[at].line for at in key}
         if len(self.found) >= MAX_RACES or any({code[at].line for at in pair} == lines for pair in self.found):
             return
-        a, b = (self._thread(s) for s in (slot, who))
+        a, b = (m.threads.text(n) for n in (number, who))
         self.found[key] = (
             f"{m.name}, {code[pc].line}: data race on {self.name} memory: {a} {verb} {self._place(word)}, which {b} {other_verb} at "
-            f"{code[other_pc].line}. {self._cure(slot, who, verb, other_verb)}"
+            f"{code[other_pc].line}. {self._cure(number, who, verb, other_verb)}"
         )
 
     def _place(self, word: int) -> str:
         where = self.memory.describe(word * self.unit)
         return where.removeprefix("at ").removesuffix(" in shared memory")
 
-    def _thread(self, slot: int) -> str:
-        threads = self.m.threads
-        return f"thread {threads.thread(slot)} of block {threads.block_at(slot)}"
-
-    def _cure(self, slot: int, who: int, verb: str, other_verb: str) -> str:
-        """Returns what would order the two accesses."""
-        block = self.m.block_of
-        if slot // LANES == who // LANES:
+    def _cure(self, number: int, who: int, verb: str, other_verb: str) -> str:
+        """Returns what would order the accesses of two threads."""
+        padded = self.m.threads.padded
+        if number // LANES == who // LANES:
             return "Nothing orders lanes of one warp but __syncwarp() or __syncthreads() between them."
-        if block[slot] == block[who]:
+        if number // padded == who // padded:
             return "Nothing orders warps of one block but __syncthreads() between them."
         if self.name == "shared":
             return "Nothing orders blocks of a cluster but its barrier, or an mbarrier, between them."

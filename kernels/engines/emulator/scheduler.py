@@ -38,7 +38,7 @@ class Scheduler:
         self.closures, self.guards = instructions.decode_all(m, plan.handled if plan is not None else ())
         self.native = None if plan is None else Native(m, plan, self.closures)
         self.stop = m.flow.stop if plan is None else plan.stop
-        self.pending: Groups = {m.kernel.start: m.live}
+        self.pending: Groups = {}
         self.yielded: Groups = {}
         self.waiting_loops: list[Iterations] = []  # the loops in which threads yielded
         self._until: Callable[[], bool] | None = None
@@ -60,19 +60,20 @@ class Scheduler:
         self._returns = {pc for pc, kind in m.flow.endings.items() if kind == "return" and self.code[pc].guard is None}
         # By first instruction and the one after the last: [warps, threads] that ran from there to there.
         self._issued: dict[tuple[int, int], list[int]] = {}
-        self._partial = self._partial_live = self._counted = m.live  # masks last checked
-        self._live_count = np.count_nonzero(m.live)
-        self._warps_lanes = self._count(m.live)
+        self._begin(0)
 
     def run(self, until: Callable[[], bool] | None = None) -> None:
         """Run the launch to its end, or until `until` returns true after bulk copies. EmulatorError for a fault in the
         kernel."""
         self._until = until
         with np.errstate(all="ignore"):
-            while not self._stopped and (self.pending or self._resume()):
-                self._advance()
-                if self.pending:
-                    self._step(*self._next())
+            for batch in range(self.m.threads.batches):
+                self._begin(batch)
+                while not self._stopped and (self.pending or self._resume()):
+                    self._advance()
+                    if self.pending:
+                        self._step(*self._next())
+                self.m.finish()
         if self.m.register_pool is not None and not self._stopped:
             self.m.register_pool.check()
         if self.native is not None:
@@ -80,11 +81,22 @@ class Scheduler:
         if self.m.tally is not None:
             self._add_to(self.m.tally)
 
+    def _begin(self, batch: int) -> None:
+        """Let the threads of a batch begin."""
+        m = self.m
+        m.begin(batch)
+        self.pending = {m.kernel.start: m.live}
+        self._partial = self._partial_live = self._counted = m.live  # masks last checked
+        self._live_count = np.count_nonzero(m.live)
+        self._warps_lanes = self._count(m.live)
+        self.barriers.forget()
+        self.loops.forget()
+
     def _advance(self) -> None:
         """Let threads run in machine code, unless others wait whom they might pass."""
         if self.native is None or self.barriers.parked or self.lanes.waiting:
             return
-        ended = self.native.advance(self.pending, self._check_time)
+        ended = self.native.advance(self.pending, self._check_time, self.barriers.warnings)
         if ended is not None:
             self._exit(ended)
 

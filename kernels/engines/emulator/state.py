@@ -1,11 +1,11 @@
-"""The state of a launch, for all threads of the grid at once, and how an instruction's operands read and write it.
+"""The state of a launch, for all threads of a batch of blocks at once, and how an instruction's operands read and write it.
 
-State is registers, memory, the live threads and the active ones, which execute the current instruction.
+State is registers, memory, the live threads and the active ones, which execute the current instruction. A batch takes over
+registers, shared and local memory of the one before (`begin`). `batches` says which launches are one batch.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kernels.engines.emulator.clusters import Clusters
     from kernels.engines.emulator.first_nan import FirstNan
     from kernels.engines.emulator.float_bits import FloatBits
+    from kernels.engines.emulator.ledger import Unread
     from kernels.engines.emulator.links import OfMachine
     from kernels.engines.emulator.order import Order
     from kernels.engines.emulator.overflow import Overflow
@@ -60,7 +61,7 @@ def needed(unit: Unit | None) -> Unit:
 
 class Machine:
     """One launch, on one GPU or on several with a rank each. `params`: of each rank the bytes of each parameter by name.
-    `order`: a permutation of the warps; it decides which thread is first if two threads write one address."""
+    `order`: as of `Threads`; it decides which thread is first if two threads write one address. `blocks`: of a batch."""
 
     def __init__(
         self,
@@ -71,19 +72,19 @@ class Machine:
         memory: Global,
         dynamic_shared: int = 0,
         tally: Tally | None = None,
-        order: np.ndarray | None = None,
+        order: str | int = "forward",
         symbols: Mapping[str, int] | None = None,
         name: str = "",
+        at_once: int | None = None,
     ):
         self.kernel, self.grid, self.block, self.memory = kernel, grid, block, memory
         self.params, self.tally = params, tally
         self.name = name or kernel.name
-        self.threads = Threads(grid, block, order, len(params), kernel.cluster)
-        self.blocks = math.prod(grid) * len(params)
-        self.slots, self.exists = self.threads.slots, self.threads.exists
+        self.threads = Threads(grid, block, order, len(params), kernel.cluster, at_once)
+        self.blocks, self.slots = self.threads.blocks, self.threads.slots
         self.block_of, self.thread_of = self.threads.block_of, self.threads.thread_of
-        self.live = self.exists.copy()
-        self._all_live = bool(self.exists.all())
+        self.live = self.threads.exists
+        self._all_live = bool(self.live.all())
         self.dynamic_shared = dynamic_shared
         self._allocate_variables(dynamic_shared, symbols or {})
         self.index = {name: n for n, name in enumerate(kernel.registers)}
@@ -91,6 +92,7 @@ class Machine:
         # NumPy's types do not say that a scalar has the methods of an array.
         self.registers = cast(list[np.ndarray], [dtype(0) for dtype in self.storage])
         self._readers: dict[tuple[str, str], Callable[[], np.ndarray]] = {}
+        self._specials: list[tuple[str, np.ndarray]] = []  # special registers that readers return: of each slot
         self.printer = Printer(self.threads)
         self.carry: np.ndarray = np.zeros((), bool)
         # The active threads and those whose registers are written (bool, one a slot); None: all.
@@ -103,6 +105,7 @@ class Machine:
         self.host: Runtime | None = None  # of a program whose host code this is
         self.order: Order | None = None  # of accesses, if data races are looked for
         self.races: dict[str, Races] = {}  # by space: shared, global
+        self.unread: Unread | None = None  # what was written to shared memory and not read, if races are looked for
         self.first_nan: FirstNan | None = None
         self.overflow: Overflow | None = None
         self.float_bits: FloatBits | None = None
@@ -196,9 +199,9 @@ class Machine:
         if flow.is_clock(o):
             return self._clock(str(o.value), dtype)
         value = self._special(str(o.value)) if o.kind == "special" else self._constant(o, dtype)
-        typed = cast(
-            np.ndarray, value if value.dtype == dtype else value.astype(dtype)
-        )  # or a scalar, as in `registers`
+        typed = cast(np.ndarray, value.astype(dtype, copy=False))  # or a scalar, as in `registers`
+        if o.kind == "special" and typed.ndim:
+            self._specials.append((str(o.value), typed))
         return lambda: typed
 
     def _clock(self, name: str, dtype) -> Callable[[], np.ndarray]:
@@ -356,6 +359,27 @@ class Machine:
         raise error
 
     # -- running -----------------------------------------------------------------------------------
+    def begin(self, batch: int) -> None:
+        """Let the threads of a batch begin, with shared and local memory that nobody has written."""
+        self.threads.begin(batch)
+        self.live = self.threads.exists
+        self._all_live = bool(self.live.all())
+        self._rows_of = (None, self._all_rows)
+        if batch == 0:
+            return
+        for name, values in self._specials:
+            values[:] = self._special(name)
+        self.shared.forget()
+        self.local.forget()
+        if self.order is not None:
+            self.order.begin()
+
+    def finish(self) -> None:
+        """Note what the threads of a batch have left behind when they end."""
+        if (races := self.races.get("shared")) is not None:
+            needed(self.unread).add(races)
+            races.forget()
+
     def enter(self, threads: np.ndarray) -> None:
         """Make these threads the active ones."""
         self.write_mask = None if threads is self.live else threads

@@ -94,7 +94,7 @@ class Trace:
 
     def __init__(self, m: Machine, block: int, values: bool = True):
         self.m, self.block, self.values = m, block, values
-        self._slots = np.flatnonzero((m.block_of == block) & m.exists)
+        self._slots = np.flatnonzero((m.block_of == block) & m.threads.exists)
         self._rows = np.flatnonzero(m.block_of.reshape(-1, 32)[:, 0] == block)
         self._lines: dict[Line | None, int] = {}
         self._buffers: dict[str, int] = {}

@@ -197,9 +197,8 @@ def _compared(checked: Check, want: np.ndarray, after: Mapping[str, np.ndarray],
     region = next(region for region in machine.memory.regions if region.name == checked.name)
 
     def writer(n: int) -> str:
-        slot, _ = machine.races["global"].writer(region.start + n * region.dtype.itemsize)
-        threads = machine.threads
-        return f", written by thread {threads.thread(slot)} of block {threads.block_at(slot)}" if slot >= 0 else ""
+        number, _ = machine.races["global"].writer(region.start + n * region.dtype.itemsize)
+        return f", written by {machine.threads.text(number)}" if number >= 0 else ""
 
     unwritten = ledger.unwritten(machine, region).reshape(got.shape)
     return comparison.compare(checked, got, want, unwritten, writer)

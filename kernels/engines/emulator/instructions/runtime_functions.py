@@ -124,7 +124,7 @@ def _vprintf(m: Machine, pc: int, format_: Values, buffer: Values) -> Values:
                 m.printer.dropped += len(who) - n
                 break
             text = b"".join(_written(m, pc, pieces, [c[n] for c in columns], slot))
-            m.host.write(text) if m.host is not None else m.printer.write(slot, text)
+            m.host.write(text) if m.host is not None else m.printer.write(int(m.threads.number[slot]), text)
     return counts
 
 

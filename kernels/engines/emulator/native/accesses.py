@@ -24,6 +24,7 @@ from kernels.engines.emulator.native.emit import I1, I8, I16, I32, I64, Emitter,
 from kernels.engines.emulator.native.record import (
     ALL_NOTED,
     COUNTS,
+    EPOCH,
     LANES,
     LINE_BITS,
     MARKED,
@@ -305,6 +306,16 @@ class _Body:
 
     def _note(self, lanes: ir.Value, offsets: ir.Value, lowest: ir.Value, highest: ir.Value) -> None:
         """Return 1 if an access is suspicious, else note it."""
+        b, a = self.b, self.a
+        if a.write or a.space != "global":
+            self._note_words(lanes, offsets)
+            return
+        lines = self._array_of_race(WRITABLE)
+        states = [b.load(b.gep(lines, [b.lshr(at, I64(LINE_BITS))])) for at in (lowest, highest)]
+        with b.if_then(b.icmp_unsigned("!=", b.or_(*states), I8(0))):
+            self._note_words(lanes, offsets)
+
+    def _note_words(self, lanes: ir.Value, offsets: ir.Value) -> None:
         e, b, a = self.e, self.b, self.a
         kinds = I32(0)
         for kind in (READS, WRITES, UPDATES) if a.write else (WRITES, UPDATES):
@@ -318,20 +329,18 @@ class _Body:
             types = racing.TYPES[name]
             return b.call(e.declared(name, types.return_type, types.args), [common[0], table, *common[2:], *more])
 
+        def note(kind: int) -> None:
+            call(racing.NOTE, b.add(e.field(TIME), self._of_race(EPOCH)), I64(kind))
+
         with b.if_then(b.icmp_unsigned("!=", kinds, I32(0))):
             e.leave_if(call(racing.SUSPICIOUS, kinds))
         if a.write:
-            call(racing.NOTE, e.field(TIME), I64(WRITES))
-        elif a.noted and a.space == "global":
-            lines = self._array_of_race(WRITABLE)
-            states = [b.load(b.gep(lines, [b.lshr(at, I64(LINE_BITS))])) for at in (lowest, highest)]
-            with b.if_then(b.icmp_unsigned("!=", b.or_(*states), I8(0))):
-                call(racing.NOTE, e.field(TIME), I64(READS))
+            note(WRITES)
         elif a.noted:
-            call(racing.NOTE, e.field(TIME), I64(READS))
+            note(READS)
         else:
             with b.if_then(b.icmp_unsigned("!=", self._of_race(ALL_NOTED), I64(0)), likely=False):
-                call(racing.NOTE, e.field(TIME), I64(READS))
+                note(READS)
 
     # -- values -----------------------------------------------------------------------------------------
     def _pointer(self, at: ir.Value, type_: ir.Type, base: ir.Value | None = None) -> ir.Value:

@@ -6,7 +6,7 @@ allowed. The results and counters are those of NumPy alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,12 +15,18 @@ from kernels.engines.emulator.instructions.closure import Run
 from kernels.engines.emulator.native.library import is_available, library
 from kernels.engines.emulator.native.record import (
     ALL_NOTED,
-    BLOCKS,
     BY_BLOCK,
     CHECK,
     COUNTS,
+    ENDED,
+    EPOCH,
     EXECUTED,
+    EXIST,
+    FIRST_TIME,
+    FIRST_WARPS,
     FLOOR,
+    FLOOR_AFTER,
+    FLOOR_BEFORE,
     INFINITY,
     KIND,
     KINDS,
@@ -28,18 +34,28 @@ from kernels.engines.emulator.native.record import (
     LATEST,
     LEADER,
     LINE_BITS,
+    LIVE,
     MARKED,
     NAN,
     NEEDED,
+    NEEDED_BEFORE,
     OPERANDS,
+    PASSED,
     PENDING,
+    QUIET,
     RACE,
     RACES,
+    RACES_OF,
+    ROWS,
     SEVERAL,
     SPACE,
+    STATE,
     STOP,
     TIME,
+    TIMES,
+    TURNS,
     UNTIL,
+    WARPS,
     WARPS_OF_BLOCK,
     WARPS_OF_ROWS,
     WRAPS,
@@ -52,12 +68,13 @@ from kernels.engines.emulator.threads import Groups, bits_of_lanes
 if TYPE_CHECKING:
     from kernels.engines.emulator.native.plan import Plan
 
-WARPS = 64  # that run before the time is checked
+AT_ONCE = 64  # warps that run before the time is checked
 MAX_LEFT = 16  # times that a handler leaves its instruction to NumPy, which then keeps it
 MAX_TURNS = 10_000  # branches back that a warp takes before others have their turn
 # Bytes of a row's alignment, and between rows: those of one warp do not share lines of the processor's cache.
 LINE = 128
 LARGEST = 1 << 31  # bytes of a space whose offsets handlers compute
+Check = Callable[[int, np.ndarray], None]  # raises an error after too long a time: of an instruction, of threads
 
 
 class Rows:
@@ -88,18 +105,25 @@ class Rows:
 def plan_for(m: Machine) -> Plan | None:
     """Returns the plan for a launch; None if NumPy executes all of it."""
     units = (m.trace, m.products, m.issued, m.frames, m.host)
-    if not is_available() or any(unit is not None for unit in units) or m.threads.ranks > 1:
+    if (
+        not is_available()
+        or any(unit is not None for unit in units)
+        or m.threads.ranks > 1
+        or m.flow.may_wait_for_others
+    ):
         return None
     if max(m.memory.bytes.size, m.shared.bytes.size, m.local.bytes.size) >= LARGEST:
         return None
-    from kernels.engines.emulator.native.plan import Setting, plan_of, polls  # needs LLVM
+    from kernels.engines.emulator.native.plan import Setting, plan_of  # needs LLVM
 
-    if polls(m.kernel):
-        return None
     accessed = {"shared"} if m.clusters is not None else set()
     written = {"shared"} if m.proxies is not None else set()
     races = frozenset((name, of.unit) for name, of in m.races.items())
-    setting = Setting(m.tally is not None, frozenset(accessed), frozenset(written), m.shared_arrays, races)
+    asynchronous = (m.async_copies, m.copies, m.proxies, m.clusters, m.register_pool)
+    numpy_barriers = any(unit is not None for unit in asynchronous)
+    setting = Setting(
+        m.tally is not None, frozenset(accessed), frozenset(written), m.shared_arrays, races, numpy_barriers
+    )
     return plan_of(m.kernel, setting)
 
 
@@ -108,7 +132,7 @@ class Native:
 
     def __init__(self, m: Machine, plan: Plan, closures: Sequence[Run]):
         self.m, self.plan, self.closures, self.rows = m, plan, closures, Rows(m)
-        self._run, self._kept = library().run, []
+        self._kept: list[np.ndarray] = []
         n = len(m.kernel.code)
         self._spaces = {name: np.zeros(5, np.int64) for name in {access.space for access in plan.accesses.values()}}
         self._counts = np.zeros((n, 3), np.int64)
@@ -121,8 +145,13 @@ class Native:
         self._ended, self._left = n + 1, np.zeros(n, np.int64)
         self._marks = np.zeros(n + 2, np.uint8)
         self._stores, self._stored = [pc for pc, access in plan.accesses.items() if access.write], 0
+        self._rows = m.threads.warp_rows()
         parts = (self._records, self._counters, self._counters, self._issued, self._diverged, self._marks)
-        self._state = np.array([*(part.ctypes.data for part in parts), MAX_TURNS, self._ended], np.int64)
+        self._state = np.zeros(STATE, np.int64)
+        self._state[: len(parts)] = [part.ctypes.data for part in parts]
+        self._state[[TURNS, ENDED, ROWS, WARPS]] = MAX_TURNS, self._ended, self._rows.ctypes.data, self._rows.shape[1]
+        for n, state in enumerate(self._races.values()):
+            self._state[RACES_OF + n] = state.ctypes.data
         m.flops_of.update({pc: ("flops_fp", each) for pc, each in plan.flops.items()})
 
     def _bound(self) -> np.ndarray:
@@ -147,9 +176,9 @@ class Native:
                 records[pc, RACE] = self._races[access.space].ctypes.data
         return records
 
-    def advance(self, pending: Groups, check: Callable[[int, np.ndarray], None]) -> np.ndarray | None:
-        """Execute what has handlers. Threads stop where NumPy has to go on. Return those that ended, None for none. `check` raises an
-        error after too long a time, for an instruction and threads that are there."""
+    def advance(self, pending: Groups, check: Check, warned: Container[int]) -> np.ndarray | None:
+        """Execute what has handlers. Threads stop where NumPy has to go on. Return those that ended, None for none. `warned`: the barriers
+        of which it is known that threads ended before."""
         at = list(pending)
         kinds = self._records[at, KIND].tolist()
         if all(kind == STOP for kind in kinds):
@@ -161,18 +190,13 @@ class Native:
         for pc, threads in pending.items():
             self._counters[threads] = pc
         bits = bits_of_lanes(lanes)
-        warps = np.flatnonzero(bits)
         for name in self._spaces:
             self._refresh(name)
-        self._set_checks()
+        self._set_checks(warned)
         self._set_races()
         self._state[PENDING] = bits.ctypes.data
         self._marks[:] = 0
-        for start in range(0, len(warps), WARPS):
-            part = warps[start : start + WARPS]
-            self._run(self._state.ctypes.data, part.ctypes.data, len(part))
-            here = int(self._counters[part[-1] * LANES])
-            check(min(here, len(self._records) - 1), lanes)
+        (self._run_blocks if self.plan.barriers else self._run_warps)(bits, lanes, check)
         self._note_races()
         pending.clear()
         for pc in np.flatnonzero(self._marks).tolist():
@@ -183,9 +207,31 @@ class Native:
         self._note_stores()
         return pending.pop(self._ended, None)
 
-    def _set_checks(self) -> None:
-        """Let records check what has not been found yet."""
+    def _run_warps(self, bits: np.ndarray, lanes: np.ndarray, check: Check) -> None:
+        warps = np.flatnonzero(bits)
+        for start in range(0, len(warps), AT_ONCE):
+            part = warps[start : start + AT_ONCE]
+            library().run(self._state.ctypes.data, part.ctypes.data, len(part))
+            self._check_time(part[-1], lanes, check)
+
+    def _run_blocks(self, bits: np.ndarray, lanes: np.ndarray, check: Check) -> None:
+        threads, scheduled = self.m.threads, np.zeros(self.m.blocks, bool)
+        scheduled[threads.block_of[::LANES][bits != 0]] = True
+        exist, live = (bits_of_lanes(of) for of in (threads.exists, self.m.live))
+        self._state[[EXIST, LIVE]] = exist.ctypes.data, live.ctypes.data
+        blocks, at_once = np.flatnonzero(scheduled), max(1, AT_ONCE // self._rows.shape[1])
+        for start in range(0, len(blocks), at_once):
+            part = blocks[start : start + at_once]
+            library().run_blocks(self._state.ctypes.data, part.ctypes.data, len(part))
+            self._check_time(self._rows[part[-1], 0], lanes, check)
+
+    def _check_time(self, row: int, lanes: np.ndarray, check: Check) -> None:
+        check(min(int(self._counters[row * LANES]), len(self._records) - 1), lanes)
+
+    def _set_checks(self, warned: Container[int]) -> None:
+        """Let records check what has not been found yet. `warned`: the barriers of which it is known that threads ended before."""
         nan, overflow = self.m.first_nan, self.m.overflow
+        self._records[[pc for pc in self.plan.barriers if pc in warned], QUIET] = 1
         if nan is not None:
             self._records[self.plan.floats, CHECK] = (NAN * ("NaN" not in nan.found)) | (
                 INFINITY * ("infinity" not in nan.found)
@@ -197,11 +243,12 @@ class Native:
     def _set_races(self) -> None:
         """Tell machine code what `races` knows, and a time for each access."""
         order = self.m.order
-        if order is None or not self._raced:
+        if order is None:
             return
         first = order.now + 1
-        order.pcs.extend(self._raced)
         self._records[self._raced, TIME] = np.arange(first, first + len(self._raced))
+        fields = [FIRST_TIME, TIMES, FLOOR_BEFORE, FLOOR_AFTER, PASSED]
+        self._state[fields] = first, len(self._raced) + 1, order.floor, np.iinfo(np.int64).max, 0
         for name, state in self._races.items():
             races = self.m.races[name]
             races.fit()
@@ -210,13 +257,14 @@ class Native:
                 arrays = (kind.who, kind.time, kind.who_before, kind.time_before)
                 state[KINDS + 4 * n : KINDS + 4 * n + 4] = [array.ctypes.data for array in arrays]
                 state[[LATEST + n, SEVERAL + n, NEEDED + n]] = kind.latest, kind.several, races.may_race(kind)
+                state[NEEDED_BEFORE + n] = state[NEEDED + n]
             lines = self._writable.get(name)
             if lines is None or len(lines) << LINE_BITS <= races.memory.bytes.size:  # memory has grown
                 lines = self._writable[name] = races.lines_that_may_be_written(1 << LINE_BITS)
             state[MARKED], state[WRITABLE] = races.was_read.ctypes.data, lines.ctypes.data
-            state[FLOOR], state[BY_BLOCK] = order.floor, races.by_block
+            state[[FLOOR, BY_BLOCK, EPOCH]] = races.floor, races.by_block, 0
             state[UNTIL], state[WARPS_OF_BLOCK] = order.until.ctypes.data, order.until.shape[1]
-            state[BLOCKS], state[WARPS_OF_ROWS] = order.block.ctypes.data, order.warp.ctypes.data
+            state[WARPS_OF_ROWS], state[FIRST_WARPS] = order.warp_in_grid.ctypes.data, order.first_warp.ctypes.data
 
     def barrier_diverged(self) -> None:
         """Note every read from now on: threads of one block may have left its barrier by different instructions."""
@@ -224,7 +272,15 @@ class Native:
             state[ALL_NOTED] = 1
 
     def _note_races(self) -> None:
-        for name, state in self._races.items() if self._raced else ():
+        """Keep what machine code has noted."""
+        order = self.m.order
+        if order is None:
+            return
+        passed, floor = (int(n) for n in self._state[[PASSED, FLOOR_AFTER]])
+        order.pcs.extend([*self._raced, *[-1, *self._raced] * passed])
+        if passed and floor <= order.now:  # else no block goes on
+            order.floor = max(order.floor, floor)
+        for name, state in self._races.items():
             for n, kind in enumerate(self.m.races[name].kinds):
                 kind.latest, kind.several = int(state[LATEST + n]), bool(state[SEVERAL + n])
 
@@ -274,6 +330,7 @@ class Native:
         rows["divergent_branches"] += self._diverged
         branches = [pc for pc, i in enumerate(code) if i.parts[0] == "bra"]
         rows["branches"][branches] += warps[branches]
+        rows["barriers"][self.plan.barriers] += warps[self.plan.barriers]
         for pc, (kind, each) in m.flops_of.items():
             rows[kind][pc] += each * int(lanes[pc])
         for pc, access in self.plan.accesses.items():

@@ -42,7 +42,7 @@ class Library:
         for name in (*counting.NAMES, *racing.NAMES):
             binding.add_symbol(name, self._engine.get_function_address(name))
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-        self.run = signature(self._engine.get_function_address("run"))
+        self.run, self.run_blocks = (signature(self._engine.get_function_address(n)) for n in ("run", "run_blocks"))
 
     def add(self, handlers: Mapping[str, Build]) -> None:
         """Compile handlers, or load them from the cache."""
@@ -72,12 +72,12 @@ def _base() -> str:
     """Returns the code of what all kernels share."""
     from llvmlite import ir
 
-    from kernels.engines.emulator.native import counting, racing, warps
+    from kernels.engines.emulator.native import blocks, counting, racing, warps
 
     module = ir.Module()
     counting.add_to(module)
     racing.add_to(module)
-    warps.add_to(module)
+    blocks.add_to(module, warps.add_to(module))
     return str(module)
 
 

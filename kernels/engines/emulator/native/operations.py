@@ -9,6 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from kernels.engines.emulator.memory import WINDOWS
 from kernels.engines.emulator.native.emit import F64, I32, I64, SCALARS, Emit, Emitter, constant, vector
 from kernels.engines.emulator.native.record import CHECK, INFINITY, NAN
 
@@ -275,6 +276,11 @@ def _cvt(parts: Sequence[str]) -> Operation | None:
     return _simple(name, (to, from_), lambda e, a: _converted(e, a, to, from_))
 
 
+def _cvta(middle: Sequence[str], name: str) -> Operation:
+    window = constant(WINDOWS.get(middle[-1], 0), I64)
+    return _simple(name, ("u64", "u64"), lambda e, a: (e.b.sub if "to" in middle else e.b.add)(a, window))
+
+
 @cache
 def operation(parts: tuple[str, ...]) -> Operation | None:
     """Returns the operation of an opcode; None if NumPy executes it."""
@@ -284,6 +290,8 @@ def operation(parts: tuple[str, ...]) -> Operation | None:
         return _cvt(parts)
     if base == "setp":
         return _setp(parts)
+    if base == "cvta" and type_ == "u64":
+        return _cvta(middle, name)
     if type_ not in SCALARS or type_ in ("b8", "u8", "s8"):
         return None
     if type_ == "pred":

@@ -14,6 +14,7 @@ from kernels.engines.emulator.native.accesses import Access
 from kernels.engines.emulator.native.emit import Emit, text
 from kernels.engines.emulator.native.library import library
 from kernels.engines.emulator.native.record import (
+    BARRIER,
     BRANCH,
     END,
     EXECUTED,
@@ -76,13 +77,15 @@ SPACES = {"global": "global", "const": "global", "shared": "shared", "local": "l
 @dataclass(frozen=True)
 class Setting:
     """What a plan depends on besides the kernel: whether accesses are counted, the spaces that NumPy accesses, those to which it
-    writes, where the block's arrays start in shared memory, and the spaces with the bytes of a word by which races are looked for."""
+    writes, where the block's arrays start in shared memory, the spaces with the bytes of a word by which races are looked for, and
+    whether NumPy has to execute all barriers."""
 
     counted: bool
     numpy_accesses: frozenset[str]
     numpy_writes: frozenset[str]
     arrays: tuple[tuple[str, int], ...]
     races: frozenset[tuple[str, int]] = frozenset()
+    numpy_barriers: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,8 @@ class Constant:
 @dataclass
 class Plan:
     """`records`: a row an instruction and one for the code's end, without addresses of registers and memory. `registers`: (instruction,
-    place in the record, number of the register). `floats`: instructions that may make NaN. `stop`: as of Flow, for what NumPy
-    executes."""
+    place in the record, number of the register). `floats`: instructions that may make NaN. `barriers`: those that a block passes here
+    when all its threads are there. `stop`: as of Flow, for what NumPy executes."""
 
     records: np.ndarray
     registers: np.ndarray
@@ -111,6 +114,7 @@ class Plan:
     written: list[list[int]]
     stop: list[int]
     handled: frozenset[int]
+    barriers: list[int]
 
 
 class _NoHandler(Exception):
@@ -162,6 +166,7 @@ class _Planner:
             [[self.index[name] for name in written(i) if name in self.index] for i in code],
             self._stops(),
             frozenset(names),
+            np.flatnonzero(self.records[:, KIND] == BARRIER).tolist(),
         )
 
     # -- instructions -----------------------------------------------------------------------------------
@@ -206,7 +211,11 @@ class _Planner:
         if space_of(i) == "param" and not write and memory.root.kind == "symbol":
             return self._parameter(pc, i, memory, type_)
         access = self._accessed(pc, i, memory, values.elements, type_)
-        self._operand(pc, 0, memory.root, "u32" if access.short else "u64")
+        address = "u32" if access.short else "u64"
+        if memory.root.name in self.index:
+            self._operand(pc, 0, memory.root, address)
+        else:
+            self.constants.append(Constant(pc, 0, memory.root, address))
         for n, o in enumerate(values.elements, 1):
             if not write and o.kind not in ("reg", "symbol"):
                 raise _NoHandler
@@ -218,9 +227,9 @@ class _Planner:
     def _accessed(self, pc: int, i: Instruction, memory: Operand, values: Sequence[Operand], type_: str) -> Access:
         space, write, width = SPACES.get(space_of(i), ""), i.parts[0] == "st", type_bytes(type_)
         numpy_has = self.setting.numpy_accesses | (self.setting.numpy_writes if write else frozenset())
-        if not space or space in numpy_has or memory.root.kind != "reg":
+        if not space or space in numpy_has or memory.root.kind not in ("reg", "symbol"):
             raise _NoHandler
-        address = type_bytes(self.kernel.registers[memory.root.name])
+        address = type_bytes(self.kernel.registers.get(memory.root.name, "u64" if space == "global" else "u32"))
         wide = {
             type_bytes(self.kernel.registers[o.name]) if o.kind in ("reg", "symbol") and o.name in self.index else width
             for o in values
@@ -241,13 +250,29 @@ class _Planner:
         return guesses(self.kernel.code)
 
     @cached_property
+    def barriers_of_all(self) -> set[int]:
+        """The barriers, if each of them is one of all threads of the block."""
+        code = self.kernel.code
+        barriers = {pc for pc, kind in self.flow.endings.items() if kind == "barrier"}
+        simple = (
+            len(code[pc].operands) == 1 and not code[pc].guard and "arrive" not in code[pc].parts for pc in barriers
+        )
+        return barriers if all(simple) else set()
+
+    def _barriers(self) -> list[int]:
+        """Returns the barriers that a block can pass here. With races, NumPy knows what a fence before a barrier orders."""
+        code, unknown = self.kernel.code, {"membar", "fence", "acquire", "release", "acq_rel"}
+        if self.setting.numpy_barriers or (self.setting.races and any(unknown & set(i.parts) for i in code)):
+            return []
+        constant_ids = all(code[pc].operands[0].kind == "imm" for pc in self.barriers_of_all)
+        return sorted(self.barriers_of_all - self.flow.detours) if constant_ids else []
+
+    @cached_property
     def beside_writes(self) -> set[int]:
         """The instructions that a thread may execute while another one of its block writes to shared memory: no barrier of all threads
         is between. The threads of a block leave one barrier together (else Native.barrier_diverged)."""
         code, endings = self.kernel.code, self.flow.endings
-        barriers = {pc for pc, kind in endings.items() if kind == "barrier"}
-        if any(len(code[pc].operands) != 1 or code[pc].guard or "arrive" in code[pc].parts for pc in barriers):
-            barriers = set()
+        barriers = self.barriers_of_all
         if len({str(code[pc].operands[0]) for pc in barriers}) > 1:
             barriers = set()
         writing = {
@@ -295,6 +320,7 @@ class _Planner:
             elif kind == "return" and i.guard is None:
                 records[pc, KIND] = END
         records[[pc for pc in handled if pc in stopping], KIND] = STOP
+        records[self._barriers(), KIND] = BARRIER
 
     def _stops(self) -> list[int]:
         """Returns the end of the code that NumPy executes from an instruction on."""
@@ -303,10 +329,3 @@ class _Planner:
             if stop[pc] > pc:
                 stop[pc] = pc + 1 if kinds[pc + 1] != STOP or pc + 1 == stop[pc] else stop[pc + 1]
         return stop
-
-
-def polls(kernel: Kernel) -> bool:
-    """Returns whether threads may wait for others in a loop, or never leave one."""
-    flow = flow_of(kernel)
-    back = {i.targets[0] for pc, i in enumerate(kernel.code) if i.parts[0] == "bra" and i.targets[0] <= pc}
-    return any(loop.polls or not loop.ends for loop in map(flow.loop, back))

@@ -12,8 +12,7 @@ from llvmlite import ir
 
 from kernels.engines.emulator.native.emit import I1, I32, I64, each_bit
 from kernels.engines.emulator.native.record import (
-    BLOCKS,
-    BY_BLOCK,
+    FIRST_WARPS,
     FLOOR,
     KINDS,
     LANES,
@@ -50,19 +49,20 @@ class _OverWords:
         self.f = ir.Function(module, TYPES[self.name], self.name)
         self.race, self.offsets, self.mask, self.row, self.words, self.shift, *self.more = self.f.args
         self.b: Any = ir.IRBuilder(self.f.append_basic_block())
+        self.warp = self.b.load(self.b.gep(self.array(WARPS_OF_ROWS, I64), [self.row]))
 
     def emit(self) -> None:
         b = self.b
         rest, part = b.alloca(I32), b.alloca(I64)
         self.start()
         with each_bit(b, rest, self.mask) as lane:
-            slot = b.trunc(b.add(b.mul(self.row, I64(LANES)), lane), I32)
+            number = b.trunc(b.add(b.mul(self.warp, I64(LANES)), lane), I32)
             first = b.lshr(b.zext(b.load(b.gep(self.offsets, [lane])), I64), self.shift)
             b.store(I64(0), part)
             loop, after = b.append_basic_block("words"), b.append_basic_block("after")
             b.branch(loop)
             b.position_at_end(loop)
-            self.word(b.add(first, b.load(part)), slot)
+            self.word(b.add(first, b.load(part)), number)
             now = b.add(b.load(part), I64(1))
             b.store(now, part)
             b.cbranch(b.icmp_unsigned("<", now, self.words), loop, after)
@@ -72,8 +72,8 @@ class _OverWords:
     def start(self) -> None:
         """Emit what comes before the loop."""
 
-    def word(self, word: Any, slot: Any) -> None:
-        """Emit what is done for a word that a lane, the thread in a slot, accesses."""
+    def word(self, word: Any, number: Any) -> None:
+        """Emit what is done for a word that a lane accesses, the thread with this number in the grid."""
 
     def finish(self) -> None:
         """Emit what comes after the loop."""
@@ -91,41 +91,35 @@ class _OverWords:
         """Returns the array that notes one part of the accesses of a kind."""
         return self.array(self.b.add(self.b.mul(kind, I64(4)), I64(KINDS + part)))
 
-    def row_of(self, who: Any) -> Any:
-        return self.b.zext(self.b.lshr(who, I32(5)), I64)
-
     def is_ordered(self, who: Any, time: Any) -> Any:
-        """Returns whether a barrier comes between an access and now."""
-        b = self.b
-        floor = b.trunc(self.field(FLOOR), I32)
-        by_all = b.and_(b.icmp_signed("!=", self.field(BY_BLOCK), I64(0)), b.icmp_signed("<=", time, floor))
-        blocks, warps = self.array(BLOCKS, I64), self.array(WARPS_OF_ROWS, I64)
-        theirs = self.row_of(who)
-        inside = b.icmp_unsigned("==", b.load(b.gep(blocks, [theirs])), b.load(b.gep(blocks, [self.row])))
-        at = b.add(b.mul(self.row, self.field(WARPS_OF_BLOCK)), b.load(b.gep(warps, [theirs])))
+        """Returns whether a barrier of the block comes between an access and now."""
+        b, warps = self.b, self.field(WARPS_OF_BLOCK)
+        first = b.load(b.gep(self.array(FIRST_WARPS, I64), [self.row]))
+        of_block = b.sub(b.zext(b.lshr(who, I32(5)), I64), first)
+        inside = b.icmp_unsigned("<", of_block, warps)
+        at = b.add(b.mul(self.row, warps), b.select(inside, of_block, I64(0)))
         until = b.load(b.gep(self.array(UNTIL), [at]))
-        return b.or_(by_all, b.and_(inside, b.icmp_signed(">=", until, time)))
+        return b.and_(inside, b.icmp_signed(">=", until, time))
 
 
 class _Suspicious(_OverWords):
     name = SUSPICIOUS
 
-    def word(self, word: Any, slot: Any) -> None:
+    def word(self, word: Any, number: Any) -> None:
         b, (kinds,) = self.b, self.more
         for kind in range(3):
             with b.if_then(b.icmp_unsigned("!=", b.and_(kinds, I32(1 << kind)), I32(0))):
-                self._look(kind, word, slot, WHO, TIME)
+                self._look(kind, word, number, WHO, TIME)
                 with b.if_then(b.icmp_unsigned("!=", self.field(SEVERAL + kind), I64(0))):
-                    self._look(kind, word, slot, WHO_BEFORE, TIME_BEFORE)
+                    self._look(kind, word, number, WHO_BEFORE, TIME_BEFORE)
 
-    def _look(self, kind: int, word: Any, slot: Any, who_part: int, time_part: int) -> None:
+    def _look(self, kind: int, word: Any, number: Any, who_part: int, time_part: int) -> None:
         b = self.b
-        who = b.load(b.gep(self.of_kind(I64(kind), who_part), [word]))
-        other = b.and_(b.icmp_signed(">=", who, I32(0)), b.icmp_unsigned("!=", who, slot))
-        with b.if_then(other):
-            time = b.load(b.gep(self.of_kind(I64(kind), time_part), [word]))
-            with b.if_then(b.not_(self.is_ordered(who, time)), likely=False):
-                b.ret(I1(1))
+        who, time = (b.load(b.gep(self.of_kind(I64(kind), part), [word])) for part in (who_part, time_part))
+        matters = b.icmp_signed(">", time, b.trunc(self.field(FLOOR), I32))
+        other = b.and_(matters, b.icmp_unsigned("!=", who, number))
+        with b.if_then(other), b.if_then(b.not_(self.is_ordered(who, time)), likely=False):
+            b.ret(I1(1))
 
     def finish(self) -> None:
         self.b.ret(I1(0))
@@ -139,29 +133,32 @@ class _Note(_OverWords):
         self.parts = [self.of_kind(kind, part) for part in range(4)]
         self.floor = self.b.trunc(self.field(FLOOR), I32)
 
-    def word(self, word: Any, slot: Any) -> None:
+    def word(self, word: Any, number: Any) -> None:
         b, (time, kind) = self.b, self.more
         now = b.trunc(time, I32)
         who, when, who_before, when_before = (b.gep(part, [word]) for part in self.parts)
-        old, row = b.load(who), b.trunc(self.row, I32)
-        with b.if_then(b.and_(b.icmp_signed(">=", old, I32(0)), b.icmp_unsigned("!=", old, slot))):
-            of_warp = b.icmp_unsigned("==", b.lshr(old, I32(5)), row)
+        old, warp = b.load(who), b.trunc(self.warp, I32)
+        since = b.load(when)
+        with b.if_then(b.and_(b.icmp_signed(">", since, I32(0)), b.icmp_unsigned("!=", old, number))):
+            of_warp = b.icmp_unsigned("==", b.lshr(old, I32(5)), warp)
             before, then = b.load(who_before), b.load(when_before)
             several = b.icmp_unsigned("!=", self.field(b.add(kind, I64(SEVERAL))), I64(0))
-            kept = b.and_(b.icmp_signed(">", then, self.floor), b.icmp_unsigned("!=", b.lshr(before, I32(5)), row))
+            kept = b.and_(b.icmp_signed(">", then, self.floor), b.icmp_unsigned("!=", b.lshr(before, I32(5)), warp))
             # Of several lanes that access a word by this instruction the first is kept; else a thread of another warp.
-            together = b.and_(of_warp, b.icmp_unsigned("==", b.load(when), now))
+            together = b.and_(of_warp, b.icmp_unsigned("==", since, now))
             first_is_kept = b.icmp_unsigned("==", then, now)
             stays = b.select(together, first_is_kept, b.and_(several, b.and_(kept, of_warp)))
             with b.if_then(b.not_(stays)):
                 b.store(old, who_before)
-                b.store(b.load(when), when_before)
+                b.store(since, when_before)
                 b.store(I64(1), self.place(b.add(kind, I64(SEVERAL))))
-        b.store(slot, who)
+        b.store(number, who)
         b.store(now, when)
 
     def finish(self) -> None:
         b, (time, kind) = self.b, self.more
-        b.store(time, self.place(b.add(kind, I64(LATEST))))
+        latest = self.place(b.add(kind, I64(LATEST)))
+        before = b.load(latest)
+        b.store(b.select(b.icmp_signed(">", time, before), time, before), latest)
         b.store(I64(1), self.place(b.add(kind, I64(NEEDED))))
         b.ret_void()

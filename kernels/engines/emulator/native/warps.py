@@ -1,7 +1,7 @@
 """The function that executes a kernel's records, warp after warp.
 
 Each lane has a program counter. The lanes with the lowest one run next, as in `scheduler`: they run up to a record where lanes may
-join or diverge. A warp stops where its lowest lanes cannot go on.
+join or diverge. A warp stops where its lowest lanes cannot go on, or at a barrier.
 
     void run(i64* state, i64* warps, i64 count)
 """
@@ -14,6 +14,7 @@ from llvmlite import ir
 
 from kernels.engines.emulator.native.emit import FUNCTION, I1, I8, I32, I64, constant, vector
 from kernels.engines.emulator.native.record import (
+    BARRIER,
     BRANCH,
     COUNTERS,
     DIVERGED,
@@ -109,7 +110,13 @@ class _Run:
         self._choose()
         self.at_block("record")
         switch = b.switch(self.of_record(KIND), self.blocks["execute"])
-        for kind, name in ((LEADER, "leader"), (BRANCH, "at_branch"), (STOP, "stop"), (END, "at_end")):
+        for kind, name in (
+            (LEADER, "leader"),
+            (BRANCH, "at_branch"),
+            (END, "at_end"),
+            (STOP, "stop"),
+            (BARRIER, "stop"),
+        ):
             switch.add_case(I64(kind), self.blocks[name])
         for name, then in (("leader", "execute"), ("at_branch", "branch"), ("at_end", "exit")):
             self.at_block(name)
@@ -156,7 +163,7 @@ class _Run:
             self.go("after")
         self.issue(self.get(self.pc), 1)
         switch = b.switch(self.of_record(KIND), self.blocks["execute"])
-        for kind, name in ((BRANCH, "branch"), (STOP, "stop"), (END, "exit")):
+        for kind, name in ((BRANCH, "branch"), (END, "exit"), (STOP, "stop"), (BARRIER, "stop")):
             switch.add_case(I64(kind), self.blocks[name])
 
     def _guarded(self) -> ir.Value:
@@ -267,5 +274,8 @@ def _splat(b: Any, value: Any) -> ir.Value:
     return b.shuffle_vector(first, ir.Constant(of, ir.Undefined), constant(0, I32))
 
 
-def add_to(module: ir.Module) -> None:
-    _Run(module).emit()
+def add_to(module: ir.Module) -> ir.Function:
+    """Add the function to a module. Returns it."""
+    run = _Run(module)
+    run.emit()
+    return run.f

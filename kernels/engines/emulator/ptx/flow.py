@@ -161,6 +161,12 @@ class Flow:
     def _instructions(self, blocks: Iterable[int]) -> list[Instruction]:
         return [self.code[at] for b in blocks for at in range(b, min(self.stop[b] + 1, len(self.code)))]
 
+    @cached_property
+    def may_wait_for_others(self) -> bool:
+        """Whether threads may wait for others in a loop, or never leave one."""
+        back = {i.targets[0] for pc, i in enumerate(self.code) if i.parts[0] == "bra" and i.targets[0] <= pc}
+        return any(loop.polls or not loop.ends for loop in map(self.loop, back))
+
     def past(self, barrier: int) -> frozenset[int]:
         """Returns the blocks after a barrier from which no path leads back to it, without those that only return.
 
@@ -191,9 +197,10 @@ class Flow:
                 reach[block] = now
         found: set[int] = set()
         for barrier in (pc for pc, kind in self.endings.items() if kind == "barrier"):
-            of_copies = sum({bit[self._block_of(pc)] for pc in self.copies(barrier)})
+            copies = self.copies(barrier)
+            of_copies = sum({bit[self._block_of(pc)] for pc in copies})
             for block in blocks:
-                if reach[block] & of_copies and self.stop[block] != barrier:
+                if reach[block] & of_copies and self.stop[block] not in copies:
                     found |= {n for n in self.following(block) if n in self.past(barrier)}
         return found
 

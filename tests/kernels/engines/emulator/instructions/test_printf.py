@@ -189,7 +189,7 @@ def test_invalid_argument_is_an_error_with_its_line(call, message):
 
 
 def test_printer_stops_at_the_buffer_size():
-    printer = Printer(Threads((1, 1, 1), (32, 1, 1), None))
+    printer = Printer(Threads((1, 1, 1), (32, 1, 1)))
     written = 0
     while not printer.full:
         printer.write(3, b"x" * 999 + b"\n")
