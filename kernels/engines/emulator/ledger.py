@@ -66,10 +66,11 @@ def _unread(m: Machine) -> Iterator[str]:
 
 @dataclass
 class _Words:
-    """Words of a shared array that were written and never read, of all that were written, and the first one."""
+    """Words of a shared array that were written and never read, of all that were written, and the first one with its block."""
 
     missing: int = 0
     written: int = 0
+    block: int | None = None
     first: str = ""
 
 
@@ -89,12 +90,13 @@ class Unread:
             written = was_written[:, words]
             missing = written & ~was_read[:, words]
             found.written += np.count_nonzero(written)
-            if missing.any() and not found.missing:
-                block, word = (int(n) for n in np.argwhere(missing)[0])
-                line = m.kernel.code[races.writer(block * size + region.start + word * width)[1]].line
-                at = m.threads.block_text(int(m.threads.blocks_here[block]))
-                found.first = f"{region.element(region.start + word * width)}, written at {line} by block {at}"
             found.missing += np.count_nonzero(missing)
+            for block, word in np.argwhere(missing)[:1].tolist():
+                index = int(m.threads.blocks_here[block])
+                if found.block is None or index < found.block:
+                    line = m.kernel.code[races.writer(block * size + region.start + word * width)[1]].line
+                    element, at = region.element(region.start + word * width), m.threads.block_text(index)
+                    found.block, found.first = index, f"{element}, written at {line} by block {at}"
 
     def lines(self) -> Iterator[str]:
         for name, of in self._of.items():

@@ -142,7 +142,9 @@ class _Run:
         at = b.load(b.gep(self.warps, [self.get(self.place)]))
         b.store(at, self.at)
         b.store(self.field(TURNS), self.turns)
-        b.store(b.load(b.gep(self.pointer(PENDING, I32), [at])), self.lanes)
+        ended = b.icmp_unsigned("==", b.load(self.counters(), align=4), _splat(b, b.trunc(self.field(ENDED), I32)))
+        pending = b.load(b.gep(self.pointer(PENDING, I32), [at]))
+        b.store(b.and_(pending, b.not_(b.bitcast(ended, I32))), self.lanes)
         self.go("choose")
 
     def _choose(self) -> None:
