@@ -259,7 +259,7 @@ def test_too_many_threads_to_emulate_are_refused_before_the_reference_is_compute
             compare(RUNGS[:1], shape, engine=engine, measure=False)
         if engine == "emulator":
             assert str(refused.value).startswith("conv/direct: ")
-            assert "4,410,112 threads; the emulator runs at most 4,194,304 at once" in str(refused.value)
+            assert "4,410,112 threads; the emulator runs at most 4,194,304 of a launch" in str(refused.value)
 
 
 def test_rung_without_memory_is_reported_and_the_others_run(monkeypatch):

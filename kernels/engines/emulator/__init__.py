@@ -12,27 +12,17 @@ import numpy as np
 
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.counters import Counters, add_up
-from kernels.engines.emulator.launch import Dim, Options, Run, device_memory, launch
+from kernels.engines.emulator.launch import Options, Run, device_memory, launch
 from kernels.engines.emulator.trace import BlockTrace
 from kernels.machine.processor import free_bytes
 from kernels.machine.status import Status
 from kernels.model import values
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, Step, cpu_of, refuse_steps
 
-__all__ = [
-    "MEASURES",
-    "Session",
-    "check",
-    "check_threads",
-    "free_bytes",
-    "open",
-    "order_of_launch",
-    "status",
-    "trace_launch",
-]
+__all__ = ["MEASURES", "Session", "check", "free_bytes", "open", "order_of_launch", "status", "trace_launch"]
 
 MEASURES = False  # its times say nothing about a GPU
-MAX_THREADS = 1 << 22  # of one launch: with more, one register takes 16 MB and a kernel gigabytes
+MAX_THREADS = 1 << 22  # of a launch of a rung: all blocks of some rungs run together, with gigabytes of registers
 
 
 def status() -> Status:
@@ -43,16 +33,11 @@ def status() -> Status:
 
 def check(step: Launch) -> None:
     """Raises RuleError if a launch has more threads than can be emulated."""
-    check_threads(step.entry, step.grid, step.block)
-
-
-def check_threads(entry: str, grid: Dim, block: Dim) -> None:
-    """Raises RuleError if a grid has more threads than can be emulated."""
-    threads = math.prod(grid) * math.prod(block)
+    threads = math.prod(step.grid) * math.prod(step.block)
     if threads > MAX_THREADS:
         raise RuleError(
-            f"{entry} launches {threads:,} threads; the emulator runs at most {MAX_THREADS:,} at once: "
-            "take a smaller shape or grid"
+            f"{step.entry} launches {threads:,} threads; the emulator runs at most {MAX_THREADS:,} of a launch: "
+            "take a smaller shape"
         )
 
 

@@ -89,8 +89,8 @@ class Unread:
             found, words = self._of[region.name], slice(region.start // width, region.stop // width)
             written = was_written[:, words]
             missing = written & ~was_read[:, words]
-            found.written += np.count_nonzero(written)
-            found.missing += np.count_nonzero(missing)
+            found.written += int(np.count_nonzero(written))
+            found.missing += int(np.count_nonzero(missing))
             for block, word in np.argwhere(missing)[:1].tolist():
                 index = int(m.threads.blocks_here[block])
                 if found.block is None or index < found.block:

@@ -289,7 +289,7 @@ class Races:
         self.fit()
         count = (stop - start) // width
         of_words = np.repeat(marks[start // self.unit : -(-stop // self.unit)] != 0, max(1, self.unit // width))
-        return of_words[: count * max(1, width // self.unit)].reshape(count, -1).any(axis=1)
+        return of_words[: count * max(1, width // self.unit)].reshape(count, -1).max(axis=1)
 
     def writer(self, start: int) -> tuple[int, int]:
         """Returns the number of the thread that wrote or updated the byte `start` last, and its instruction; -1 if none did."""

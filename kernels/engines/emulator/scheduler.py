@@ -91,6 +91,7 @@ class Scheduler:
         self._warps_lanes = self._count(m.live)
         self.barriers.forget()
         self.loops.forget()
+        self.loops.check_time(m.kernel.start, m.live, "in this launch: it")
 
     def _advance(self) -> None:
         """Let threads run in machine code, unless others wait whom they might pass."""

@@ -92,7 +92,7 @@ class Machine:
         # NumPy's types do not say that a scalar has the methods of an array.
         self.registers = cast(list[np.ndarray], [dtype(0) for dtype in self.storage])
         self._readers: dict[tuple[str, str], Callable[[], np.ndarray]] = {}
-        self._specials: list[tuple[str, np.ndarray]] = []  # special registers that readers return: of each slot
+        self._indices: list[tuple[str, np.ndarray]] = []  # what readers return for blockIdx, of each slot
         self.printer = Printer(self.threads)
         self.carry: np.ndarray = np.zeros((), bool)
         # The active threads and those whose registers are written (bool, one a slot); None: all.
@@ -200,8 +200,8 @@ class Machine:
             return self._clock(str(o.value), dtype)
         value = self._special(str(o.value)) if o.kind == "special" else self._constant(o, dtype)
         typed = cast(np.ndarray, value.astype(dtype, copy=False))  # or a scalar, as in `registers`
-        if o.kind == "special" and typed.ndim:
-            self._specials.append((str(o.value), typed))
+        if str(o.value).startswith("ctaid") and typed.ndim:
+            self._indices.append((str(o.value), typed))
         return lambda: typed
 
     def _clock(self, name: str, dtype) -> Callable[[], np.ndarray]:
@@ -367,7 +367,7 @@ class Machine:
         self._rows_of = (None, self._all_rows)
         if batch == 0:
             return
-        for name, values in self._specials:
+        for name, values in self._indices:
             values[:] = self._special(name)
         self.shared.forget()
         self.local.forget()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels.engines import emulator
 from kernels.engines.emulator import arguments, comparison, ledger, limits, ncu, nsight, parameters
 from kernels.engines.emulator.arguments import Argument, Array, Struct
 from kernels.engines.emulator.comparison import Check, Compared
@@ -151,7 +150,6 @@ def emulate(
     numerals.check_positive("seconds", seconds)
     numerals.check_whole("seed", seed)
     limits.check_grid(grid, block)
-    emulator.check_threads(entry, grid, block)
     values = {f"arg{n}": arguments.parse(text) for n, text in enumerate(args)}
     variables = _constants(constants)
     checked = comparison.parse(check, values, tolerance) if check else None

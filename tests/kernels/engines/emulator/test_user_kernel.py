@@ -495,11 +495,24 @@ def test_memory_is_checked_before_it_is_allocated(cu, monkeypatch):
         raise AssertionError("an array was made")
 
     monkeypatch.setattr(arguments.Array, "values", fail_on_values)
-    with pytest.raises(RuleError, match=r"this launch needs 4,800,000,000,000 bytes of the host's memory"):
+    with pytest.raises(RuleError, match=r"this launch needs 4,800,000,\d{3},\d{3} bytes of the host's memory"):
         result(file, "f", "f32:100000000000x2:zeros")
     monkeypatch.setattr(limits, "free_bytes", lambda: 10**9)
+    together = cu(
+        'extern "C" __global__ void f(volatile int* x) { extern __shared__ int s[]; while (!*x) ; s[0] = x[0]; x[1] = s[0]; }\n'
+    )
     with pytest.raises(RuleError, match="bytes of the host's memory, 1,000,000,000 bytes are free"):
-        user_kernel.emulate(file, "f", (60_000, 1, 1), (32, 1, 1), ["f32:2:zeros"], shared=200_000)
+        user_kernel.emulate(together, "f", (60_000, 1, 1), (32, 1, 1), ["i32:2:zeros"], shared=200_000)
+
+
+@needs_nvrtc
+def test_a_grid_that_runs_in_batches_takes_the_memory_of_one(cu):
+    file = cu(
+        'extern "C" __global__ void f(int* x, int n) {\n  __shared__ int s[4096];\n  s[threadIdx.x] = 1;\n  __syncthreads();\n'
+        "  if (n) atomicAdd(x, s[255 - threadIdx.x]);\n}\n"
+    )
+    run = user_kernel.emulate(file, "f", (20_000, 1, 1), (256, 1, 1), ["i32:1:zeros", "i32:0"], seconds=60)
+    assert run.counters.total["barriers"] == 20_000 * 8 and not run.races
 
 
 def test_static_shared_memory_has_a_separate_limit():
