@@ -165,14 +165,16 @@ class Races:
             self._order(pc, words, slots, reads=True)
             self._check(pc, words, slots, "reads", self.writes)
             return
+        self._mark_read(chosen, width)
+        if not self._can_be_written(chosen):
+            return
         time = self.order.tick(pc)
         if any(self.may_race(last) for last in (self.writes, self.updates)):
             words, of_words = self._expanded(chosen, slots, width)
             self._check(pc, words, of_words, "reads", self.writes)
             if pc not in self._guesses:
                 self._check(pc, words, of_words, "reads", self.updates)
-        self._mark_read(chosen, width)
-        if pc not in self._guesses and self._can_be_written(chosen):
+        if pc not in self._guesses:
             self._defer(chosen, self.m.threads.number[slots], width, time)
 
     def _mark_read(self, chosen: np.ndarray, width: int) -> None:
