@@ -431,6 +431,21 @@ extern "C" __global__ void k(int* out) {
     _fails(source, r"^k, kernel\.cu:.*: not all threads of the warp reach this barrier: others wait at kernel\.cu:")
 
 
+def test_threads_that_skip_a_barrier_of_which_a_warning_is_known_are_an_error():
+    """Threads have returned before it: it waits for the others, each time."""
+    source = """extern "C" __global__ void k(int* out) {
+  if (threadIdx.x >= 64) return;
+  #pragma unroll 1
+  for (int n = 0; n < 3 - threadIdx.x / 32; ++n)
+    __syncthreads();
+  out[threadIdx.x] = 1;
+}"""
+    message = r"kernel\.cu:5: .*reach this barrier: 32 run past it while others wait, first thread \(32"
+    _fails(source, message, block=96)
+    blocks = source.replace("3 -", "3 - blockIdx.x *")  # the warning is of block 0
+    _fails(blocks, message + ".*of block \\(1", {"out": ((192,), i32)}, block=96, grid=2)
+
+
 def test_threads_that_leave_an_unrolled_loop_early_are_an_error():
     source = """extern "C" __global__ void k(int* out) {
   int t = threadIdx.x;

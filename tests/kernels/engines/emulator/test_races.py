@@ -125,6 +125,20 @@ def test_a_report_names_lines_threads_element_and_cure():
     assert "writes out[" in race and "reads at kernel.cu:4" in race and "an atomic" in race
 
 
+@pytest.mark.parametrize("order", ["forward", "reversed"])
+def test_barriers_of_one_block_order_nothing_of_another(order):
+    source = """extern "C" __global__ void k(int* out) {
+  __shared__ int part[64];
+  int t = threadIdx.x, other = blockIdx.x == 1 ? 63 - t : t;
+  part[t] = t;
+  part[other] = -t;
+  for (int n = 0; n < 9; ++n) __syncthreads();
+  out[blockIdx.x * 64 + t] = part[t];
+}"""
+    run = emulate(source, {}, {"out": (192, i32)}, grid=3, block=64, order=order, races=True)
+    assert len(run.races) == 1 and run.races[0].count("of block (1, 0, 0)") == 2
+
+
 def test_a_pair_of_lines_is_reported_once():
     assert len(found("for (int r = 0; r < 5; ++r) out[(i + r) % 9] = i;\n")) == 1
 
