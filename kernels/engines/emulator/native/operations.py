@@ -10,13 +10,14 @@ from typing import Any
 from llvmlite import ir
 
 from kernels.engines.emulator.memory import WINDOWS
-from kernels.engines.emulator.native.emit import F64, I32, I64, SCALARS, Emit, Emitter, constant, vector
+from kernels.engines.emulator.native.emit import F64, I1, I32, I64, SCALARS, Emit, Emitter, constant, vector
 from kernels.engines.emulator.native.record import CHECK, INFINITY, NAN
 
 Build = Callable[..., Any]
 TYPES = frozenset(SCALARS)
 BASES = frozenset(
-    "add sub mul mad fma div rem min max and or xor not neg abs shl shr sqrt rcp mov selp setp cvt".split()
+    "add sub mul mad fma div rem min max and or xor not neg abs shl shr sqrt rcp mov selp setp cvt "
+    "popc clz brev bfe shf".split()
 )
 
 
@@ -305,6 +306,43 @@ def operation(parts: tuple[str, ...]) -> Operation | None:
     return _of_integers(base, middle, type_, name)
 
 
+def _field(signed: bool) -> Build:
+    """bfe: bits of a number from a position on, in 64 bits so that those beyond the last are its sign or zero."""
+
+    def f(e: Emitter, a, position, length):
+        b, wide, all_bits = e.b, vector(I64), constant(64, I64)
+        position, length = (b.zext(b.and_(o, constant(255, I32)), wide) for o in (position, length))
+        shift = e.call("umin", position, constant(63, I64))
+        value = b.ashr(b.sext(a, wide), shift) if signed else b.lshr(b.zext(a, wide), shift)
+        none = b.icmp_unsigned("==", length, constant(0, I64))
+        unused = b.sub(all_bits, e.call("umin", b.select(none, constant(1, I64), length), all_bits))
+        value = b.shl(value, unused)
+        value = b.ashr(value, unused) if signed else b.lshr(value, unused)
+        return b.select(none, constant(0, I32), b.trunc(value, a.type))
+
+    return f
+
+
+# With the number of operands.
+_BITS: dict[str, tuple[int, Callable[[bool], Build]]] = {
+    "popc": (1, lambda signed: lambda e, a: e.call("ctpop", a)),
+    "clz": (1, lambda signed: lambda e, a: e.call("ctlz", a, I1(0))),
+    "brev": (1, lambda signed: lambda e, a: e.call("bitreverse", a)),
+    "bfe": (3, _field),
+}
+
+
+def _of_bits(base: str, middle: list[str], type_: str, name: str) -> Operation | None:
+    if base == "shf":
+        form = {("l", "wrap"): "fshl", ("r", "wrap"): "fshr"}.get(tuple(middle))
+        of = ("b32", "b32", "b32", "u32")
+        return _simple(name, of, lambda e, low, high, n: e.call(form, high, low, n)) if form else None
+    if middle or type_ not in (("u32", "s32") if base == "bfe" else ("b32",)):
+        return None
+    count, f = _BITS[base]
+    return _simple(name, (type_, type_, *("u32",) * (count - 1)), f(type_[0] == "s"))
+
+
 def _of_predicates(base: str, name: str) -> Operation | None:
     two = {"and": "and_", "or": "or_", "xor": "xor"}.get(base)
     if two:
@@ -337,6 +375,8 @@ def _of_integers(base: str, middle: list[str], type_: str, name: str) -> Operati
             return _simple(name, (f"{type_[0]}{2 * _bits(type_)}", type_, type_), _wide(signed))
         f = _high(signed) if middle == ["hi"] else (lambda e, a, b: e.b.mul(a, b))
         return _simple(name, (type_,) * 3, f)
+    if base in _BITS or base == "shf":
+        return _of_bits(base, middle, type_, name)
     if middle:
         return None
     if base in ("shl", "shr"):

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 
 from kernels.engines.emulator.instructions.accessor import operands_of, space_of
-from kernels.engines.emulator.native import operations
+from kernels.engines.emulator.native import lanes, operations
 from kernels.engines.emulator.native.accesses import Access
 from kernels.engines.emulator.native.emit import Emit, text
 from kernels.engines.emulator.native.library import library
@@ -141,11 +141,12 @@ class _Planner:
     def plan(self) -> Plan:
         code, emits, names = self.kernel.code, {}, {}
         for pc, i in enumerate(code):
-            if pc in self.flow.endings:
+            ending = self.flow.endings.get(pc)
+            if ending and ending != "lanes":
                 continue
             before = len(self.registers), len(self.constants)
             try:
-                names[pc], emit = self._instruction(pc, i)
+                names[pc], emit = self._between_lanes(pc, i) if ending else self._instruction(pc, i)
             except _NoHandler:
                 del self.registers[before[0] :], self.constants[before[1] :]
                 continue
@@ -183,6 +184,17 @@ class _Planner:
             self.flops[pc] = op.flops
         if op.makes_nan:
             self.floats.append(pc)
+        return op.name, op.emit
+
+    def _between_lanes(self, pc: int, i: Instruction) -> tuple[str, Emit]:
+        """Of an instruction of all lanes. With races, NumPy knows what a barrier of the lanes orders."""
+        op = lanes.operation(i)
+        if op is None or i.guard is not None or (i.parts[0] == "bar" and self.setting.races):
+            raise _NoHandler
+        first, *others = i.operands if op.types else (None,)
+        results = first.elements if first is not None else ()
+        for n, o in enumerate((*results[:1], *others[: len(op.types) - len(results)], *results[1:])):
+            self._operand(pc, n, o, op.types[n])
         return op.name, op.emit
 
     def _guard(self, pc: int, i: Instruction) -> None:
@@ -308,7 +320,8 @@ class _Planner:
         code, records = self.kernel.code, self.records
         records[:, KIND] = STOP
         records[handled, KIND] = EXECUTED
-        records[[pc for pc in handled if pc in self.flow.leaders], KIND] = LEADER
+        joining = (pc for pc in handled if pc in self.flow.leaders or pc in self.flow.endings)
+        records[list(joining), KIND] = LEADER
         stopping = self.flow.detours  # the scheduler looks whether others wait for who comes here
         for pc, kind in self.flow.endings.items():
             i = code[pc]

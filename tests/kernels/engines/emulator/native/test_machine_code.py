@@ -47,6 +47,10 @@ def candidates() -> list[str]:
         "abs",
         "not",
         "mov",
+        "popc",
+        "clz",
+        "brev",
+        "bfe",
     )
     out = [f"{base}.{type_}" for base in two for type_ in TYPES]
     out += [f"{base}.{form}.{type_}" for base in ("mul", "mad") for form in ("lo", "hi", "wide") for type_ in TYPES]
@@ -59,6 +63,7 @@ def candidates() -> list[str]:
         f"setp.{op}.{how}.{type_}" for op in ("lt", "ne") for how in ("and", "or", "xor") for type_ in ("s32", "f32")
     ]
     out += [f"selp.{type_}" for type_ in TYPES]
+    out += [f"shf.{side}.{form}.b32" for side in "lr" for form in ("wrap", "clamp")]
     pairs = itertools.permutations(TYPES, 2)
     out += [f"cvt{mode}.{to}.{from_}" for mode in ("", ".rn", ".rzi") for to, from_ in pairs]
     return [opcode for opcode in out if operations.operation(tuple(opcode.split("."))) is not None]
