@@ -1,6 +1,6 @@
-"""Instructions between the lanes of a warp when all 32 are there: shuffles, votes, the barrier of a warp.
+"""Instructions between the lanes of a warp when all 32 are there, so that none waits: shuffles, votes, the barrier of a warp.
 
-No lane waits then, whatever the mask names. NumPy executes the others.
+NumPy executes the others, and votes of some lanes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kernels.engines.emulator.ptx.kernel import Instruction
 
 
 def operation(i: Instruction) -> Operation | None:
-    """Returns the operation of an instruction between lanes, without its mask; None if NumPy executes it."""
+    """Returns the operation of an instruction between lanes; None if NumPy executes it."""
     name = ".".join((*i.parts, "p")) if i.operands[0].kind == "vector" else ".".join(i.parts)
     if i.parts[0] == "shfl" and i.parts[2] in _SOURCES and len(i.operands) == 5:
         types = ("b32", "b32", "u32", "u32", *(("pred",) if i.operands[0].kind == "vector" else ()))
         return Operation(name, types, _shuffle(_SOURCES[i.parts[2]], len(types) == 5))
     if i.parts[0] == "vote" and i.parts[2] in _VOTES:
-        return Operation(name, ("b32" if i.parts[2] == "ballot" else "pred", "pred"), _vote(i.parts[2]))
+        return Operation(name, ("b32" if i.parts[2] == "ballot" else "pred", "pred", "u32"), _vote(i.parts[2]))
     if i.parts[:3] == ["bar", "warp", "sync"]:
         return Operation(name, (), _wait)
     return None
@@ -91,6 +91,7 @@ _VOTES: dict[str, Callable[..., Any]] = {
 def _vote(mode: str) -> Emit:
     def emit(e: Emitter) -> None:
         _whole(e)
+        e.unless(e.b.icmp_unsigned("==", e.reduced("and", e.operand(2, "u32")), I32(-1)))
         bits = e.b.bitcast(e.operand(1, "pred"), I32)
         e.put(0, "b32" if mode == "ballot" else "pred", _VOTES[mode](e, bits))
         e.done()

@@ -334,7 +334,7 @@ _BITS: dict[str, tuple[int, Callable[[bool], Build]]] = {
 
 def _of_bits(base: str, middle: list[str], type_: str, name: str) -> Operation | None:
     if base == "shf":
-        form = {("l", "wrap"): "fshl", ("r", "wrap"): "fshr"}.get(tuple(middle))
+        form = {"l.wrap": "fshl", "r.wrap": "fshr"}.get(".".join(middle))
         of = ("b32", "b32", "b32", "u32")
         return _simple(name, of, lambda e, low, high, n: e.call(form, high, low, n)) if form else None
     if middle or type_ not in (("u32", "s32") if base == "bfe" else ("b32",)):

@@ -32,7 +32,13 @@ KERNEL = """extern "C" __global__ void k(int* out, const int* x, const int* n) {
   }}
 }}"""
 # How many threads come, and the lanes that they name.
-CASES = {"": "~0u", "if (t < 40)": "__activemask()", "if (t % 2)": "0xaaaaaaaau", "if (t >= 32)": "~0u"}
+CASES = {
+    "": "~0u",
+    "if (t < 96)": "t % 32 < 16 ? 0xffffu : 0xffff0000u",
+    "if (t < 40)": "__activemask()",
+    "if (t % 2)": "0xaaaaaaaau",
+    "if (t >= 32)": "~0u",
+}
 
 
 def _run(source: str, block: int, *, machine_code: bool) -> tuple:
