@@ -899,6 +899,66 @@ KERNEL(int* out, int* keys, int* values, const int* x) {
         """KERNEL(u64* best, const unsigned* x) { atomicMin(best, (u64)x[INDEX] << 32 | INDEX); }""",
         lambda a: (a["best"] & u64(0xFFFFFFFF), [WORDS.argmin()]), {"best": np.full(1, ~u64(0)), "x": WORDS}, {}, 4, 64,
     ),
+    "threads that each take a lock": Kernel(
+        """KERNEL(int* sum, const int* x, int* lock) {
+  bool done = false;
+  while (!done) {
+    if (atomicCAS(lock, 0, 1) == 0) {
+      __threadfence();
+      *sum += x[INDEX];
+      __threadfence();
+      atomicExch(lock, 0);
+      done = true;
+    }
+  }
+}""",
+        INTS[:32].sum(keepdims=True), {"sum": np.zeros(1, i32), "x": INTS[:32], "lock": np.zeros(1, i32)}, {}, 2, 16,
+    ),
+    "a barrier of all blocks by atomics": Kernel(
+        """KERNEL(int* out, int* data, const int* x, int* arrived) {
+  data[INDEX] = x[INDEX];
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    atomicAdd(arrived, 1);
+    while (atomicAdd(arrived, 0) < gridDim.x) __nanosleep(20);
+    __threadfence();
+  }
+  __syncthreads();
+  out[INDEX] = __ldcg(&data[255 - INDEX]);
+}""",
+        INTS[::-1], {"x": INTS, "arrived": np.zeros(1, i32)}, {**_out(256, i32), "data": (256, i32)}, 4, 64,
+    ),
+    "halves of a warp apart": Kernel(
+        """KERNEL(int* out, const int* x) {
+  __shared__ int s[32];
+  int t = threadIdx.x;
+  s[t] = x[t];
+  if (t < 16) {
+    __syncwarp(0x0000ffff);
+    out[t] = s[15 - t];
+  } else {
+    __syncwarp(0xffff0000);
+    out[t] = s[47 - t];
+  }
+}""",
+        INTS[:32].reshape(2, 16)[:, ::-1].ravel(), {"x": INTS[:32]}, _out(32, i32),
+    ),
+    "bytes of one word by several threads": Kernel(
+        """KERNEL(unsigned* out, const unsigned char* x) {
+  __shared__ __align__(4) unsigned char s[64];
+  int t = threadIdx.x;
+  s[63 - t] = x[t];
+  __syncthreads();
+  if (t < 16) out[t] = *(unsigned*)&s[4 * t];
+}""",
+        np.arange(64, dtype=u8)[::-1].copy().view(u32), {"x": np.arange(64, dtype=u8)}, _out(16, u32), 1, 64,
+    ),
+    "a stack of free places": Kernel(
+        "KERNEL(int* out, int* top, const int* stack) { out[stack[atomicSub(top, 1) - 1]] = INDEX; }",
+        lambda a: (np.sort(a["out"]), np.arange(128)), {"top": np.full(1, 128, i32), "stack": np.arange(128, dtype=i32)},
+        _out(128, i32), 2, 64,
+    ),
     "rows of a sparse matrix by warps": Kernel(
         """KERNEL(float* y, const int* offsets, const int* columns, const float* values, const float* x) {
   int row = INDEX / 32, lane = threadIdx.x % 32;
@@ -1386,6 +1446,17 @@ NUMBERS = {
     "NaN and infinity taken out": _each(
         "float v = 3 * x[i] - x[i]; out[i] = isfinite(v) ? v : 0;", np.where(np.isfinite(SPECIAL), 2 * np.where(np.isfinite(SPECIAL), SPECIAL, 0), 0),
         SPECIAL, error=1e-4,
+    ),
+    "rays whose slabs are infinite": Kernel(
+        """KERNEL(int* out, const float* d) {
+  float inverse = 1 / d[INDEX], a = -1.5f * inverse, b = 0.5f * inverse;
+  out[INDEX] = fmaxf(a, b) >= fmaxf(fminf(a, b), 0);
+}""",
+        np.ones(256), {"d": np.maximum(X, 0)}, _out(256, i32), 4, 64,
+    ),
+    "an infinity written and replaced": _each(
+        "out[i] = 1 / x[i]; if (isinf(out[i])) out[i] = 0;",
+        np.where(X > 0, 1 / np.where(X > 0, X64, 1), 0), np.maximum(X, 0),
     ),
     "paths where inf is no path": Kernel(
         """KERNEL(float* out, const float* d, const float* w) {
