@@ -39,6 +39,13 @@ def normalized(x: np.ndarray) -> np.ndarray:
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
 
 
+def heat(x: np.ndarray, steps: int) -> np.ndarray:
+    x = x.astype(float)
+    for _ in range(steps):
+        x = np.convolve(x, [0.25, 0.5, 0.25], "same")
+    return x
+
+
 class Case(NamedTuple):
     """A kernel `k`, the arguments after its output, and the output. `unread`: it leaves some elements unread."""
 
@@ -79,6 +86,21 @@ __device__ float warp_max(float v) {
 }
 """
 
+MBARRIER = """
+__device__ void init(unsigned long long* bar, int count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(at(bar)), "r"(count) : "memory");
+}
+__device__ void arrive(unsigned long long* bar) {
+  asm volatile("{.reg .b64 state;\\n mbarrier.arrive.shared.b64 state, [%0];\\n}" :: "r"(at(bar)) : "memory");
+}
+__device__ void wait(unsigned long long* bar, int parity) {
+  int ended = 0;
+  while (!ended)
+    asm volatile("{.reg .pred p;\\n mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\\n selp.b32 %0, 1, 0, p;\\n}"
+      : "=r"(ended) : "r"(at(bar)), "r"(parity) : "memory");
+}
+"""
+
 A, B = normal(32, 48), normal(48, 32)
 ODD_A, ODD_B = normal(30, 44), normal(44, 28)
 ROWS = normal(8, 64)
@@ -86,6 +108,7 @@ LINE = normal(256)
 COUNTS = whole(100, 2, 128)
 TILE = normal(64, 64)
 WEIGHTS = normal(5)
+PALETTE = normal(256)
 TABLE, WORDS = normal(40, 32), whole(40, 24)
 BYTES = RNG.integers(0, 256, 4096).astype(np.uint8)
 QUERY, KEYS, VALUES = normal(32), normal(64, 32), normal(64, 32)
@@ -432,9 +455,746 @@ extern "C" __global__ void k(float* out, const float* query, const float* keys, 
   }
   out[t] = mine / sum;
 }""", (QUERY, KEYS, VALUES), softmax(product(KEYS, QUERY)) @ VALUES),
+    "matrix by vector, ring of 4, empty groups at the end": Case(
+        PTX + """
+extern "C" __global__ void k(float* y, const float* w, const float* x) {
+  const int STAGES = 4, CHUNKS = 8;
+  __shared__ float4 ws[STAGES][8][8], xs[STAGES][8];
+  int t = threadIdx.x, r = t / 8, c = t % 8;
+  auto load = [&](int chunk) {
+    if (chunk < CHUNKS) {
+      copy_cg(&ws[chunk % STAGES][r][c], w + (blockIdx.x * 8 + r) * 256 + chunk * 32 + c * 4);
+      if (r == 0) copy_cg(&xs[chunk % STAGES][c], x + chunk * 32 + c * 4);
+    }
+    commit();
+  };
+  float sum = 0;
+  for (int chunk = 0; chunk < STAGES - 1; ++chunk) load(chunk);
+  for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+    load(chunk + STAGES - 1);
+    wait<STAGES - 1>();
+    __syncthreads();
+    float4 a = ws[chunk % STAGES][r][c], b = xs[chunk % STAGES][c];
+    sum += a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+    __syncthreads();
+  }
+  for (int d = 4; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+  if (c == 0) y[blockIdx.x * 8 + r] = sum;
+}""", (TILE.reshape(16, 256), LINE), product(TILE.reshape(16, 256), LINE), 64, 2),
+    "chunks are used as they come": Case(
+        PTX + """
+template <int CHUNK> __device__ void use(float* out, float (*s)[64], float& before) {
+  wait<3 - CHUNK>();
+  __syncthreads();
+  for (int i = 0; i < 64; ++i) before = fmaxf(before, s[CHUNK][i]);
+  out[CHUNK * 64 + threadIdx.x] = before - s[CHUNK][63 - threadIdx.x];
+}
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float s[4][64];
+  for (int chunk = 0; chunk < 4; ++chunk) {
+    copy<4>(&s[chunk][threadIdx.x], in + chunk * 64 + threadIdx.x);
+    commit();
+  }
+  float before = -3e38f;
+  use<0>(out, s, before);
+  use<1>(out, s, before);
+  use<2>(out, s, before);
+  use<3>(out, s, before);
+}""", (LINE,), np.maximum.accumulate(LINE.reshape(4, 64).max(1))[:, None] - LINE.reshape(4, 64)[:, ::-1]),
+    "a warp copies, named barriers": Case(
+        PTX + """
+#define SYNC(id) asm volatile("bar.sync %0, 96;" :: "r"(id) : "memory")
+#define ARRIVE(id) asm volatile("bar.arrive %0, 96;" :: "r"(id) : "memory")
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float ring[2][64];
+  int t = threadIdx.x;
+  if (t < 32) {
+    for (int r = 0; r < 8; ++r) {
+      if (r >= 2) SYNC(3 + r % 2);
+      copy<8>(&ring[r % 2][2 * t], in + r * 64 + 2 * t);
+      wait_all();
+      ARRIVE(1 + r % 2);
+    }
+  } else {
+    for (int r = 0; r < 8; ++r) {
+      SYNC(1 + r % 2);
+      out[r * 64 + t - 32] = ring[r % 2][95 - t];
+      if (r < 6) ARRIVE(3 + r % 2);
+    }
+  }
+}""", (ROWS,), ROWS[:, ::-1], 96),
+    "convert own pieces before the barrier": Case(
+        PTX + """
+extern "C" __global__ void k(float* out, const float* in, float scale) {
+  __shared__ float4 s[64];
+  int t = threadIdx.x;
+  copy_cg(s + t, in + 4 * t);
+  wait_all();
+  s[t].x *= scale, s[t].y *= scale, s[t].z *= scale, s[t].w *= scale;
+  __syncthreads();
+  float* all = (float*)s;
+  for (int i = t; i < 256; i += 64) out[i] = all[i] + all[(i + 64) % 256];
+}""", (LINE, f32(3)), 3 * (LINE.astype(float) + np.roll(LINE, -64))),
+    "the next copy begins once a value is in a register": Case(
+        PTX + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float s[64];
+  int t = threadIdx.x;
+  float sum = 0;
+  copy<4>(s + t, in + t);
+  for (int r = 0; r < 8; ++r) {
+    wait_all();
+    __syncthreads();
+    float v = s[t ^ 32];
+    __syncthreads();
+    if (r < 7) copy<4>(s + t, in + (r + 1) * 64 + t);
+    sum += v * v;
+  }
+  out[t] = sum;
+}""", (ROWS,), np.roll((ROWS.astype(float) ** 2).sum(0), 32)),
+    "a text whose last piece is short": Case(
+        PTX + """
+extern "C" __global__ void k(int* out, const unsigned char* in, int n) {
+  __shared__ __align__(16) unsigned char s[1024];
+  int t = threadIdx.x, left = min(max(n - 16 * t, 0), 16), sum = 0;
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+    :: "r"(at(s + 16 * t)), "l"(left ? in + 16 * t : in), "r"(left) : "memory");
+  commit();
+  wait<0>();
+  __syncthreads();
+  for (int i = t; i < 1024; i += 64) sum += s[i];
+  for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+  if (t % 32 == 0) atomicAdd(out, sum);
+}""", (BYTES[:955], i32(955)), BYTES[:955].sum(dtype=i32)[None]),
+    "head, body and tail of three sizes": Case(
+        PTX + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ __align__(16) float s[256];
+  int t = threadIdx.x;
+  if (t < 3) copy<4>(s + 1 + t, in + 1 + t);
+  else if (t < 63) copy<16>(s + 4 * t - 8, in + 4 * t - 8);
+  else copy<8>(s + 244, in + 244);
+  commit();
+  wait<0>();
+  __syncthreads();
+  for (int i = t; i < 245; i += 64) out[i] = s[245 - i];
+}""", (LINE,), LINE[245:0:-1], unread=True),
+    "bitonic sort of a tile": Case(
+        PTX + """
+extern "C" __global__ void k(int* out, const int* in) {
+  __shared__ int s[64];
+  int t = threadIdx.x;
+  if (t < 32) copy<8>(s + 2 * t, in + 2 * t);
+  wait_all();
+  __syncthreads();
+  for (int size = 2; size <= 64; size *= 2)
+    for (int d = size / 2; d; d /= 2) {
+      int other = t ^ d;
+      if (other > t && (s[t] > s[other]) == !(t & size)) {
+        int v = s[t];
+        s[t] = s[other];
+        s[other] = v;
+      }
+      __syncthreads();
+    }
+  out[t] = s[t];
+}""", (COUNTS[0, :64],), np.sort(COUNTS[0, :64])),
+    "a table comes while the indices are computed": Case(
+        PTX + """
+extern "C" __global__ void k(float* out, const float* table, const float* in) {
+  __shared__ float palette[256];
+  int t = threadIdx.x;
+  for (int i = t; i < 64; i += 32) copy_cg(palette + 4 * i, table + 4 * i);
+  commit();
+  int index[8];
+  for (int i = 0; i < 8; ++i) index[i] = min(max(__float2int_rd(in[i * 32 + t] * 32) + 128, 0), 255);
+  wait<0>();
+  __syncwarp();
+  for (int i = 0; i < 8; ++i) out[i * 32 + t] = palette[index[i]];
+}""", (PALETTE, LINE), PALETTE[np.clip(np.floor(LINE * f32(32)) + 128, 0, 255).astype(int)], 32, unread=True),
+    "attention over tiles, keys and values in turn": Case(
+        PTX + """
+extern "C" __global__ void k(float* out, const float* query, const float* keys, const float* values) {
+  __shared__ float4 ks[32][9], vs[32][8];
+  __shared__ float scores[32];
+  int lane = threadIdx.x;
+  auto load = [&](float4* to, int width, const float* from, int tile) {
+    if (tile < 2) for (int i = lane; i < 256; i += 32) copy_cg(to + i / 8 * width + i % 8, from + tile * 1024 + 4 * i);
+    commit();
+  };
+  float q[32], mine = 0, sum = 0, top = -3e38f;
+  load(ks[0], 9, keys, 0);
+  load(vs[0], 8, values, 0);
+  for (int d = 0; d < 32; ++d) q[d] = query[d];
+  for (int tile = 0; tile < 2; ++tile) {
+    wait<1>();
+    __syncwarp();
+    float score = 0;
+    for (int d = 0; d < 32; ++d) score += q[d] * ((float*)ks[lane])[d];
+    float higher = fmaxf(top, warp_max(score)), old = expf(top - higher), p = expf(score - higher);
+    scores[lane] = p;
+    sum = sum * old + warp_sum(p);
+    mine *= old;
+    top = higher;
+    __syncwarp();
+    load(ks[0], 9, keys, tile + 1);
+    wait<1>();
+    __syncwarp();
+    for (int j = 0; j < 32; ++j) mine += scores[j] * ((float*)vs[j])[lane];
+    __syncwarp();
+    load(vs[0], 8, values, tile + 1);
+  }
+  out[lane] = mine / sum;
+}""", (QUERY, KEYS, VALUES), softmax(product(KEYS, QUERY)) @ VALUES, 32),
+    "lanes without a copy have an empty group": Case(
+        PTX + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float4 rows[2][2][16];
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (int r = 0; r < 2; ++r) {
+    if (lane < 16) copy_cg(&rows[warp][r][lane], in + (r * 2 + warp) * 64 + 4 * lane);
+    commit();
+  }
+  wait<1>();
+  __syncwarp();
+  float first = ((float*)rows[warp][0])[63 - lane];
+  wait<0>();
+  __syncwarp();
+  out[threadIdx.x] = first + ((float*)rows[warp][1])[lane];
+}""", (ROWS[:4],), ROWS[:2, :31:-1].astype(float) + ROWS[2:4, :32], unread=True),
+    "steps of heat in shared memory after a copy": Case(
+        PTX + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float s[2][66];
+  int t = threadIdx.x;
+  copy<4>(&s[0][t + 1], in + t);
+  if (t < 4) s[t / 2][t % 2 * 65] = 0;
+  wait_all();
+  __syncthreads();
+  for (int step = 0; step < 4; ++step) {
+    float* now = s[step % 2];
+    s[1 - step % 2][t + 1] = (now[t] + 2 * now[t + 1] + now[t + 2]) / 4;
+    __syncthreads();
+  }
+  out[t] = s[0][t + 1];
+}""", (LINE[:64],), heat(LINE[:64], 4)),
+    "rows of a persistent block, a queue of tiles": Case(
+        PTX + """
+extern "C" __global__ void k(float* out, const float* in, int rows) {
+  __shared__ float s[2][64];
+  int t = threadIdx.x, now = 0;
+  auto load = [&](int row, int to) {
+    if (row < rows) copy<4>(&s[to][t], in + row * 64 + t);
+    commit();
+  };
+  load(blockIdx.x, 0);
+  for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+    wait<0>();
+    __syncthreads();
+    load(row + gridDim.x, now ^ 1);
+    out[row * 64 + t] = s[now][(t + 1) % 64] - s[now][t];
+    now ^= 1;
+  }
+}""", (TILE[:61], i32(61)), np.roll(TILE[:61], -1, 1) - TILE[:61], 64, 4),
+    "arrivals at an mbarrier after copies": Case(
+        PTX + MBARRIER + """
+extern "C" __global__ void k(float* out, const float* a, const float* b) {
+  __shared__ float as[64], bs[64];
+  __shared__ unsigned long long full;
+  int t = threadIdx.x;
+  float sum = 0;
+  if (t == 0) init(&full, 64);
+  __syncthreads();
+  for (int r = 0; r < 8; ++r) {
+    copy<4>(as + t, a + r * 64 + t);
+    copy<4>(bs + t, b + r * 64 + t);
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(at(&full)) : "memory");
+    wait(&full, r % 2);
+    sum += as[t ^ 33] * bs[t ^ 33];
+    __syncthreads();
+  }
+  sum = warp_sum(sum);
+  if (t % 32 == 0) atomicAdd(out, sum);
+}""", (ROWS, TILE[:8]), (ROWS.astype(float) * TILE[:8]).sum()[None]),
+    "arrivals that are counted twice": Case(
+        PTX + MBARRIER + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float4 s[16];
+  __shared__ unsigned long long full;
+  int t = threadIdx.x;
+  if (t == 0) init(&full, 64);
+  __syncthreads();
+  if (t < 16) {
+    copy_cg(s + t, in + 4 * t);
+    asm volatile("cp.async.mbarrier.arrive.shared.b64 [%0];" :: "r"(at(&full)) : "memory");
+  }
+  arrive(&full);
+  wait(&full, 0);
+  out[t] = ((float*)s)[63 - t];
+}""", (LINE[:64],), LINE[63::-1]),
+    "warps that copy and warps that add, mbarriers": Case(
+        PTX + MBARRIER + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float4 ring[2][16];
+  __shared__ unsigned long long full[2], free[2];
+  int t = threadIdx.x;
+  if (t < 2) init(full + t, 32), init(free + t, 64);
+  __syncthreads();
+  if (t >= 64) {
+    int lane = t - 64;
+    for (int r = 0; r < 16; ++r) {
+      int stage = r % 2, use = r / 2;
+      if (use > 0) wait(free + stage, (use - 1) % 2);
+      if (lane < 16) copy_cg(&ring[stage][lane], in + r * 64 + 4 * lane);
+      asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(at(full + stage)) : "memory");
+    }
+    wait_all();
+  } else {
+    float sum = 0;
+    for (int r = 0; r < 16; ++r) {
+      wait(full + r % 2, r / 2 % 2);
+      sum += ((float*)ring[r % 2])[63 - t] * (r + 1);
+      arrive(free + r % 2);
+    }
+    out[t] = sum;
+  }
+}""", (TILE[:16],), (TILE[:16].astype(float) * np.arange(1, 17)[:, None]).sum(0)[::-1], 96),
 }  # fmt: skip
 
-KERNELS = BY_PTX
+PRIMITIVES = "#include <cuda_pipeline.h>\n"
+BY_PRIMITIVES = {
+    "pipeline primitives: a ring of 3": Case(
+        PRIMITIVES + """
+extern "C" __global__ void k(float* out, const float* in) {
+  const int STAGES = 3;
+  __shared__ float ring[STAGES][64];
+  int t = threadIdx.x;
+  float most = -3e38f;
+  auto load = [&](int row) {
+    if (row < 64) __pipeline_memcpy_async(&ring[row % STAGES][t], in + row * 64 + t, 4);
+    __pipeline_commit();
+  };
+  for (int row = 0; row < STAGES - 1; ++row) load(row);
+  for (int row = 0; row < 64; ++row) {
+    load(row + STAGES - 1);
+    __pipeline_wait_prior(STAGES - 1);
+    __syncthreads();
+    most = fmaxf(most, ring[row % STAGES][63 - t] * (row % 2 ? 1 : -1));
+    __syncthreads();
+  }
+  out[t] = most;
+}""", (TILE,), (TILE * np.where(np.arange(64) % 2, 1, -1)[:, None]).max(0)[::-1]),
+    "pipeline primitives: the rest of a piece is zeros": Case(
+        PRIMITIVES + """
+extern "C" __global__ void k(float* out, const float* in, int n) {
+  __shared__ __align__(16) float s[64];
+  int t = threadIdx.x, left = min(max(n - 4 * t, 0), 4);
+  if (t < 16) __pipeline_memcpy_async(s + 4 * t, in + (left ? 4 * t : 0), 16, 4 * (4 - left));
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+  __syncthreads();
+  out[t] = s[63 - t];
+}""", (LINE[:54], i32(54)), np.pad(LINE[:54], (0, 10))[::-1]),
+    "pipeline primitives: transposition by pieces of 8 bytes": Case(
+        PRIMITIVES + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float2 tile[32][17];
+  int x = threadIdx.x, y = threadIdx.y, row = blockIdx.y * 32, col = blockIdx.x * 32;
+  const float2* from = (const float2*)in;
+  for (int r = y; r < 32; r += 4) __pipeline_memcpy_async(&tile[r][x], from + (row + r) * 32 + col / 2 + x, sizeof(float2));
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+  __syncthreads();
+  for (int c = y; c < 16; c += 4) {
+    for (int r = x; r < 32; r += 16) {
+      out[(col + 2 * c) * 64 + row + r] = tile[r][c].x;
+      out[(col + 2 * c + 1) * 64 + row + r] = tile[r][c].y;
+    }
+  }
+}""", (TILE,), TILE.T, (16, 4), (2, 2)),
+    "pipeline primitives: arrival at an mbarrier": Case(
+        PRIMITIVES + """#include <cuda_awbarrier_primitives.h>
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float s[64];
+  __shared__ __mbarrier_t full;
+  int t = threadIdx.x;
+  if (t == 0) __mbarrier_init(&full, 64);
+  __syncthreads();
+  __pipeline_memcpy_async(s + t, in + t, 4);
+  __pipeline_arrive_on(&full);
+  __mbarrier_token_t token = __mbarrier_arrive(&full);
+  while (!__mbarrier_test_wait(&full, token)) {}
+  out[t] = s[t] + s[63 - t];
+}""", (LINE[:64],), LINE[:64].astype(float) + LINE[63::-1]),
+    "pipeline primitives: two arrays, the first is used early": Case(
+        PRIMITIVES + """
+extern "C" __global__ void k(float* out, const float* x, const float* gain) {
+  __shared__ float row[64], scale[64], parts[2];
+  int t = threadIdx.x;
+  __pipeline_memcpy_async(row + t, x + blockIdx.x * 64 + t, 4);
+  __pipeline_commit();
+  __pipeline_memcpy_async(scale + t, gain + t, 4);
+  __pipeline_commit();
+  __pipeline_wait_prior(1);
+  float v = row[t], sum = v * v;
+  for (int d = 16; d; d /= 2) sum += __shfl_down_sync(~0u, sum, d);
+  if (t % 32 == 0) parts[t / 32] = sum;
+  __pipeline_wait_prior(0);
+  __syncthreads();
+  out[blockIdx.x * 64 + t] = v * rsqrtf((parts[0] + parts[1]) / 64) * scale[t];
+}""", (ROWS, LINE[:64]), LINE[:64] * ROWS / np.sqrt((ROWS.astype(float) ** 2).mean(1, keepdims=True)), 64, 8),
+    "pipeline of cuda_pipeline.h, pieces of its own type": Case(
+        PRIMITIVES + """using namespace nvcuda::experimental;
+extern "C" __global__ void k(float* out, const float4* in) {
+  __shared__ float4 s[2][16];
+  int t = threadIdx.x;
+  pipeline pipe;
+  if (t < 16) memcpy_async(s[0][t], in[t], pipe);
+  pipe.commit();
+  if (t < 16) memcpy_async(s[1][t], in[16 + t], pipe);
+  pipe.commit();
+  pipe.wait_prior<1>();
+  __syncthreads();
+  float v = ((float*)s[0])[63 - t];
+  pipe.wait_prior<0>();
+  __syncthreads();
+  out[t] = v * ((float*)s[1])[t];
+}""", (LINE[:128],), LINE[63::-1].astype(float) * LINE[64:128]),
+}  # fmt: skip
+
+GROUPS = """#include <cooperative_groups.h>
+#include <cooperative_groups/memcpy_async.h>
+#include <cooperative_groups/reduce.h>
+namespace cg = cooperative_groups;
+"""
+BY_GROUPS = {
+    "group: a histogram of the block's tile": Case(
+        GROUPS + """
+extern "C" __global__ void k(int* out, const int* in) {
+  __shared__ int s[128], bins[100];
+  auto block = cg::this_thread_block();
+  cg::memcpy_async(block, s, in + blockIdx.x * 128, sizeof(s));
+  for (int i = block.thread_rank(); i < 100; i += block.size()) bins[i] = 0;
+  cg::wait(block);
+  for (int i = block.thread_rank(); i < 128; i += block.size()) atomicAdd(bins + s[i], 1);
+  block.sync();
+  for (int i = block.thread_rank(); i < 100; i += block.size()) atomicAdd(out + i, bins[i]);
+}""", (COUNTS,), np.bincount(COUNTS.ravel(), minlength=100).astype(i32), 64, 2),
+    "group: two buffers, wait_prior": Case(
+        GROUPS + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float s[2][64];
+  auto block = cg::this_thread_block();
+  int t = block.thread_rank();
+  float sum = 0;
+  cg::memcpy_async(block, s[0], in, sizeof(s[0]));
+  for (int r = 0; r < 8; ++r) {
+    if (r < 7) {
+      cg::memcpy_async(block, s[(r + 1) % 2], in + (r + 1) * 64, sizeof(s[0]));
+      cg::wait_prior<1>(block);
+    } else {
+      cg::wait(block);
+    }
+    sum += s[r % 2][63 - t] * s[r % 2][t];
+    block.sync();
+  }
+  out[t] = sum;
+}""", (ROWS,), (ROWS.astype(float) * ROWS[:, ::-1]).sum(0)),
+    "group: softmax, a row a tile of 32": Case(
+        GROUPS + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float rows[4][64];
+  auto block = cg::this_thread_block();
+  auto warp = cg::tiled_partition<32>(block);
+  int lane = warp.thread_rank(), row = blockIdx.x * 4 + warp.meta_group_rank();
+  float* mine = rows[warp.meta_group_rank()];
+  cg::memcpy_async(warp, mine, in + row * 64, sizeof(float) * 64);
+  cg::wait(warp);
+  float top = cg::reduce(warp, fmaxf(mine[lane], mine[63 - lane]), cg::greater<float>());
+  float a = expf(mine[lane] - top), b = expf(mine[lane + 32] - top), sum = cg::reduce(warp, a + b, cg::plus<float>());
+  out[row * 64 + lane] = a / sum;
+  out[row * 64 + lane + 32] = b / sum;
+}""", (ROWS,), softmax(ROWS), 128, 2),
+    "group: prefix sums of tiles of 16": Case(
+        GROUPS + """#include <cooperative_groups/scan.h>
+extern "C" __global__ void k(int* out, const int* in) {
+  __shared__ int s[4][16];
+  auto tile = cg::tiled_partition<16>(cg::this_thread_block());
+  int lane = tile.thread_rank(), n = tile.meta_group_rank();
+  cg::memcpy_async(tile, s[n], in + blockIdx.x * 64 + n * 16, sizeof(s[n]));
+  cg::wait(tile);
+  out[blockIdx.x * 64 + n * 16 + lane] = cg::inclusive_scan(tile, s[n][15 - lane]);
+}""", (COUNTS,), np.cumsum(COUNTS.reshape(16, 16)[:, ::-1], 1, dtype=i32), 64, 4),
+    "group: aligned size, columns of a matrix": Case(
+        GROUPS + """#include <cuda/barrier>
+extern "C" __global__ void k(int* out, const float* in) {
+  extern __shared__ __align__(16) float s[];
+  auto block = cg::this_thread_block();
+  for (int r = 0; r < 8; ++r) cg::memcpy_async(block, s + r * 64, in + r * 64, cuda::aligned_size_t<16>(256));
+  cg::wait(block);
+  int t = block.thread_rank(), best = 0;
+  for (int r = 1; r < 8; ++r) if (s[r * 64 + t] > s[best * 64 + t]) best = r;
+  out[t] = best;
+}""", (ROWS,), ROWS.argmax(0).astype(i32), 64, 1, 2048),
+    "group: layouts of two lengths": Case(
+        GROUPS + """
+extern "C" __global__ void k(float* out, const float* in, int n) {
+  __shared__ float s[64];
+  auto block = cg::this_thread_block();
+  int first = block.group_index().x * 64, t = block.thread_rank(), left = min(n - first, 64);
+  cg::memcpy_async(block, s, 64, in + first, left);
+  cg::wait(block);
+  if (t < left) out[first + t] = s[left - 1 - t];
+}""", (LINE[:150], i32(150)), np.concatenate([LINE[63::-1], LINE[127:63:-1], LINE[149:127:-1]]), 64, 3),
+    "group: three rows ahead": Case(
+        GROUPS + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float ring[4][64];
+  auto block = cg::this_thread_block();
+  int t = block.thread_rank();
+  float v = 0;
+  for (int r = 0; r < 3; ++r) cg::memcpy_async(block, ring[r], in + r * 64, sizeof(ring[0]));
+  for (int r = 0; r < 16; ++r) {
+    cg::memcpy_async(block, ring[(r + 3) % 4], in + min(r + 3, 15) * 64, r + 3 < 16 ? sizeof(ring[0]) : 0);
+    cg::wait_prior<3>(block);
+    v = 0.5f * v + ring[r % 4][(t + r) % 64];
+    block.sync();
+  }
+  out[t] = v;
+}""", (TILE[:16],), sum(0.5 ** (15 - r) * np.roll(TILE[r], -r).astype(float) for r in range(16))),
+    "group: warps share out the rows of a gather": Case(
+        GROUPS + """
+extern "C" __global__ void k(float* out, const float* table, const int* words) {
+  __shared__ float rows[2][12][32];
+  auto warp = cg::tiled_partition<32>(cg::this_thread_block());
+  int w = warp.meta_group_rank();
+  for (int r = 0; r < 12; ++r) cg::memcpy_async(warp, rows[w][r], table + words[w * 12 + r] * 32, sizeof(float) * 32);
+  cg::wait(warp);
+  float sum = 0;
+  for (int r = 0; r < 12; ++r) sum += rows[w][r][31 - warp.thread_rank()];
+  out[w * 32 + warp.thread_rank()] = sum / 12;
+}""", (TABLE, WORDS), TABLE[WORDS].reshape(2, 12, 32).mean(1, dtype=float)[:, ::-1], unread=True),
+}  # fmt: skip
+
+PIPELINE = """#include <cooperative_groups.h>
+#include <cuda/barrier>
+#include <cuda/pipeline>
+namespace cg = cooperative_groups;
+"""
+BY_CUDA = {
+    "cuda::pipeline of a thread, one row ahead": Case(
+        PIPELINE + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float s[2][64];
+  int t = threadIdx.x;
+  auto pipe = cuda::make_pipeline();
+  float sum = 0;
+  auto load = [&](int r) {
+    pipe.producer_acquire();
+    if (r < 8) cuda::memcpy_async(&s[r % 2][t], in + r * 64 + t, sizeof(float), pipe);
+    pipe.producer_commit();
+  };
+  load(0);
+  for (int r = 0; r < 8; ++r) {
+    load(r + 1);
+    cuda::pipeline_consumer_wait_prior<1>(pipe);
+    __syncthreads();
+    sum += s[r % 2][63 - t] / (r + 1);
+    __syncthreads();
+    pipe.consumer_release();
+  }
+  out[t] = sum;
+}""", (ROWS,), (ROWS.astype(float) / np.arange(1, 9)[:, None]).sum(0)[::-1]),
+    "cuda::pipeline of a thread, product of tiles": Case(
+        PIPELINE + """
+extern "C" __global__ void k(float* c, const float4* a, const float4* b) {
+  __shared__ float4 as[2][16][4], bs[2][16][4];
+  int x = threadIdx.x, y = threadIdx.y, row = blockIdx.y * 16 + y, col = blockIdx.x * 4;
+  auto pipe = cuda::make_pipeline();
+  auto load = [&](int tile) {
+    pipe.producer_acquire();
+    if (x < 4) cuda::memcpy_async(&as[tile % 2][y][x], a + row * 12 + tile * 4 + x, cuda::aligned_size_t<16>(16), pipe);
+    else if (x < 8) cuda::memcpy_async(&bs[tile % 2][y][x - 4], b + (tile * 16 + y) * 8 + col + x - 4, cuda::aligned_size_t<16>(16), pipe);
+    pipe.producer_commit();
+  };
+  float sum = 0;
+  load(0);
+  for (int tile = 0; tile < 3; ++tile) {
+    pipe.consumer_wait();
+    __syncthreads();
+    if (tile < 2) load(tile + 1);
+    const float* left = (float*)as[tile % 2][y];
+    for (int i = 0; i < 16; ++i) sum += left[i] * ((float*)bs[tile % 2][i])[x];
+    pipe.consumer_release();
+  }
+  c[row * 32 + blockIdx.x * 16 + x] = sum;
+}""", (A, B), product(A, B), (16, 16), (2, 2)),
+    "cuda::pipeline of a block, two stages": Case(
+        PIPELINE + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float s[2][64];
+  __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+  auto block = cg::this_thread_block();
+  auto pipe = cuda::make_pipeline(block, &state);
+  int t = block.thread_rank();
+  for (int r = 0, ahead = 0; r < 8; ++r) {
+    for (; ahead < 8 && ahead < r + 2; ++ahead) {
+      pipe.producer_acquire();
+      cuda::memcpy_async(block, s[ahead % 2], in + ahead * 64, sizeof(s[0]), pipe);
+      pipe.producer_commit();
+    }
+    pipe.consumer_wait();
+    float sum = 0;
+    for (int i = 0; i <= t; ++i) sum += s[r % 2][i];
+    out[r * 64 + t] = sum;
+    pipe.consumer_release();
+  }
+}""", (ROWS,), np.cumsum(ROWS, 1, dtype=float)),
+    "cuda::pipeline of a block, warps with roles": Case(
+        PIPELINE + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float s[2][64];
+  __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+  auto block = cg::this_thread_block();
+  int t = block.thread_rank();
+  auto role = t < 32 ? cuda::pipeline_role::producer : cuda::pipeline_role::consumer;
+  auto pipe = cuda::make_pipeline(block, &state, role);
+  for (int r = 0; r < 8; ++r) {
+    if (role == cuda::pipeline_role::producer) {
+      pipe.producer_acquire();
+      for (int i = t; i < 64; i += 32) cuda::memcpy_async(&s[r % 2][i], in + r * 64 + i, sizeof(float), pipe);
+      pipe.producer_commit();
+    } else {
+      pipe.consumer_wait();
+      out[r * 64 + t - 32] = s[r % 2][95 - t];
+      pipe.consumer_release();
+    }
+  }
+}""", (ROWS,), ROWS[:, ::-1], 96),
+    "cuda::pipeline of a block, a number of producers": Case(
+        PIPELINE + """
+extern "C" __global__ void k(int* out, const int* in) {
+  __shared__ int s[3][64], bins[100];
+  __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 3> state;
+  auto block = cg::this_thread_block();
+  auto warp = cg::tiled_partition<32>(block);
+  auto pipe = cuda::make_pipeline(block, &state, 32);
+  int t = block.thread_rank();
+  for (int i = t; i < 100; i += block.size()) bins[i] = 0;
+  block.sync();
+  if (t < 32) {
+    for (int r = 0; r < 4; ++r) {
+      pipe.producer_acquire();
+      cuda::memcpy_async(warp, s[r % 3], in + r * 64, sizeof(s[0]), pipe);
+      pipe.producer_commit();
+    }
+  } else {
+    for (int r = 0; r < 4; ++r) {
+      pipe.consumer_wait();
+      atomicAdd(bins + s[r % 3][t - 32], r + 1);
+      pipe.consumer_release();
+    }
+  }
+  block.sync();
+  for (int i = t; i < 100; i += block.size()) out[i] = bins[i];
+}""", (COUNTS,), np.bincount(COUNTS.ravel(), np.repeat([1, 2, 3, 4], 64), 100).astype(i32), 96),
+    "cuda::barrier, each thread copies its element": Case(
+        PIPELINE + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float s[64];
+  __shared__ cuda::barrier<cuda::thread_scope_block> full;
+  int t = threadIdx.x;
+  if (t == 0) init(&full, blockDim.x);
+  __syncthreads();
+  float v = 0;
+  for (int r = 0; r < 8; ++r) {
+    cuda::memcpy_async(s + t, in + r * 64 + t, sizeof(float), full);
+    full.arrive_and_wait();
+    v = v * 0.5f + s[(t + 31) % 64];
+    full.arrive_and_wait();
+  }
+  out[t] = v;
+}""", (ROWS,), np.roll((ROWS.astype(float) * 0.5 ** np.arange(7, -1, -1)[:, None]).sum(0), -31)),
+    "cuda::barrier, the block copies a tile": Case(
+        PIPELINE + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ __align__(16) float s[66];
+  __shared__ cuda::barrier<cuda::thread_scope_block> full;
+  auto block = cg::this_thread_block();
+  int t = block.thread_rank();
+  if (t == 0) init(&full, block.size());
+  block.sync();
+  cuda::memcpy_async(block, s, in + blockIdx.x * 60, cuda::aligned_size_t<4>(sizeof(float) * 64), full);
+  if (t >= 62) s[t + 2] = 0;
+  auto token = full.arrive();
+  full.wait(std::move(token));
+  out[blockIdx.x * 64 + t] = s[t] + s[t + 1] + s[t + 2];
+  block.sync();
+}""", (LINE[:244],), np.concatenate([np.convolve(np.pad(LINE[60 * b : 60 * b + 64].astype(float), (0, 2)), [1, 1, 1], "valid")
+            for b in range(4)]), 64, 4),
+    "cuda::barrier, one for each of two buffers": Case(
+        PIPELINE + """
+using Barrier = cuda::barrier<cuda::thread_scope_block>;
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ __align__(16) float s[2][64];
+  __shared__ Barrier full[2];
+  auto block = cg::this_thread_block();
+  int t = block.thread_rank();
+  if (t < 2) init(full + t, block.size());
+  block.sync();
+  float sum = 0;
+  cuda::memcpy_async(block, s[0], in, cuda::aligned_size_t<16>(sizeof(s[0])), full[0]);
+  for (int r = 0; r < 8; ++r) {
+    if (r < 7) cuda::memcpy_async(block, s[(r + 1) % 2], in + (r + 1) * 64, cuda::aligned_size_t<16>(sizeof(s[0])), full[(r + 1) % 2]);
+    full[r % 2].arrive_and_wait();
+    sum += s[r % 2][t ^ 1] * s[r % 2][t ^ 32];
+    block.sync();
+  }
+  out[t] = sum;
+}""", (ROWS,), (ROWS[:, np.arange(64) ^ 1].astype(float) * ROWS[:, np.arange(64) ^ 32]).sum(0)),
+    "cuda::barrier, warps that fill and warps that use": Case(
+        PIPELINE + """
+using Barrier = cuda::barrier<cuda::thread_scope_block>;
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float s[2][64];
+  __shared__ Barrier full[2], empty[2];
+  int t = threadIdx.x;
+  if (t < 2) init(full + t, 96), init(empty + t, 96);
+  __syncthreads();
+  if (t < 32) {
+    for (int r = 0; r < 8; ++r) {
+      empty[r % 2].arrive_and_wait();
+      for (int i = t; i < 64; i += 32) cuda::memcpy_async(&s[r % 2][i], in + r * 64 + i, sizeof(float), full[r % 2]);
+      (void)full[r % 2].arrive();
+    }
+    return;
+  }
+  (void)empty[0].arrive();
+  (void)empty[1].arrive();
+  for (int r = 0; r < 8; ++r) {
+    full[r % 2].arrive_and_wait();
+    out[r * 64 + t - 32] = s[r % 2][(t + r) % 64];
+    if (r < 6) (void)empty[r % 2].arrive();
+  }
+}""", (ROWS,), np.stack([np.roll(row, -32 - r) for r, row in enumerate(ROWS)]), 96),
+    "cuda::pipeline of a thread commits to a barrier": Case(
+        PIPELINE + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float s[64];
+  __shared__ cuda::barrier<cuda::thread_scope_block> full;
+  int t = threadIdx.x;
+  if (t == 0) init(&full, blockDim.x);
+  __syncthreads();
+  auto pipe = cuda::make_pipeline();
+  pipe.producer_acquire();
+  cuda::memcpy_async(s + t, in + t, sizeof(float), pipe);
+  cuda::pipeline_producer_commit(pipe, full);
+  full.arrive_and_wait();
+  out[t] = s[63 - t] * s[t];
+}""", (LINE[:64],), LINE[:64].astype(float) * LINE[63::-1]),
+}  # fmt: skip
+
+KERNELS = BY_PTX | BY_PRIMITIVES | BY_GROUPS | BY_CUDA
 
 
 def run(case: Case, order: str):
