@@ -1,4 +1,4 @@
-"""Right kernels with asynchronous copies, as people write them: the result is right and the emulator reports nothing."""
+"""Right kernels with asynchronous copies, as people write them: the emulator reports nothing about them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from kernels import sources
 from kernels.engines.emulator import ledger
 from kernels.engines.emulator.compiler.compile import OPTIONS, compile_ptx
 from kernels.engines.emulator.launch import Options, device_memory, launch
 from tests.helpers.emulated import NAME, needs_nvrtc
+from tests.helpers.hopper import COMPILER
 
 pytestmark = [needs_nvrtc]
 f32, i32 = np.float32, np.int32
@@ -18,7 +20,7 @@ RNG = np.random.default_rng(5)
 
 
 def normal(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(f32)
+    return RNG.normal(size=shape).astype(f32)
 
 
 def whole(high: int, *shape: int) -> np.ndarray:
@@ -65,7 +67,8 @@ template <int BYTES> __device__ void copy(void* to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(at(to)), "l"(from), "n"(BYTES) : "memory");
 }
 template <int BYTES> __device__ void copy_some(void* to, const void* from, int bytes) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" :: "r"(at(to)), "l"(from), "n"(BYTES), "r"(bytes) : "memory");
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+    :: "r"(at(to)), "l"(from), "n"(BYTES), "r"(bytes) : "memory");
 }
 __device__ void copy_cg(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at(to)), "l"(from) : "memory");
@@ -759,6 +762,25 @@ extern "C" __global__ void k(float* out, const float* in) {
     out[t] = sum;
   }
 }""", (TILE[:16],), (TILE[:16].astype(float) * np.arange(1, 17)[:, None]).sum(0)[::-1], 96),
+    "a cache policy for values that are read once": Case(
+        PTX + """
+extern "C" __global__ void k(float* out, const float* in, int n) {
+  __shared__ float4 s[2][16];
+  int t = threadIdx.x;
+  unsigned long long once;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
+  if (t < 16)
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;"
+      :: "r"(at(&s[0][t])), "l"(in + 4 * t), "l"(once) : "memory");
+  else if (t < 32)
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;"
+      :: "r"(at(&s[1][t - 16])), "l"(in + 4 * t), "r"(t < n ? 16 : 0), "l"(once) : "memory");
+  commit();
+  wait<0>();
+  __syncthreads();
+  float* all = (float*)s;
+  out[t] = all[127 - t] + all[t];
+}""", (LINE[:128], i32(30)), LINE[:64] + np.where(np.arange(128) < 120, LINE[:128], 0)[:63:-1].astype(float), unread=True),
 }  # fmt: skip
 
 PRIMITIVES = "#include <cuda_pipeline.h>\n"
@@ -801,7 +823,8 @@ extern "C" __global__ void k(float* out, const float* in) {
   __shared__ float2 tile[32][17];
   int x = threadIdx.x, y = threadIdx.y, row = blockIdx.y * 32, col = blockIdx.x * 32;
   const float2* from = (const float2*)in;
-  for (int r = y; r < 32; r += 4) __pipeline_memcpy_async(&tile[r][x], from + (row + r) * 32 + col / 2 + x, sizeof(float2));
+  for (int r = y; r < 32; r += 4)
+    __pipeline_memcpy_async(&tile[r][x], from + (row + r) * 32 + col / 2 + x, sizeof(float2));
   __pipeline_commit();
   __pipeline_wait_prior(0);
   __syncthreads();
@@ -1010,11 +1033,12 @@ extern "C" __global__ void k(float* out, const float* in) {
 extern "C" __global__ void k(float* c, const float4* a, const float4* b) {
   __shared__ float4 as[2][16][4], bs[2][16][4];
   int x = threadIdx.x, y = threadIdx.y, row = blockIdx.y * 16 + y, col = blockIdx.x * 4;
+  cuda::aligned_size_t<16> size(16);
   auto pipe = cuda::make_pipeline();
   auto load = [&](int tile) {
     pipe.producer_acquire();
-    if (x < 4) cuda::memcpy_async(&as[tile % 2][y][x], a + row * 12 + tile * 4 + x, cuda::aligned_size_t<16>(16), pipe);
-    else if (x < 8) cuda::memcpy_async(&bs[tile % 2][y][x - 4], b + (tile * 16 + y) * 8 + col + x - 4, cuda::aligned_size_t<16>(16), pipe);
+    if (x < 4) cuda::memcpy_async(&as[tile % 2][y][x], a + row * 12 + tile * 4 + x, size, pipe);
+    else if (x < 8) cuda::memcpy_async(&bs[tile % 2][y][x - 4], b + (tile * 16 + y) * 8 + col + x - 4, size, pipe);
     pipe.producer_commit();
   };
   float sum = 0;
@@ -1143,9 +1167,10 @@ extern "C" __global__ void k(float* out, const float* in) {
   if (t < 2) init(full + t, block.size());
   block.sync();
   float sum = 0;
-  cuda::memcpy_async(block, s[0], in, cuda::aligned_size_t<16>(sizeof(s[0])), full[0]);
+  cuda::aligned_size_t<16> size(sizeof(s[0]));
+  cuda::memcpy_async(block, s[0], in, size, full[0]);
   for (int r = 0; r < 8; ++r) {
-    if (r < 7) cuda::memcpy_async(block, s[(r + 1) % 2], in + (r + 1) * 64, cuda::aligned_size_t<16>(sizeof(s[0])), full[(r + 1) % 2]);
+    if (r < 7) cuda::memcpy_async(block, s[(r + 1) % 2], in + (r + 1) * 64, size, full[(r + 1) % 2]);
     full[r % 2].arrive_and_wait();
     sum += s[r % 2][t ^ 1] * s[r % 2][t ^ 32];
     block.sync();
@@ -1194,7 +1219,288 @@ extern "C" __global__ void k(float* out, const float* in) {
 }""", (LINE[:64],), LINE[:64].astype(float) * LINE[63::-1]),
 }  # fmt: skip
 
-KERNELS = BY_PTX | BY_PRIMITIVES | BY_GROUPS | BY_CUDA
+BULK = (
+    sources.translation_unit("cuda/hopper.cuh")
+    + """
+__device__ void load(void* to, const void* from, int bytes, Barrier* full) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+    :: "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(full)) : "memory");
+}
+__device__ void store(void* to, const void* from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+    :: "l"(to), "r"(shared_address(from)), "r"(bytes) : "memory");
+}
+__device__ float warp_sum(float v) {
+  for (int d = 16; d; d /= 2) v += __shfl_xor_sync(~0u, v, d);
+  return v;
+}
+"""
+)
+SM_90 = (*COMPILER, "-DBF16=0")
+
+
+def bulk(body: str, args: tuple, expected: np.ndarray, block: int = 64, grid: int = 1, **more) -> Case:
+    return Case(BULK + body, args, expected, block, grid, compiler=SM_90, **more)
+
+
+BY_BULK = {
+    "bulk: a tile, read backwards": bulk("""
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ __align__(16) float s[64];
+  __shared__ Barrier full;
+  int t = threadIdx.x;
+  if (t == 0) { init_barrier(&full, 1); publish_barriers(); }
+  __syncthreads();
+  if (t == 0) {
+    arrive_expecting(&full, sizeof(s));
+    load(s, in + blockIdx.x * 64, sizeof(s), &full);
+  }
+  wait(&full, 0);
+  out[blockIdx.x * 64 + t] = s[63 - t];
+}""", (LINE,), LINE.reshape(4, 64)[:, ::-1], grid=4),
+    "bulk: product of tiles, two buffers": bulk("""
+extern "C" __global__ void k(float* c, const float* a, const float* b) {
+  const int K = 48, N = 32, T = 8;
+  __shared__ __align__(16) float as[2][32][T], bs[2][T][N];
+  __shared__ Barrier full[2];
+  int t = threadIdx.x, x = t % 32, y = t / 32;
+  if (t == 0) { init_barrier(full, 1); init_barrier(full + 1, 1); publish_barriers(); }
+  __syncthreads();
+  auto begin = [&](int tile) {
+    if (t >= 32 || tile >= K / T) return;
+    Barrier* to = full + tile % 2;
+    if (t == 0) arrive_expecting(to, sizeof(as[0]) + sizeof(bs[0]));
+    __syncwarp();
+    load(as[tile % 2][t], a + t * K + tile * T, sizeof(as[0][0]), to);
+    if (t == 0) load(bs[tile % 2], b + tile * T * N, sizeof(bs[0]), to);
+  };
+  float sum[8] = {};
+  begin(0);
+  for (int tile = 0; tile < K / T; ++tile) {
+    begin(tile + 1);
+    wait(full + tile % 2, tile / 2 % 2);
+    for (int r = 0; r < 8; ++r)
+      for (int i = 0; i < T; ++i) sum[r] += as[tile % 2][r * 4 + y][i] * bs[tile % 2][i][x];
+    __syncthreads();
+  }
+  for (int r = 0; r < 8; ++r) c[(r * 4 + y) * N + x] = sum[r];
+}""", (A, B), product(A, B), 128),
+    "bulk: a warp that loads and warps that add, ring of 3": bulk("""
+extern "C" __global__ void k(float* out, const float* in) {
+  const int STAGES = 3, ROWS = 16;
+  __shared__ __align__(16) float ring[STAGES][64];
+  __shared__ Barrier full[STAGES], empty[STAGES];
+  int t = threadIdx.x;
+  if (t == 0) {
+    for (int s = 0; s < STAGES; ++s) init_barrier(full + s, 1), init_barrier(empty + s, 64);
+    publish_barriers();
+  }
+  __syncthreads();
+  if (t >= 64) {
+    if (t == 64) {
+      for (int r = 0; r < ROWS; ++r) {
+        int s = r % STAGES;
+        wait(empty + s, r / STAGES % 2 ^ 1);
+        arrive_expecting(full + s, sizeof(ring[0]));
+        load(ring[s], in + r * 64, sizeof(ring[0]), full + s);
+      }
+    }
+  } else {
+    float v = 0;
+    for (int r = 0; r < ROWS; ++r) {
+      int s = r % STAGES;
+      wait(full + s, r / STAGES % 2);
+      v = 0.5f * v + ring[s][63 - t];
+      arrive(empty + s);
+    }
+    out[t] = v;
+  }
+}""", (TILE[:16],), (TILE[:16] * 0.5 ** np.arange(15.0, -1, -1)[:, None]).sum(0)[::-1], 96),
+    "bulk: each lane loads its row of a gather": bulk("""
+extern "C" __global__ void k(float* out, const float* table, const int* words) {
+  __shared__ __align__(16) float rows[24][32];
+  __shared__ Barrier full;
+  int lane = threadIdx.x;
+  if (lane == 0) { init_barrier(&full, 24); publish_barriers(); }
+  __syncwarp();
+  if (lane < 24) {
+    arrive_expecting(&full, sizeof(rows[0]));
+    load(rows[lane], table + words[lane] * 32, sizeof(rows[0]), &full);
+  }
+  wait(&full, 0);
+  float sum = 0;
+  for (int r = 0; r < 24; ++r) sum += rows[r][31 - lane];
+  out[lane] = sum;
+}""", (TABLE, WORDS), TABLE[WORDS].sum(0, dtype=float)[::-1], 32),
+    "bulk: layer norm in place, a store follows": bulk("""
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ __align__(16) float row[64];
+  __shared__ float parts[2][2];
+  __shared__ Barrier full;
+  int t = threadIdx.x;
+  if (t == 0) {
+    init_barrier(&full, 1);
+    publish_barriers();
+    arrive_expecting(&full, sizeof(row));
+    load(row, in + blockIdx.x * 64, sizeof(row), &full);
+  }
+  __syncthreads();
+  wait(&full, 0);
+  float v = row[t], sum = warp_sum(v), squares = warp_sum(v * v);
+  if (t % 32 == 0) parts[t / 32][0] = sum, parts[t / 32][1] = squares;
+  __syncthreads();
+  float mean = (parts[0][0] + parts[1][0]) / 64, variance = (parts[0][1] + parts[1][1]) / 64 - mean * mean;
+  row[t] = (v - mean) * rsqrtf(variance + 1e-5f);
+  publish_writes();
+  __syncthreads();
+  if (t == 0) {
+    store(out + blockIdx.x * 64, row, sizeof(row));
+    close_stores();
+    wait_stores_read<0>();
+  }
+}""", (ROWS,), normalized(ROWS), grid=8),
+    "bulk: stores from two buffers": bulk("""
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ __align__(16) float s[2][64];
+  int t = threadIdx.x;
+  for (int r = 0; r < 8; ++r) {
+    if (t == 0) wait_stores_read<1>();
+    __syncthreads();
+    s[r % 2][63 - t] = 2 * in[r * 64 + t];
+    publish_writes();
+    __syncthreads();
+    if (t == 0) {
+      store(out + r * 64, s[r % 2], sizeof(s[0]));
+      close_stores();
+    }
+  }
+  if (t == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}""", (ROWS,), 2 * ROWS[:, ::-1]),
+    "bulk: transposition, each lane stores a row": bulk("""
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ __align__(16) float from[32][32], to[32][36];
+  __shared__ Barrier full;
+  int lane = threadIdx.x, row = blockIdx.x / 2 * 32, col = blockIdx.x % 2 * 32;
+  if (lane == 0) { init_barrier(&full, 32); publish_barriers(); }
+  __syncwarp();
+  arrive_expecting(&full, 128);
+  load(from[lane], in + (row + lane) * 64 + col, 128, &full);
+  wait(&full, 0);
+  for (int r = 0; r < 32; ++r) to[lane][r] = from[r][lane];
+  publish_writes();
+  __syncwarp();
+  store(out + (col + lane) * 64 + row, to[lane], 128);
+  close_stores();
+  wait_stores_read<0>();
+}""", (TILE,), TILE.T, 32, 4),
+    "bulk: expected bytes of several copies, then one arrival": bulk("""
+extern "C" __global__ void k(float* out, const float* q, const float* keys) {
+  __shared__ __align__(16) float query[32], ks[64][32];
+  __shared__ Barrier full;
+  int t = threadIdx.x;
+  if (t == 0) {
+    init_barrier(&full, 64);
+    publish_barriers();
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
+      :: "r"(shared_address(&full)), "r"(128 + 8192) : "memory");
+    load(query, q, 128, &full);
+    for (int part = 0; part < 4; ++part) load(ks[16 * part], keys + 512 * part, 2048, &full);
+  }
+  __syncthreads();
+  arrive(&full);
+  wait(&full, 0);
+  float sum = 0;
+  for (int d = 0; d < 32; ++d) sum += query[d] * ks[t][d];
+  out[t] = sum;
+}""", (QUERY, KEYS), product(KEYS, QUERY)),
+    "bulk: the blocks of a cluster exchange a row": bulk("""
+extern "C" __global__ void __cluster_dims__(2, 1, 1) k(float* out, const float* in) {
+  __shared__ __align__(16) float mine[64], other[64];
+  __shared__ Barrier full;
+  int t = threadIdx.x;
+  unsigned peer = cluster_rank() ^ 1, to, bar;
+  if (t == 0) { init_barrier(&full, 1); publish_barriers(); arrive_expecting(&full, sizeof(other)); }
+  mine[t] = in[blockIdx.x * 64 + t];
+  publish_writes();
+  cluster_barrier();
+  if (t == 0) {
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(shared_address(other)), "r"(peer));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(bar) : "r"(shared_address(&full)), "r"(peer));
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+      :: "r"(to), "r"(shared_address(mine)), "r"((int)sizeof(mine)), "r"(bar) : "memory");
+  }
+  wait(&full, 0);
+  out[blockIdx.x * 64 + t] = mine[t] - other[63 - t];
+  cluster_barrier();
+}""", (LINE,), (LINE.reshape(2, 2, 64) - LINE.reshape(2, 2, 64)[:, ::-1, ::-1]).ravel(), grid=4),
+    "bulk: memcpy_async_tx of libcu++": Case("""#include <cuda/barrier>
+#include <cuda/std/utility>
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ __align__(16) float s[64];
+  __shared__ cuda::barrier<cuda::thread_scope_block> full;
+  int t = threadIdx.x;
+  if (t == 0) init(&full, blockDim.x);
+  __syncthreads();
+  float sum = 0;
+  for (int r = 0; r < 4; ++r) {
+    cuda::barrier<cuda::thread_scope_block>::arrival_token token;
+    if (t == 0) {
+      cuda::device::memcpy_async_tx(s, in + r * 64, cuda::aligned_size_t<16>(sizeof(s)), full);
+      token = cuda::device::barrier_arrive_tx(full, 1, sizeof(s));
+    } else {
+      token = full.arrive();
+    }
+    full.wait(cuda::std::move(token));
+    sum += s[63 - t] * (r + 1);
+    __syncthreads();
+  }
+  out[t] = sum;
+}""", (LINE,), (LINE.reshape(4, 64) * np.arange(1.0, 5)[:, None]).sum(0)[::-1], compiler=SM_90),
+    "bulk: memcpy_async of a block to a cuda::barrier": Case(PIPELINE + """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ __align__(16) float s[128];
+  __shared__ cuda::barrier<cuda::thread_scope_block> full;
+  auto block = cg::this_thread_block();
+  int t = block.thread_rank();
+  if (t == 0) init(&full, block.size());
+  block.sync();
+  cuda::memcpy_async(block, s, in, cuda::aligned_size_t<16>(sizeof(s)), full);
+  full.arrive_and_wait();
+  out[t] = fmaxf(s[2 * t], s[2 * t + 1]);
+}""", (LINE[:128],), LINE[:128].reshape(64, 2).max(1), compiler=SM_90),
+    "bulk: cuda::ptx, a copy there and back": Case("""#include <cuda/barrier>
+#include <cuda/ptx>
+namespace ptx = cuda::ptx;
+extern "C" __global__ void k(int* out, const int* in) {
+  __shared__ __align__(16) int s[128];
+  __shared__ cuda::barrier<cuda::thread_scope_block> full;
+  int t = threadIdx.x;
+  if (t == 0) {
+    init(&full, blockDim.x);
+    ptx::fence_proxy_async(ptx::space_shared);
+  }
+  __syncthreads();
+  auto* bar = cuda::device::barrier_native_handle(full);
+  cuda::std::uint64_t token;
+  if (t == 0) {
+    ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, s, in + blockIdx.x * 128, sizeof(s), bar);
+    token = ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, bar, sizeof(s));
+  } else {
+    token = ptx::mbarrier_arrive(bar);
+  }
+  while (!ptx::mbarrier_try_wait(bar, token)) {}
+  for (int i = t; i < 128; i += 64) s[i] = s[i] * 3 + 1;
+  ptx::fence_proxy_async(ptx::space_shared);
+  __syncthreads();
+  if (t == 0) {
+    ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, out + blockIdx.x * 128, s, sizeof(s));
+    ptx::cp_async_bulk_commit_group();
+    ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>());
+  }
+}""", (COUNTS,), COUNTS * 3 + 1, 64, 2, compiler=SM_90),
+}  # fmt: skip
+
+KERNELS = BY_PTX | BY_PRIMITIVES | BY_GROUPS | BY_CUDA | BY_BULK
 
 
 def run(case: Case, order: str):
