@@ -273,7 +273,6 @@ extern "C" __global__ void k(float* out, const float* in) {
   load(0); load(1); load(2);
   for (int y = 0; y < H; ++y) {
     wait<1>();
-    __syncthreads();
     bool inner = x > 0 && x < W - 1 && y > 0 && y < H - 1;
     float* now = ring[y % 4];
     out[y * W + x] = inner ? ring[(y + 3) % 4][x] + ring[(y + 1) % 4][x] + now[x - 1] + now[x + 1] - 4 * now[x] : 0;
