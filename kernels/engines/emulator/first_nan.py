@@ -1,4 +1,8 @@
-"""The first NaN and the first infinity that the arithmetic of a launch makes of finite numbers."""
+"""The first NaN and the first infinity that the arithmetic of a launch makes of finite numbers.
+
+Which numbers an element was made of is not known. So nothing is said of NaN, or of an infinity with its sign, if it is among the
+numbers in memory before the launch or among the kernel's constants: what the kernel makes may be dropped, as in 1 / (1 + exp(x)).
+"""
 
 from __future__ import annotations
 
@@ -39,12 +43,36 @@ def _floats(bits: np.ndarray, type_: str) -> tuple[np.ndarray, ...]:
     return (from_bf16(bits) if type_ == "bf16" else bits,)
 
 
+# What a number is that is not finite.
+_KINDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"NaN": np.isnan, "inf": np.isposinf, "-inf": np.isneginf}
+_NAMES = {"NaN": ("NaN",), "infinity": ("inf", "-inf")}
+
+
+def _kinds_before(m: Machine) -> set[str]:
+    """Returns the kinds that are in memory before a launch, or among the constants that it selects or stores."""
+    arrays = [m.memory.array(region.name) for region in m.memory.regions if region.dtype.kind == "f"]
+    chosen = (i for i in m.kernel.code if i.parts[0] in ("mov", "selp", "min", "max", "st"))
+    constants = {o.value for i in chosen for o in i.operands if o.kind == "imm"}
+    floats = [value for value in constants if isinstance(value, float)]
+    bits = [np.uint32(value & 0xFFFFFFFF) for value in constants if isinstance(value, int)]
+    arrays += [np.array(floats, np.float64), np.array(bits, np.uint32).view(np.float32)]
+    return {name for name, is_one in _KINDS.items() for array in arrays if is_one(array).any()}
+
+
 class FirstNan:
     """`found`: of "NaN" and "infinity", where the first one was made of other numbers."""
 
     def __init__(self, m: Machine):
         self.m = m
         self.found: dict[str, str] = {}
+        before = _kinds_before(m)
+        self._wanted = {name: [kind for kind in kinds if kind not in before] for name, kinds in _NAMES.items()}
+
+    def looks_for(self, name: str) -> bool:
+        return name not in self.found and bool(self._wanted[name])
+
+    def _is_wanted(self, name: str, values: np.ndarray) -> np.ndarray:
+        return np.logical_or.reduce([_KINDS[kind](values) for kind in self._wanted[name]])
 
     def around(self, pc: int, i: Instruction, run: Run) -> Run:
         """Returns `run` with a check of its result, if it computes with floats."""
@@ -59,7 +87,7 @@ class FirstNan:
         result = m.reader(Operand("reg", i.operands[0].name), _BITS.get(type_, type_))
 
         def checked() -> None:
-            if len(self.found) == 2:
+            if not any(map(self.looks_for, _NAMES)):
                 run()
                 return
             operands = [read() for read in reads]
@@ -75,11 +103,11 @@ class FirstNan:
         m = self.m
         slots = m.active_slots()
         values, *operands = (np.broadcast_to(v, m.slots)[slots] for v in (values, *operands))
-        for name, is_one in (("NaN", np.isnan), ("infinity", lambda v: ~np.isfinite(v))):
-            made = is_one(values)
+        for name in filter(self.looks_for, _NAMES):
+            made = self._is_wanted(name, values)
             for operand in operands:
-                made &= ~is_one(operand)
-            if made.any() and name not in self.found:
+                made &= ~(np.isnan(operand) if name == "NaN" else ~np.isfinite(operand))
+            if made.any():
                 at = int(np.flatnonzero(made)[0])
                 slot = int(slots[at])
                 numbers = (_number(float(operand[at])) for operand in operands)
@@ -101,7 +129,7 @@ class FirstNan:
             return ""
         values = self.m.memory.array(region.name).reshape(-1)
         _, written = self.m.races["global"].accessed(region.start, region.stop, region.dtype.itemsize)
-        count = np.count_nonzero(written & (np.isnan(values) if name == "NaN" else np.isinf(values)))
+        count = np.count_nonzero(written & self._is_wanted(name, values))
         return f"{count:,} of {values.size:,} elements of {region.name}" if count else ""
 
 

@@ -1,7 +1,8 @@
 """Whole numbers of 32 bits that wrap on their way to an address or to the bound of a loop.
 
 PTX adds and multiplies signed and unsigned numbers by one instruction. A result counts as signed if it reaches, through sums, products
-and shifts, a conversion to 64 bits with its sign or a comparison of signed numbers.
+and shifts, a conversion to 64 bits with its sign or a comparison of signed numbers. What an unsigned quotient, remainder or shift is
+made of is unsigned. What is shifted to the left and back is a field of bits, whose upper bits are dropped on purpose.
 """
 
 from __future__ import annotations
@@ -50,11 +51,58 @@ def _uses(i: Instruction) -> tuple[Operand, ...]:
     return ()
 
 
+class _Sources:
+    """Where the values of registers come from."""
+
+    def __init__(self, code: Sequence[Instruction]):
+        self.writers: dict[str, list[Instruction]] = {}
+        for i in code:
+            for name in written(i):
+                self.writers.setdefault(name, []).append(i)
+
+    def of(self, o: Operand) -> list[Instruction]:
+        return [i for name in names(o) for i in self.writers.get(name, ())]
+
+    def drops_bits(self, i: Instruction) -> bool:
+        """Returns whether what an instruction's result is made of may wrap."""
+        base, unsigned = i.parts[0], i.parts[-1] in ("u32", "b32")
+        if base in ("shr", "div", "rem", "min", "max"):
+            return unsigned or (base == "shr" and any(map(_is_shifted_left, self.of(i.operands[1]))))
+        if base == "sub":
+            return any(self._is_quotient_of(i.operands[1], factor) for factor in self._factors(i.operands[2]))
+        return base == "mad" and any(self._is_quotient_of(i.operands[3], factor) for factor in i.operands[1:3])
+
+    def _factors(self, o: Operand) -> list[Operand]:
+        return [factor for i in self.of(o) if i.parts[:2] == ["mul", "lo"] for factor in i.operands[1:]]
+
+    def _is_quotient_of(self, number: Operand, o: Operand) -> bool:
+        """Returns whether o is made of the upper half of an unsigned product of a number, as its quotient by a constant is."""
+        seen: set[str] = set()
+        todo = list(names(o))
+        while todo:
+            name = todo.pop()
+            for i in self.writers.get(name, ()) if name not in seen else ():
+                if i.parts[0] == "mul" and i.parts[1] in ("hi", "wide") and i.parts[-1] == "u32":
+                    if any(names(factor) & names(number) for factor in i.operands[1:]):
+                        return True
+                elif i.parts[0] in ("shr", "add", "sub", "cvt", "mov"):
+                    todo += [source for operand in i.operands[1:] for source in names(operand)]
+            seen.add(name)
+        return False
+
+
+def _is_shifted_left(i: Instruction) -> bool:
+    if i.parts[0] == "mul" and i.parts[1] == "lo":
+        return any(o.kind == "imm" and o.number % 256 == 0 for o in i.operands[1:])
+    return i.parts[0] == "shl"
+
+
 def _signed(code: Sequence[Instruction]) -> dict[int, int]:
     """Returns the instructions whose result is used as a signed number, each with an instruction that uses it."""
     writers: dict[str, list[int]] = {}
+    sources = _Sources(code)
     for pc, i in enumerate(code):
-        if i.parts[0] in _PASSES_ON and _is_32_bit(i):
+        if i.parts[0] in _PASSES_ON and _is_32_bit(i) and not sources.drops_bits(i):
             for name in written(i):
                 writers.setdefault(name, []).append(pc)
     uses = sorted((i.parts[0] != "setp", pc) for pc, i in enumerate(code) if _uses(i))

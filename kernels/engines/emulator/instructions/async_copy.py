@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kernels.engines.emulator.instructions.accessor import Accessor, operands_of
 from kernels.engines.emulator.instructions.closure import Run
 from kernels.engines.emulator.memory import Fault
 from kernels.engines.emulator.operations.dtypes import UNSIGNED
-from kernels.engines.emulator.ptx.kernel import Instruction
+from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 from kernels.engines.emulator.state import Machine, needed
 
 
 def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
-    """Build cp.async. Its optional last operand is the number of bytes to read, the rest of a copy is zeros."""
+    """Build cp.async. Its optional last operand is the number of bytes to read, or a predicate that none is; the rest of a copy is
+    zeros."""
     copies = needed(m.async_copies)
     if "commit_group" in i.parts:
         return copies.commit
@@ -24,7 +27,7 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
     size = count.number
     to = Accessor(m, pc, target, "shared", size)
     source = Accessor(m, pc, origin, "global", size)
-    read_bytes = m.reader(size_operand[0], "u32") if size_operand else None
+    read_bytes = _bytes_to_read(m, size_operand[0], size) if size_operand else None
     unit = min(size, 8)
 
     def run() -> None:
@@ -42,6 +45,13 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
         copies.begin(pc, target, data)
 
     return run
+
+
+def _bytes_to_read(m: Machine, o: Operand, size: int) -> Callable[[], np.ndarray]:
+    if o.kind != "not" and m.kernel.registers.get(str(o.value)) != "pred":
+        return m.reader(o, "u32")
+    ignored = m.reader(o, "pred")
+    return lambda: np.where(ignored(), np.uint32(0), np.uint32(size))
 
 
 def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np.ndarray:

@@ -70,9 +70,11 @@ def expect(m: Machine, pc: int, i: Instruction) -> Run:
     access, count = Accessor(m, pc, i.operands[0], space_of(i), WIDTH), m.reader(i.operands[1], "u32")
     sign = 1 if i.parts[1] == "expect_tx" else -1
     none = np.uint32(0)
-    return lambda: (
-        _arrivals(m, access, m.active(none), drop=False, nbytes=sign * m.active(count()).astype(np.int64)) and None
-    )
+
+    def run() -> None:
+        _arrivals(m, access, m.active(none), drop=False, nbytes=sign * m.active(count()).astype(np.int64))
+
+    return run
 
 
 def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:

@@ -233,9 +233,7 @@ class Native:
         nan, overflow = self.m.first_nan, self.m.overflow
         self._records[[pc for pc in self.plan.barriers if pc in warned], QUIET] = 1
         if nan is not None:
-            self._records[self.plan.floats, CHECK] = (NAN * ("NaN" not in nan.found)) | (
-                INFINITY * ("infinity" not in nan.found)
-            )
+            self._records[self.plan.floats, CHECK] = NAN * nan.looks_for("NaN") | INFINITY * nan.looks_for("infinity")
         if overflow is not None:
             self._records[[pc for pc in overflow.uses if pc in self.plan.handled], CHECK] = WRAPS
             self._records[list(overflow.found), CHECK] = 0

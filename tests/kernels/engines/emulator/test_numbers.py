@@ -92,6 +92,36 @@ def test_no_word_about_numbers_that_stay_finite(body):
     assert _about_nan(_run(body)) == []
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "float r = expf(100 * y); out[t] = z + 1 / (1 + r);",
+        "float r = sqrtf(y); r = y < 0 ? 0 : r; out[t] = z + r;",
+        "float g = y / (1 + expf(-200 * y)); out[t] = t % 2 ? g : -inf;",
+        "float r = 1 / y; out[t] = fminf(r, 9) + z;",
+    ],
+)
+def test_a_number_that_is_dropped_is_not_what_the_inputs_hold(body):
+    x = np.linspace(-3, 3, 64).astype(np.float32)
+    x[40:43] = np.inf, -np.inf, np.nan
+    assert _about_nan(_run("float z = x[t], y = i[t] * 0.2f - 5; " + body, x)) == []
+
+
+def test_an_infinity_is_no_nan():
+    """The square root of a negative number is NaN, and the outputs hold infinities of another origin."""
+    body = "float r = sqrtf(x[t]); out[t] = t < 9 ? r : 1e38f * (fabsf(x[t]) * 1e3f + 5);"
+    found = _about_nan(_run(body, np.where(np.arange(64) < 9, -1, 1).astype(np.float32)))
+    assert len(found) == 2 and "the first NaN is the square root of (-1)" in found[0]
+    assert "the first infinity is 1e+38 * 1005" in found[1].replace("1005 * 1e+38", "1e+38 * 1005")
+
+
+def test_an_infinity_of_another_sign_than_that_of_the_inputs_is_the_kernels():
+    x = np.linspace(1, 3, 64).astype(np.float32)
+    x[5] = -np.inf
+    (found,) = _about_nan(_run("out[t] = x[t] * 3e38f;", x))
+    assert "the first infinity is" in found and "it is in 58 of" in found
+
+
 def test_a_nan_among_the_inputs_is_none_of_the_kernel():
     x = X.copy()
     x[5] = np.nan
@@ -112,6 +142,9 @@ def test_a_nan_among_the_inputs_is_none_of_the_kernel():
         ("int j = big * 4 + t; out[j] = 1;", "1,073,741,824 << 2 wraps to 0", "an address"),
         ("int j = t << n / 2 - 5; if (j < n) out[t] = 1;", "16 << 27 wraps to -2,147,483,648", "a comparison"),
         ("int j = t * 0x10001 * 0x8001; if (j < n) out[t] = 1;", "wraps to", "a comparison"),
+        ("int j = t * big / 7; if (j < n) out[t] = 1;", "2 * 1,073,741,824 wraps to", "a comparison"),
+        ("int j = t * big % 7; out[j < 0 ? 0 : j] = 1;", "2 * 1,073,741,824 wraps to", "an address"),
+        ("int j = (big * i[t] + t) >> 4; if (j < n) out[t] = 1;", "2 * 1,073,741,824 + 2 wraps to", "a comparison"),
     ],
 )
 def test_a_signed_number_that_wraps(body, wraps, purpose):
@@ -147,6 +180,19 @@ def test_the_number_that_wraps_is_named_with_the_fault_that_follows():
         "out[t] = t / 3 + t % 7;",
         "unsigned char c = t * 40; out[c % 64 == t ? t : t] = c;",
         "int x_ = i[t], swapped = (x_ << 24) | (x_ >> 8); out[t] = swapped & 63;",
+        "unsigned h = i[t] * 2654435769u; int b = h % (unsigned)n; out[t] = x[b];",
+        "unsigned h = i[t] * 2654435769u; int b = h % 37u; out[t] = b < n ? x[b] : 0;",
+        "unsigned h = i[t] * 2654435769u; int b = h >> 26; out[t] = b < n ? x[b] : 0;",
+        "unsigned h = i[t] * 2654435769u; int q = (int)(h << (t % 8 * 4)) >> 28; out[t] = x[q + 8];",
+        "unsigned h = i[t] * 2654435769u; int c = h / (unsigned)big; out[t] = x[c];",
+        "unsigned h = i[t] * 2654435769u; unsigned o = i[63 - t] * 747796405u, d = h > o ? h - o : o - h; int c = d >> 27; out[t] = c < n ? x[c] : 0;",
+        "unsigned h = i[t] * 2654435769u; signed char c = (signed char)(h * 3u); out[t] = x[(c + 128) / 4];",
+        "unsigned h = i[t] * 2654435769u; int v = (int)(h << 20) >> 24; out[t] = x[(v + 128) / 4];",
+        "unsigned h = i[t] * 2654435769u; int r = (h * 1103515245u + 12345u) >> 16; out[t] = r < n ? x[r] : 0;",
+        "unsigned h = i[t] * 2654435769u; int c = ((h & -h) * 0x077CB531u) >> 27; out[t] = c < n ? x[c] : 0;",
+        "unsigned h = i[t] * 2654435769u; h ^= h << 13; h ^= h >> 17; h ^= h << 5; int b = h % 60u; out[t] = b < n ? x[b] : 0;",
+        "unsigned h = i[t] * 2654435769u; short c = (short)(h * 5u); out[t] = c > n;",
+        "unsigned h = i[t] * 2654435769u; int b = h % 7u; for (int r = 0; r < b; ++r) out[t] = r;",
     ],
 )
 def test_no_word_about_numbers_that_may_wrap_or_do_not(body):

@@ -118,6 +118,16 @@ QUERY, KEYS, VALUES = normal(32), normal(64, 32), normal(64, 32)
 HALF_A, HALF_B = normal(16, 64).astype(np.float16), normal(64, 16).astype(np.float16)
 
 BY_PTX = {
+    "lanes beyond the end ignore their source": Case(PTX + """
+extern "C" __global__ void k(float* out, const float* in, int n) {
+  __shared__ __align__(16) float s[256];
+  int t = threadIdx.x;
+  asm volatile("{.reg .pred beyond;\\n setp.ge.s32 beyond, %2, %3;\\n cp.async.cg.shared.global [%0], [%1], 16, beyond;\\n}"
+    :: "r"(at(s + 4 * t)), "l"(in + 4 * t), "r"(4 * t), "r"(n) : "memory");
+  wait_all();
+  __syncthreads();
+  for (int i = t; i < 256; i += 64) out[i] = s[255 - i];
+}""", (LINE[:200], np.int32(200)), np.append(np.zeros(56, f32), LINE[199::-1])),
     "product, two buffers, two barriers": Case(
         PTX + """
 extern "C" __global__ void k(float* c, const float* a, const float* b) {
@@ -1463,10 +1473,26 @@ extern "C" __global__ void k(float* out, const float* in) {
   int t = block.thread_rank();
   if (t == 0) init(&full, block.size());
   block.sync();
-  cuda::memcpy_async(block, s, in, cuda::aligned_size_t<16>(sizeof(s)), full);
+  cuda::memcpy_async(block, s, in + blockIdx.x * 128, cuda::aligned_size_t<16>(sizeof(s)), full);
   full.arrive_and_wait();
-  out[t] = fmaxf(s[2 * t], s[2 * t + 1]);
-}""", (LINE[:128],), LINE[:128].reshape(64, 2).max(1), compiler=SM_90),
+  out[blockIdx.x * 64 + t] = fmaxf(s[2 * t], s[2 * t + 1]);
+}""", (LINE,), LINE.reshape(128, 2).max(1), 64, 2, compiler=SM_90),
+    "bulk: bytes expected without an arrival": bulk("""
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ __align__(16) float s[64];
+  __shared__ Barrier full;
+  int t = threadIdx.x;
+  if (t == 0) { init_barrier(&full, 65); publish_barriers(); }
+  __syncthreads();
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], 4;" :: "r"(shared_address(&full)) : "memory");
+  arrive(&full);
+  if (t == 0) {
+    load(s, in + blockIdx.x * 64, sizeof(s), &full);
+    arrive(&full);
+  }
+  wait(&full, 0);
+  out[blockIdx.x * 64 + t] = s[63 - t];
+}""", (LINE,), LINE.reshape(4, 64)[:, ::-1], grid=4),
     "bulk: cuda::ptx, a copy there and back": Case("""#include <cuda/barrier>
 #include <cuda/ptx>
 namespace ptx = cuda::ptx;
