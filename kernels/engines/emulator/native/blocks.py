@@ -13,7 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from kernels.engines.emulator.native.emit import I1, I32, I64, constant, vector
+from kernels.engines.emulator.native.emit import I1, I32, I64, constant, splat, vector
 from kernels.engines.emulator.native.record import (
     BARRIER,
     BY_BLOCK,
@@ -53,7 +53,7 @@ class _RunBlocks:
         self.f, self.run = ir.Function(module, ir.FunctionType(ir.VoidType(), [p64, p64, I64]), RUN_BLOCKS), run
         self.state, self.list, self.count = self.f.args
         self.b: Any = ir.IRBuilder(self.f.append_basic_block())
-        variables = ("n", "passed", "turns", "floor", "warp", "warps_there", "lanes_there", "alive")
+        variables = ("n", "passed", "turns", "floor", "warp", "warps_there", "lanes_there", "lowest")
         self.at = {name: self.b.alloca(I64) for name in variables}
 
     # -- helpers --------------------------------------------------------------------------------------
@@ -85,12 +85,7 @@ class _RunBlocks:
     def lanes_at(self, row: Any, pc: Any) -> Any:
         """Returns the pending lanes of a row whose counter is pc, as bits."""
         b = self.b
-        first = b.insert_element(ir.Constant(vector(I32), ir.Undefined), b.trunc(pc, I32), I32(0))
-        same = b.icmp_unsigned(
-            "==",
-            b.load(self.counters(row), align=4),
-            b.shuffle_vector(first, ir.Constant(vector(I32), ir.Undefined), constant(0, I32)),
-        )
+        same = b.icmp_unsigned("==", b.load(self.counters(row), align=4), splat(b, b.trunc(pc, I32)))
         return b.and_(b.bitcast(same, I32), self.of_row(PENDING, row))
 
     def of_row(self, n: int, row: Any) -> Any:
@@ -166,15 +161,15 @@ class _RunBlocks:
     def _lowest(self, leave: ir.Block) -> Any:
         """Returns the first counter of the block's lanes that have not ended; leaves if there is none."""
         b = self.b
-        self.set("alive", self.field(ENDED))
+        self.set("lowest", self.field(ENDED))
         with self.each_row() as row:
             counters, lanes = b.load(self.counters(row), align=4), self.of_row(PENDING, row)
             among = b.select(b.bitcast(lanes, vector(I1)), counters, constant(0x7FFFFFFF, I32))
             reduce = self.f.module.globals["llvm.vector.reduce.umin.v32i32"]
             lowest = b.zext(b.call(reduce, [among]), I64)
-            old = self.get("alive")
-            self.set("alive", b.select(b.icmp_unsigned("<", lowest, old), lowest, old))
-        pc = self.get("alive")
+            old = self.get("lowest")
+            self.set("lowest", b.select(b.icmp_unsigned("<", lowest, old), lowest, old))
+        pc = self.get("lowest")
         some = b.append_basic_block("some")
         b.cbranch(b.icmp_unsigned("<", pc, b.sub(self.field(ENDED), I64(1))), some, leave)
         b.position_at_end(some)
@@ -235,17 +230,14 @@ class _RunBlocks:
         b, place = self.b, self.counters(row)
         counters = b.load(place, align=4)
         there = b.bitcast(self.lanes_at(row, pc), vector(I1))
-        new = b.insert_element(ir.Constant(vector(I32), ir.Undefined), b.trunc(to, I32), I32(0))
-        new = b.shuffle_vector(new, ir.Constant(vector(I32), ir.Undefined), constant(0, I32))
-        b.store(b.select(there, new, counters), place, align=4)
+        b.store(b.select(there, splat(b, b.trunc(to, I32)), counters), place, align=4)
 
     def _order(self, row: Any, time: Any) -> None:
         """Note that what all warps of the block have done comes before what this one does."""
         b, warps = self.b, self.field(WARPS)
         race = b.inttoptr(self.field(RACES_OF), I64.as_pointer())
         until = b.inttoptr(b.load(b.gep(race, [I32(UNTIL)])), I32.as_pointer())
-        loop, end = b.append_basic_block("columns"), b.append_basic_block("columns_end")
-        start = b.block
+        start, loop, end = b.block, b.append_basic_block("columns"), b.append_basic_block("columns_end")
         b.branch(loop)
         b.position_at_end(loop)
         column = b.phi(I64)
@@ -259,18 +251,12 @@ class _RunBlocks:
     def _leave(self) -> None:
         """Keep the most barriers passed, and the lowest floor of a block that has not ended."""
         b = self.b
-        for n, value, is_it in (
-            (PASSED, self.get("passed"), b.icmp_unsigned(">", self.get("passed"), self.field(PASSED))),
-            (
-                FLOOR_AFTER,
-                self.get("floor"),
-                b.and_(
-                    b.icmp_signed("<", self.get("floor"), self.field(FLOOR_AFTER)),
-                    b.icmp_unsigned("<", self.get("alive"), self.field(ENDED)),
-                ),
-            ),
-        ):
-            b.store(b.select(is_it, value, self.field(n)), self.place(n))
+        passed, floor = self.get("passed"), self.get("floor")
+        more = b.icmp_unsigned(">", passed, self.field(PASSED))
+        b.store(b.select(more, passed, self.field(PASSED)), self.place(PASSED))
+        lower = b.icmp_signed("<", floor, self.field(FLOOR_AFTER))
+        lower = b.and_(lower, b.icmp_unsigned("<", self.get("lowest"), self.field(ENDED)))
+        b.store(b.select(lower, floor, self.field(FLOOR_AFTER)), self.place(FLOOR_AFTER))
 
 
 def add_to(module: ir.Module, run: ir.Function) -> None:

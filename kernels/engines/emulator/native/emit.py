@@ -36,6 +36,13 @@ def constant(value: int | float | Sequence[int], type_: ir.Type, lanes: int = LA
     return ir.Constant(vector(type_, lanes), list(value) if isinstance(value, Sequence) else [value] * lanes)
 
 
+def splat(b: Any, value: Any, lanes: int = LANES) -> ir.Value:
+    """Returns a vector of one value."""
+    of = vector(value.type, lanes)
+    first = b.insert_element(ir.Constant(of, ir.Undefined), value, I32(0))
+    return b.shuffle_vector(first, ir.Constant(of, ir.Undefined), constant(0, I32, lanes))
+
+
 class Emitter:
     """Emits the body of one handler. `b`: LLVM's builder. `mask`: the active lanes as bits."""
 
@@ -101,9 +108,7 @@ class Emitter:
         return self.call(f"vector.reduce.{name}", value, type_=value.type.element)
 
     def splat(self, value: Any, lanes: int = LANES) -> ir.Value:
-        of = vector(value.type, lanes)
-        first = self.b.insert_element(ir.Constant(of, ir.Undefined), value, I32(0))
-        return self.b.shuffle_vector(first, ir.Constant(of, ir.Undefined), constant(0, I32, lanes))
+        return splat(self.b, value, lanes)
 
     # -- control ----------------------------------------------------------------------------------
     def unless(self, condition: ir.Value) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from kernels.engines.emulator.native.emit import FUNCTION, I1, I8, I32, I64, constant, vector
+from kernels.engines.emulator.native.emit import FUNCTION, I1, I8, I32, I64, constant, splat, vector
 from kernels.engines.emulator.native.record import (
     BARRIER,
     BRANCH,
@@ -85,7 +85,7 @@ class _Run:
     def move(self, mask: ir.Value, pc: ir.Value) -> None:
         """Set the counters of lanes."""
         b, to = self.b, self.counters()
-        new = _splat(b, b.trunc(pc, I32))
+        new = splat(b, b.trunc(pc, I32))
         b.store(b.select(b.bitcast(mask, vector(I1)), new, b.load(to, align=4)), to, align=4)
 
     def issue(self, pc: ir.Value, sign: int) -> None:
@@ -142,7 +142,7 @@ class _Run:
         at = b.load(b.gep(self.warps, [self.get(self.place)]))
         b.store(at, self.at)
         b.store(self.field(TURNS), self.turns)
-        ended = b.icmp_unsigned("==", b.load(self.counters(), align=4), _splat(b, b.trunc(self.field(ENDED), I32)))
+        ended = b.icmp_unsigned("==", b.load(self.counters(), align=4), splat(b, b.trunc(self.field(ENDED), I32)))
         pending = b.load(b.gep(self.pointer(PENDING, I32), [at]))
         b.store(b.and_(pending, b.not_(b.bitcast(ended, I32))), self.lanes)
         self.go("choose")
@@ -155,7 +155,7 @@ class _Run:
         among = b.select(b.bitcast(lanes, vector(I1)), counters, constant(_LAST, I32))
         reduce = ir.Function(self.module, ir.FunctionType(I32, [vector(I32)]), "llvm.vector.reduce.umin.v32i32")
         lowest = b.call(reduce, [among])
-        mask = b.bitcast(b.icmp_unsigned("==", among, _splat(b, lowest)), I32)
+        mask = b.bitcast(b.icmp_unsigned("==", among, splat(b, lowest)), I32)
         mask = b.and_(mask, lanes)
         b.store(mask, self.mask)
         b.store(b.and_(lanes, b.not_(mask)), self.others)
@@ -268,12 +268,6 @@ class _Run:
         first = b.bitcast(self.counters(), I32.as_pointer())
         self.mark(b.zext(b.load(b.gep(first, [lane])), I64))
         b.branch(loop)
-
-
-def _splat(b: Any, value: Any) -> ir.Value:
-    of = vector(value.type)
-    first = b.insert_element(ir.Constant(of, ir.Undefined), value, I32(0))
-    return b.shuffle_vector(first, ir.Constant(of, ir.Undefined), constant(0, I32))
 
 
 def add_to(module: ir.Module) -> ir.Function:

@@ -126,6 +126,7 @@ def test_a_nan_among_the_inputs_is_none_of_the_kernel():
     x = X.copy()
     x[5] = np.nan
     assert _about_nan(_run("out[t] = x[t] + 1;", x)) == []
+    assert _about_nan(_run("out[t] = __int_as_float(i[t] + 0x7f800001) + 1;")) == []
 
 
 @pytest.mark.parametrize(
