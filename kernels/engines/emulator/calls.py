@@ -26,6 +26,7 @@ HEADER = 16  # bytes: the return address and the start of the caller's frame, 8 
 CUDA_STACK = 1024  # bytes a thread, unless cudaDeviceSetLimit raises it
 MAX_STACK = 16 * CUDA_STACK  # bytes of frames a thread; fewer in a large grid, never below CUDA's
 MAX_STACKS = 1 << 29  # bytes of frames in all, above CUDA_STACK a thread
+HOST_STACK = 1 << 21  # bytes of the frames of a program's host code
 
 Threads = np.ndarray
 
@@ -82,7 +83,7 @@ class Frames:
         self._kernel_bytes = m.local.size
         self.base = np.zeros(m.slots, np.uint64)
         self.top = np.full(m.slots, self._kernel_bytes, np.uint64)
-        self.limit = max(CUDA_STACK, min(MAX_STACK, MAX_STACKS // m.slots))
+        self.limit = max(CUDA_STACK, min(MAX_STACK, MAX_STACKS // m.slots)) if m.host is None else HOST_STACK
         sizes = {v.name: v for f in kernel.functions.values() for v in f.variables}
         sizes |= {v.name: v for v in kernel.variables if v.space == "local"}
         self._sites = {pc: self._site(i, sizes) for pc, i in enumerate(kernel.code) if i.parts[0] == "call"}
@@ -241,9 +242,10 @@ class Frames:
     def _too_deep(self, pc: int, slot: int) -> None:
         depth = len(list(self._returns(pc, slot)))
         message = (
-            f"recursion too deep: the frames of {depth + 1} calls need more than the {self.limit:,} bytes of stack "
+            f"recursion too deep: the frames of {depth + 1} calls need more than the {self.limit:,} bytes of stack"
         )
-        self.m.fail(pc, f"{message}of a thread (CUDA's default is {CUDA_STACK:,})", slot)
+        of_thread = f" of a thread (CUDA's default is {CUDA_STACK:,})" if self.m.host is None else ""
+        self.m.fail(pc, f"{message}{of_thread}", slot)
 
     def _returns(self, pc: int, slot: int) -> Iterator[int]:
         """Yields the calls around a thread at `pc`, innermost first."""

@@ -94,9 +94,11 @@ def expected(check: Check, before: Mapping[str, object]) -> np.ndarray:
 
 
 def _wide(value: object) -> object:
-    """Returns a number or an array with floats as float64, complex numbers as complex128."""
+    """Returns a number or an array with floats as float64, complex numbers as complex128, whole numbers in 64 bits."""
     array = np.asarray(value)
-    return array if array.dtype.kind in "iub" else array.astype(widest(array))
+    if array.dtype.kind == "b" or array.dtype == np.uint64:
+        return array
+    return array.astype(np.int64 if array.dtype.kind in "iu" else widest(array))
 
 
 def widest(array: np.ndarray) -> type:

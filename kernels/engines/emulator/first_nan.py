@@ -45,6 +45,8 @@ def _floats(bits: np.ndarray, type_: str) -> tuple[np.ndarray, ...]:
 
 # What a number is that is not finite.
 _KINDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"NaN": np.isnan, "inf": np.isposinf, "-inf": np.isneginf}
+# A float that is written as a whole number: infinities and the usual NaN. Other whole numbers are masks and numbers.
+_BITS_OF_FLOATS = (0x7F800000, 0xFF800000, 0x7FC00000)
 _NAMES = {"NaN": ("NaN",), "infinity": ("inf", "-inf")}
 
 
@@ -54,7 +56,7 @@ def _kinds_before(m: Machine) -> set[str]:
     chosen = (i for i in m.kernel.code if i.parts[0] in ("mov", "selp", "min", "max", "st"))
     constants = {o.value for i in chosen for o in i.operands if o.kind == "imm"}
     floats = [value for value in constants if isinstance(value, float)]
-    bits = [np.uint32(value & 0xFFFFFFFF) for value in constants if isinstance(value, int)]
+    bits = [np.uint32(bits) for bits in _BITS_OF_FLOATS if {bits, bits - (1 << 32)} & constants]
     arrays += [np.array(floats, np.float64), np.array(bits, np.uint32).view(np.float32)]
     return {name for name, is_one in _KINDS.items() for array in arrays if is_one(array).any()}
 

@@ -46,6 +46,18 @@ def test_an_expression_is_computed_in_float64_of_what_was_there_before():
     assert expected(Check("arg2", "[max(row) for row in arg0]"), BEFORE).tolist() == [7, 15, 23, 31]
 
 
+def test_whole_numbers_are_computed_in_64_bits():
+    before = {"arg0": np.array([100, -128], np.int8), "arg1": np.array([7, 2**32 - 1], np.uint32)}
+    for expression, want in (
+        ("arg0 * 2", [200, -256]),
+        ("arg0 @ arg0", 100**2 + 128**2),
+        ("arg1 - arg1[1]", [8 - 2**32, 0]),
+        ("2**(arg1 % 62)", [2**7, 2 ** ((2**32 - 1) % 62)]),
+        ("arg1 & 5", [5, 5]),
+    ):
+        assert expected(Check("arg2", expression), before).tolist() == want, expression
+
+
 @pytest.mark.parametrize(
     ("expression", "message"),
     [

@@ -107,6 +107,13 @@ def test_a_number_that_is_dropped_is_not_what_the_inputs_hold(body):
     assert _about_nan(_run("float z = x[t], y = i[t] * 0.2f - 5; " + body, x)) == []
 
 
+def test_masks_and_numbers_below_zero_are_no_nan():
+    """Their bits would be those of NaN."""
+    body = "float s = x[t]; for (int d = 16; d; d /= 2) s += __shfl_xor_sync(~0u, s, d); int best = t < n - 60 ? 0x7fffffff : -1;"
+    (found,) = _about_nan(_run(body + " out[t] = x[t] / s + best % 2;", np.zeros(64, np.float32)))
+    assert "the first NaN is 0 / 0" in found and "it is in 64 of 64" in found
+
+
 def test_an_infinity_is_no_nan():
     """The square root of a negative number is NaN, and the outputs hold infinities of another origin."""
     body = "float r = sqrtf(x[t]); out[t] = t < 9 ? r : 1e38f * (fabsf(x[t]) * 1e3f + 5);"

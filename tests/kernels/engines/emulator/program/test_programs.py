@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernels.__main__ import main
+from kernels.engines.emulator import calls
 from kernels.engines.emulator.compiler.compile import CompileError
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.program.run import Ended, run, solve
@@ -36,6 +37,15 @@ def ended(tmp_path):
         return run(file, arguments, **options)
 
     return run_text
+
+
+def test_host_code_may_call_itself_thousands_of_times(ended, monkeypatch):
+    text = """int depth(int n, const volatile int* up) { volatile int own = *up + 1; return n ? depth(n - 1, &own) : own; }
+int main() { volatile int none = 0; printf("%d\\n", depth(N, &none)); }"""
+    assert ended(text.replace("N", "2000")).printed == b"2001\n"
+    monkeypatch.setattr(calls, "HOST_STACK", 1 << 15)
+    with pytest.raises(EmulatorError, match=r"recursion too deep: .* need more than the 32,768 bytes of stack, by"):
+        ended(text.replace("N", "2000"))
 
 
 @pytest.mark.parametrize(
