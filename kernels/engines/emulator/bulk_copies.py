@@ -116,6 +116,8 @@ class BulkCopies:
     # -- stores ------------------------------------------------------------------------------------
     def store(self, store: Store) -> None:
         """Begin a store. Until it was waited for, its bytes are not written by anyone else."""
+        if (races := self.m.races.get("shared")) is not None:
+            races.begun_by_copy(store.pc, store.slot, store.pieces)
         self._open.setdefault(store.slot, []).append(store)
         self._mark(store.pieces, LEAVING)
         self.m.shared.leaving += 1

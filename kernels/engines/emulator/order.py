@@ -3,11 +3,11 @@
 A time is the number of the access or barrier in the run. What a thread knows is, for each warp of its block and for each other
 block, the time up to which their accesses come before its own (PTX ISA, "Memory Consistency Model", causality order):
 
-- A barrier orders the warps that take part, also those that only arrive. One of the warp orders its lanes. A phase of an mbarrier
-  orders what comes before the arrivals before what comes after a wait for it.
+- A barrier orders the warps that take part, also those that only arrive. One of the warp orders its lanes, and what one of them has
+  acquired they all know. A phase of an mbarrier orders what comes before the arrivals before what comes after a wait for it.
 - A thread that writes or updates a word after a fence releases what the fence ordered. A thread that reads this word by a strong
-  access (atomic, volatile, relaxed) acquires it at its next fence. The qualifiers release and acquire need no fence. A fence or
-  qualifier of the block (.cta) orders threads of the block only.
+  access (atomic, volatile, relaxed) acquires it at its next fence. The qualifiers release and acquire need no fence. A fence,
+  qualifier or atomic of the block (.cta) orders threads of the block only.
 - A barrier after all threads of a block have executed a fence counts as a fence of each.
 - What one thread acquires its block knows after the next barrier. Here the barrier also counts as the fence that an acquire needs,
   as many programs assume (NVIDIA's sample threadFenceReduction).
@@ -33,24 +33,28 @@ MAX_BLOCKS = 4096  # of a grid for which it is kept which block knows which; in 
 
 @dataclass
 class _Known:
-    """Accesses that come before those of who knows this: of each block of the grid up to a time, and of single threads, by number, up to
-    a later one."""
+    """Accesses that come before those of who knows this: of each block of the grid up to a time, and of single warps and threads, by
+    number in the grid, up to a later one."""
 
     blocks: np.ndarray
+    warps: dict[int, int] = field(default_factory=dict)
     threads: dict[int, int] = field(default_factory=dict)
 
     def add(self, other: _Known) -> None:
         np.maximum(self.blocks, other.blocks, out=self.blocks)
-        for number, time in other.threads.items():
-            self.threads[number] = max(self.threads.get(number, 0), time)
+        for mine, theirs in ((self.warps, other.warps), (self.threads, other.threads)):
+            for number, time in theirs.items():
+                mine[number] = max(mine.get(number, 0), time)
 
 
 @dataclass
 class _Fences:
-    """By slot: the time of the thread's last fence, and up to which all accesses of its block came before that."""
+    """By slot: the time of the thread's last fence, and up to which all accesses of its block came before that; by slot and warp of
+    the block the same of each warp."""
 
     thread: np.ndarray
     block: np.ndarray
+    warps: dict[int, np.ndarray] = field(default_factory=dict)
 
 
 class Order:
@@ -83,7 +87,9 @@ class Order:
         )
         self._known: dict[int, _Known] = {}  # by block of the grid
         self._thread: dict[int, _Known] = {}  # by slot: what the thread has acquired since its block's last barrier
-        self._pending: dict[int, _Known] = {}  # by slot: what it acquires at its next fence
+        # By slot: what it acquires at its next fence, and at its next fence of the block.
+        self._pending: dict[int, _Known] = {}
+        self._pending_in_block: dict[int, _Known] = {}
 
     def begin(self) -> None:
         """The threads of a batch begin. Nothing but what they acquire orders them after the threads before."""
@@ -117,7 +123,7 @@ class Order:
             known[self.warp[group]] = now
             self.until[group] = known
         self._fence_at_barrier(threads, key)
-        for acquired in (self._thread, self._pending):
+        for acquired in (self._thread, self._pending, self._pending_in_block):
             for slot in [slot for slot in acquired if threads[slot]]:
                 self._of_block(self._block(slot)).add(acquired.pop(slot))
 
@@ -142,7 +148,7 @@ class Order:
     def warp_barrier(self, masks: np.ndarray) -> None:
         """The active threads leave a barrier of the lanes in their masks (uint32, one a slot or one for all)."""
         now, active = self.tick(), self._active()
-        missing = bits_of_lanes(self.m.live) & ~np.broadcast_to(masks, self.m.slots).reshape(-1, LANES).T
+        missing = bits_of_lanes(self.m.threads.exists) & ~np.broadcast_to(masks, self.m.slots).reshape(-1, LANES).T
         here = active.reshape(-1, LANES)
         whole = ~((missing.T != 0) & here).any(axis=1)
         rows = np.flatnonzero(here.any(axis=1) & whole)
@@ -153,6 +159,16 @@ class Order:
                 (of[:, None] >> np.arange(LANES, dtype=np.uint32) & 1).astype(bool) & here[row][:, None] & here[row]
             )
             self._lanes.setdefault(row, np.zeros((LANES, LANES), np.int32))[together] = now
+        if self._thread:
+            self._share(np.broadcast_to(masks, self.m.slots), active)
+
+    def _share(self, masks: np.ndarray, active: np.ndarray) -> None:
+        """Let the lanes of a barrier of the warp know what one of them has acquired."""
+        for slot, known in [(slot, known) for slot, known in self._thread.items() if active[slot]]:
+            first = slot // LANES * LANES
+            for lane in range(LANES):
+                if active[first + lane] and int(masks[slot]) >> lane & 1 and first + lane != slot:
+                    self._thread.setdefault(first + lane, self._nothing()).add(known)
 
     def arrive(self, keys: np.ndarray, slots: np.ndarray) -> None:
         """Threads arrive at barriers or mbarriers of their block, one key each, and do not wait."""
@@ -189,21 +205,26 @@ class Order:
         slots = np.flatnonzero(self._active())
         self._fence(self._fences, slots)
         self._fence(self._fences_in_block, slots)
-        self._acquire_pending(slots)
+        self._acquire_pending(self._pending, slots)
+        self._acquire_pending(self._pending_in_block, slots)
 
     def fence_in_block(self) -> None:
         """The active threads execute a fence of their block."""
         slots = np.flatnonzero(self._active())
         self._fence(self._fences_in_block, slots)
-        self._acquire_pending(slots)
+        self._acquire_pending(self._pending_in_block, slots)
 
     def _fence(self, fences: _Fences, slots: np.ndarray) -> None:
         fences.thread[slots] = self.tick()
-        fences.block[slots] = self.until[slots // LANES].min(axis=1)
+        until = self.until[slots // LANES]
+        fences.block[slots] = until.min(axis=1)
+        if self._acquires:
+            for at in np.flatnonzero(until.max(axis=1) > fences.block[slots]).tolist():
+                fences.warps[int(slots[at])] = until[at]
 
-    def _acquire_pending(self, slots: np.ndarray) -> None:
-        for slot in self._pending.keys() & set(slots.tolist()) if self._pending else ():
-            self._acquire(slot, self._pending.pop(slot))
+    def _acquire_pending(self, pending: dict[int, _Known], slots: np.ndarray) -> None:
+        for slot in pending.keys() & set(slots.tolist()) if pending else ():
+            self._acquire(slot, pending.pop(slot))
 
     def strong(self, words: np.ndarray, slots: np.ndarray, reads: bool, writes: bool, parts: frozenset[str]) -> None:
         """Threads read, write or update words by strong accesses, one after the other. parts: of the instruction."""
@@ -220,12 +241,15 @@ class Order:
         acquires = bool({"acquire", "acq_rel"} & parts)
         for word, slot in zip(words.tolist(), slots.tolist(), strict=True):
             for key, fences in ((-1, to_all), (self._block(slot), to_block)):
+                if key == -1 and "cta" in parts:
+                    continue
                 record = self._released.get((word, key))
                 if reads and record is not None:
                     if acquires:
                         self._acquire(slot, record)
                     else:
-                        self._pending.setdefault(slot, self._nothing()).add(record)
+                        pending = self._pending if key == -1 else self._pending_in_block
+                        pending.setdefault(slot, self._nothing()).add(record)
                 if writes and not reads:
                     record = None  # a store ends what was released there before
                     self._released.pop((word, key), None)
@@ -240,7 +264,14 @@ class Order:
             if known is not None:
                 record.add(known)
         record.blocks[block] = max(record.blocks[block], fences.block[slot])
-        record.threads[int(self.m.threads.number[slot])] = int(fences.thread[slot])
+        number, row = int(self.m.threads.number[slot]), slot // LANES
+        record.threads[number] = int(fences.thread[slot])
+        for warp, time in enumerate(fences.warps.get(slot, ())):
+            at = int(self.first_warp[row]) + warp
+            record.warps[at] = max(record.warps.get(at, 0), int(time))
+        for lane, time in enumerate(self._lanes[row][slot % LANES].tolist()) if row in self._lanes else ():
+            at = number - slot % LANES + lane
+            record.threads[at] = max(record.threads.get(at, 0), min(time, int(fences.thread[slot])))
 
     def _acquire(self, slot: int, record: _Known) -> None:
         if self.m.threads.in_grid > MAX_BLOCKS:
@@ -286,7 +317,8 @@ class Order:
             mine = np.flatnonzero(slots == slot)
             for known in (self._known.get(self._block(slot)), self._thread.get(slot)):
                 if known is not None:
-                    single = np.array([known.threads.get(s, 0) for s in who[mine].tolist()])
+                    numbers = who[mine].tolist()
+                    single = np.array([max(known.threads.get(n, 0), known.warps.get(n // LANES, 0)) for n in numbers])
                     out[mine] |= np.maximum(known.blocks[who[mine] // self.m.threads.padded], single) >= time[mine]
         return out
 

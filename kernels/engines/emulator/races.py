@@ -234,6 +234,8 @@ class Races:
         time = self.order.tick(pc)
         self._check(pc, words, slots, "updates", self.writes)
         self._check(pc, words, slots, "updates", self.reads)
+        if "cta" in self.m.kernel.code[pc].parts and self.name == "global":
+            self._check_scope(pc, words, slots)
         self.updates.note(words, self.m.threads.number[slots], time, self.floor)
 
     def write(self, pc: int, offsets: np.ndarray, width: int, values: np.ndarray) -> None:
@@ -257,7 +259,24 @@ class Races:
         self._check(pc, words, slots, "writes", self.reads)
         self.writes.note(words, self.m.threads.number[slots], time, self.floor)
 
+    def _check_scope(self, pc: int, words: np.ndarray, slots: np.ndarray) -> None:
+        """Report an atomic of the block that updates a word which a thread of another block has updated."""
+        number, padded = self.m.threads.number, self.m.threads.padded
+        elsewhere = self.updates.who[words] // padded != number[slots] // padded
+        self._check(pc, words[elsewhere], slots[elsewhere], "updates", self.updates)
+        order = np.argsort(words, kind="stable")
+        word, slot = words[order], slots[order]
+        block = number[slot] // padded
+        for at in np.flatnonzero((word[1:] == word[:-1]) & (block[1:] != block[:-1]))[:1].tolist():
+            self._report(pc, int(word[at + 1]), int(slot[at + 1]), "updates", int(number[slot[at]]), "updates", pc)
+
     # -- bulk copies by a thread, of pieces of 16 bytes at these offsets ---------------------------------
+    def begun_by_copy(self, pc: int, slot: int, pieces: np.ndarray) -> None:
+        """Check a copy that may read from now on."""
+        words = self._words_of(pieces)
+        for last in (self.writes, self.updates):
+            self._check(pc, words, np.full(words.size, slot), "reads", last)
+
     def read_by_copy(self, pc: int, slot: int, pieces: np.ndarray) -> None:
         """Note a read that a thread has waited for."""
         self.fit()

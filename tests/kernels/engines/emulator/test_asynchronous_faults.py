@@ -188,3 +188,20 @@ def test_turns_by_named_barriers():
     for order in ("forward", "reversed"):
         run = run_hopper(body, {"int* out": "out"}, {}, {"out": (6, np.int32)}, block=256, order=order, races=True)
         np.testing.assert_array_equal(run["out"], [0, 1, 0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("barrier, races", [("__syncthreads();", 0), ("", 1)])
+def test_a_store_reads_what_a_barrier_has_ordered(barrier, races):
+    body = f"""
+  extern __shared__ __align__(128) char shared[]; auto s = (float*)shared;
+  if (threadIdx.x >= 32) {{ s[threadIdx.x] = threadIdx.x; publish_writes(); }}
+  {barrier}
+  if (threadIdx.x == 0) {{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 128;" :: "l"(y), "r"(shared_address(s + 32)) : "memory");
+    close_stores();
+    wait_stores_read<0>();
+  }}
+"""
+    run = run_hopper(body, {"float* y": "y"}, {}, {"y": ((32,), f32)}, block=64, shared=256, races=True)
+    assert len(run.races) == races and all("reads s" in race or "shared" in race for race in run.races)
+    np.testing.assert_array_equal(run["y"], np.arange(32, 64))

@@ -51,6 +51,37 @@ RACES = {
     "lanes without a barrier": ("if (b == 0 && t < 32) { out[t] = t; in[t] = out[31 - t]; }\n", "reads", "writes"),
     "an atomic beside a plain store": ("if (b == 0) out[0] = 5;\nelse atomicAdd(out, 1);\n", "updates", "writes"),
     "a maximum by compare and store": ("if (in[i] > *out) *out = in[i];\n", "reads", "writes"),
+    "an atomic of the block for all": ("atomicAdd_block(flag, 1);\n", "updates", "updates"),
+    "atomics of the block, one after the other": (
+        "if (t == 0) for (int r = 0; r <= b; ++r) atomicAdd_block(flag, r);\n",
+        "updates",
+        "updates",
+    ),
+    "the last block by an atomic of the block": (
+        "if (t == 0) {\nout[b] = b;\n__threadfence();\nint n = atomicAdd_block(flag, 1);\n__threadfence();\n"
+        "if (n == 3) for (int q = 0; q < 4; ++q) in[q] = out[q];\n}\n",
+        "reads",
+        "writes",
+    ),
+    "a lock by atomics of the block": (
+        "if (t == 0) {\nwhile (atomicCAS_block(flag, 0, 1));\n__threadfence();\nout[0] += 1;\n__threadfence();\n"
+        "atomicExch_block(flag, 0);\n}\n",
+        "writes",
+    ),
+    "a flag that is read before a fence of the block": (
+        "if (t == 0) {\nif (b == 0) { out[0] = 5; __threadfence(); *(volatile int*)flag = 1; }\n"
+        "else { while (*(volatile int*)flag == 0); __threadfence_block(); in[b] = out[0]; }\n}\n",
+        "reads",
+        "writes",
+    ),
+    "what the lane of another tile acquired": (
+        "auto tile = cooperative_groups::tiled_partition<16>(cooperative_groups::this_thread_block());\n"
+        "bool first = tile.thread_rank() == 0;\n"
+        "if (b == 0) { out[t] = t; tile.sync(); if (first) { __threadfence(); atomicExch(flag + t / 16, 1); } }\n"
+        "else { if (first) { while (!atomicAdd(flag + t / 16, 0)); __threadfence(); } tile.sync(); in[i] = out[t ^ 16]; }\n",
+        "reads",
+        "writes",
+    ),
     "a barrier of one block for two": ("out[i] = i;\n__syncthreads();\nin[i] = out[255 - i];\n", "reads", "writes"),
 }
 RIGHT = {
@@ -84,6 +115,25 @@ RIGHT = {
     "a lock": (
         "if (t == 0) {\nwhile (atomicCAS(flag, 0, 1));\n__threadfence();\nout[0] += 1;\n__threadfence();\natomicExch(flag, 0);\n}\n"
     ),
+    "the first lane acquires for its warp": (
+        "if (t < 32) {\nif (b == 0) { if (t == 0) { out[5] = 3; __threadfence(); atomicExch(flag, 1); } }\n"
+        "else { if (t == 0) { while (!atomicAdd(flag, 0)); __threadfence(); } __syncwarp(); in[i] = out[5]; }\n}\n"
+    ),
+    "the first lane releases what its warp has written": (
+        "if (t < 32) {\nif (b == 0) { out[t] = t; __syncwarp(); if (t == 0) { __threadfence(); atomicExch(flag, 1); } }\n"
+        "else { if (t == 0) { while (!atomicAdd(flag, 0)); __threadfence(); } __syncwarp(); in[i] = out[t]; }\n}\n"
+    ),
+    "the first lane of each tile": (
+        "auto tile = cooperative_groups::tiled_partition<16>(cooperative_groups::this_thread_block());\n"
+        "bool first = tile.thread_rank() == 0;\n"
+        "if (b == 0) { out[t] = t; tile.sync(); if (first) { __threadfence(); atomicExch(flag + t / 16, 1); } }\n"
+        "else { if (first) { while (!atomicAdd(flag + t / 16, 0)); __threadfence(); } tile.sync(); in[i] = out[t ^ 8]; }\n"
+    ),
+    "a lock of each warp": (
+        "if (t % 32 == 0) { while (atomicCAS(flag, 0, 1)); __threadfence(); }\n__syncwarp();\nout[t % 32] += t;\n__syncwarp();\n"
+        "if (t % 32 == 0) { __threadfence(); atomicExch(flag, 0); }\n"
+    ),
+    "atomics of the block in one block": "if (b == 1) atomicAdd_block(flag, 1);\n",
     "a bar of half the block": (
         'if (b == 0 && t < 32) out[t] = t;\nif (b == 0) { asm volatile("bar.sync 1, 64;" ::: "memory"); in[t] = out[t % 32]; }\n'
     ),
@@ -172,6 +222,8 @@ SHARED_RACES = {
     "no barrier": "s[t] = t; out[t] = s[t ^ 32];",
     "a barrier of the warp for two": "s[t] = t; __syncwarp(); out[t] = s[t ^ 32];",
     "a barrier of some lanes": "s[t] = t; if (lane < 16) __syncwarp(0xffff); out[t] = s[t ^ 16];",
+    "barriers of other lanes": "if (lane < 16) { s[t] = t; __syncwarp(0xffff); }\n"
+    "else { __syncwarp(0xffff0000u); out[t] = s[t - 16]; }",
     "halves of a warp": f"{HALVES} s[t] = t; half.sync(); out[t] = s[t ^ 16];",
     "another barrier": f"if (warp == 0) {{ s[lane] = t; {ARRIVES} }} else {{ out[t] = s[lane]; {NAMED.format(1)} }}",
     "an arrival before the write": f"if (warp == 0) {{ {ARRIVES} s[lane] = t; }} else {{ {NAMED.format(1)} out[t] = s[lane]; }}",
@@ -196,6 +248,9 @@ SHARED_RIGHT = {
     "a flag by release and acquire": "cuda::atomic_ref<int, cuda::thread_scope_block> f(flag);\n"
     "if (t == 0) { s[0] = 1; f.store(1, cuda::memory_order_release); }\n"
     "if (t == 32) { while (!f.load(cuda::memory_order_acquire)); s[1] = s[0]; }",
+    "a flag of a warp's first lane": "if (t < 32) { s[t] = t; __syncwarp(); if (t == 0) { __threadfence_block(); "
+    "*(volatile int*)&flag = 1; } }\nelse { if (t == 32) { while (!*(volatile int*)&flag); __threadfence_block(); } "
+    "__syncwarp(); out[t] = s[t - 32]; }",
     "a sum by compare and swap": "add(&sum, t); __syncthreads(); s[t] = (int)sum;",
     "a histogram": "atomicAdd(&s[t % 7], 1); __syncthreads(); out[t] = s[t % 7];",
     "places by an atomic": "int place = atomicAdd(&flag, 1); s[place] = t; __syncthreads();",
