@@ -78,16 +78,16 @@ def expect(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
-    """Build cp.async.mbarrier.arrive: an arrival once the thread's copies are done, which they are here at once.
+    """Build cp.async.mbarrier.arrive: an arrival once the thread's copies are done, which are done when a thread waits for the phase.
 
-    Without .noinc the phase first expects one more arrival, so nothing changes.
+    Without .noinc the phase first expects one more arrival, so its counts do not change.
     """
     access = Accessor(m, pc, i.operands[0], space_of(i), WIDTH)
     copies, arrives = m.async_copies, "noinc" in i.parts
 
     def run() -> None:
         if copies is not None:
-            copies.wait()
+            copies.arrive(access.checked(write=False)[3])
         if not arrives:
             access.checked(write=False)
             return
@@ -153,6 +153,8 @@ def wait(m: Machine, pc: int, i: Instruction) -> Run:
         named_parity = m.active(phase()).astype(np.uint64)
         named_parity = named_parity & np.uint64(1) if parity else named_parity >> np.uint64(PARITY)
         ended = parity_now != named_parity
+        if m.async_copies is not None and name == "shared":
+            m.async_copies.phases_ended(chosen[ended])
         if m.order is not None:
             m.order.waited(_keys(chosen[ended]), m.active_slots()[ended])
         if m.trace is not None and name == "shared":

@@ -73,6 +73,24 @@ extern "C" __global__ void k(float* out, const float* in) {
 }"""
 
 
+# Each thread's copy arrives at an mbarrier.
+ARRIVING = """
+extern "C" __global__ void k(float* out, const float* in) {
+  __shared__ float s[64]; __shared__ unsigned long long bar;
+  int t = threadIdx.x;
+  if (t == 0) asm volatile("mbarrier.init.shared.b64 [%0], 64;" :: "r"(at(&bar)));
+  __syncthreads();
+  copy(&s[t], in + t);
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(at(&bar)) : "memory");
+  WAIT_FOR_IT
+  out[t] = s[63 - t];
+}"""
+FOR_THE_PHASE = (
+    'asm volatile("{.reg .pred p;\\nAGAIN:\\nmbarrier.test_wait.parity.shared.b64 p, [%0], 0;\\n@!p bra AGAIN;\\n}" '
+    ':: "r"(at(&bar)) : "memory");'
+)
+
+
 def _run(source: str, **options):
     return emulate(PRELUDE + source, {"in": X}, {"out": ((64,), np.float32)}, block=64, races=True, **options)
 
@@ -89,9 +107,11 @@ def _one(body: str):
         (ONE.replace("BODY", "WAIT_ALL(); __syncthreads(); out[t] = s[other];"), np.roll(X[:64], 32)),
         (ONE.replace("BODY", "commit(); WAIT(0); out[t] = s[t];"), X[:64]),
         (GROUPS, X[63::-1]),
+        (ARRIVING.replace("WAIT_FOR_IT", FOR_THE_PHASE), X[63::-1]),
+        (ARRIVING.replace("WAIT_FOR_IT", "WAIT_ALL(); __syncthreads();"), X[63::-1]),
         (PIPELINE, X.reshape(8, 64).sum(0)),
     ],
-    ids=["ring", "wait_all", "own element", "groups", "pipeline"],
+    ids=["ring", "wait_all", "own element", "groups", "mbarrier", "mbarrier and wait_all", "pipeline"],
 )
 def test_copies_that_are_waited_for(source, expected, order):
     run = _run(source, order=order)
@@ -109,9 +129,20 @@ def test_copies_that_are_waited_for(source, expected, order):
         ONE.replace("BODY", "__syncthreads(); out[t] = s[other]; WAIT_ALL();"),
         ONE.replace("BODY", "if (t < 32) WAIT_ALL(); __syncthreads(); out[t] = s[other];"),
         GROUPS.replace("cg::wait(block);", "block.sync();"),
+        ARRIVING.replace("WAIT_FOR_IT", "__syncthreads();"),
         PIPELINE.replace("pipe.consumer_wait();", ""),
     ],
-    ids=["too few", "no empty groups", "no wait", "before commit", "before wait", "half waits", "groups", "pipeline"],
+    ids=[
+        "too few",
+        "no empty groups",
+        "no wait",
+        "before commit",
+        "before wait",
+        "half waits",
+        "groups",
+        "mbarrier",
+        "pipeline",
+    ],
 )
 def test_a_read_before_the_wait_names_the_copy(source):
     with pytest.raises(
