@@ -147,6 +147,8 @@ class Global(Space):
         self.regions: list[Region] = []
         self.heap: Heap | None = None  # of malloc, once a kernel calls it
         self.owners: dict[str, str] = {}  # of a program's buffers: "host" or "device", which may access them
+        self.hidden: dict[str, np.ndarray] = {}  # the states of buffers that who runs now cannot access
+        self.freed: list[Region] = []
         at = GUARD
         for name, array in arrays.items():
             at = -(-at // ALIGN) * ALIGN
@@ -160,7 +162,7 @@ class Global(Space):
     def _fault(self, bad: np.ndarray, offsets: np.ndarray, width: int, write: bool) -> None:
         at = int(np.flatnonzero(bad)[0])
         region = self.region(int(offsets[at]))
-        if region and region.name in self.owners and (self.state[region.start : region.stop] == OUTSIDE).all():
+        if region and region.name in self.hidden:
             owner, other = self.owners[region.name], {"host": "device", "device": "host"}
             raise Fault(
                 f"{_verb(write)} {self.describe(int(offsets[at]))}: it is memory of the {owner}, which the "
@@ -216,9 +218,9 @@ class Global(Space):
         self.state[p.start : p.stop] = ALLOCATED
 
     def describe(self, offset: int) -> str:
-        for p in self.regions:
+        for p in (*self.regions, *self.freed):
             if p.start <= offset < p.stop:
-                return f"at {p.element(offset)}"
+                return f"at {p.element(offset)}{'' if p in self.regions else ', which was freed'}"
         nearest = min(self.regions, key=lambda p: max(p.start - offset, offset - p.stop), default=None)
         if nearest is None:
             return f"at address {GLOBAL_BASE + offset:#x}"

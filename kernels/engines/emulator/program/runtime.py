@@ -116,7 +116,7 @@ class Runtime:
         self._dynamic: dict[str, int] = {}  # bytes of dynamic shared memory that a kernel may take
         self._error = self._buffers = 0
         self._texts: dict[bytes, int] = {}
-        self._hidden: dict[str, np.ndarray] = {}  # states of hidden buffers
+        self._hidden = memory.hidden
         self._showing = "host"
         self.functions: dict[str, tuple[Callable, tuple[str, ...], str]] = {
             "cudaGetParameterBufferV2": (self._parameter_buffer, ("u64", "dim3", "dim3", "u32"), "u64"),
@@ -227,6 +227,7 @@ class Runtime:
 
     def _forget(self, region: Region) -> None:
         self.memory.regions.remove(region)
+        self.memory.freed.append(region)
         self._hidden.pop(region.name, None)
         self.memory.state[region.start : region.stop] = OUTSIDE
 
@@ -234,7 +235,8 @@ class Runtime:
         if not address:
             return 0
         region = self.memory.region(address - GLOBAL_BASE)
-        if region is None or region.start != address - GLOBAL_BASE or region.name not in self._kinds:
+        known = region is not None and region.name in self._kinds and region.name != HOST_HEAP
+        if region is None or region.start != address - GLOBAL_BASE or not known:
             return self._failed(INVALID_VALUE)
         self._forget(region)
         return 0
@@ -255,6 +257,10 @@ class Runtime:
         states = space.state[offset : offset + size]
         if region is not None and region.name in self._hidden:
             states = self._hidden[region.name][offset - region.start : offset - region.start + size]
+        outside = np.append(np.flatnonzero(states == OUTSIDE), states.size)[0]
+        if outside < size:
+            where = space.describe(offset + int(outside))
+            m.fail(pc, f"a copy of {size:,} bytes reaches memory that is not allocated, {where}", m.slot_of(0))
         return kind, space.bytes[offset : offset + size], states
 
     def _space(self, m: Machine, address: int) -> tuple[Space, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -202,3 +203,32 @@ def test_the_command_ends_with_the_programs_status(tmp_path):
     command = [sys.executable, "-m", "kernels", "program", str(tmp_path / "own.cu")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (3, "out\n")
+
+
+@pytest.mark.parametrize(
+    "lines, message",
+    [
+        ("float* h = (float*)malloc(200); cudaMemcpy(h, d, 400, cudaMemcpyDeviceToHost);", "byte 200 of an allocation of 200"),
+        ("float* h = new float[50]; cudaMemcpy(d, h, 400, cudaMemcpyHostToDevice);", "byte 200 of an allocation of 200 bytes"),
+        ("float* h = (float*)malloc(400); free(h); cudaMemcpy(d, h, 400, cudaMemcpyHostToDevice);", "400 bytes, which was freed"),
+        ("float* h = (float*)malloc(400); cudaFree(d); cudaMemcpy(h, d, 400, cudaMemcpyDeviceToHost);", "[0], which was freed"),
+        ("cudaFree(d); twice<<<1, 100>>>(d, d, 100);", "which was freed"),
+        ("float* h = (float*)malloc(400); free(h); printf(\"%g\", h[0]);", "which was freed$|which was freed, by"),
+    ],
+)  # fmt: skip
+def test_memory_that_is_not_there_is_not_copied(ended, lines, message):
+    text = f"int main() {{\n  float* d; cudaMalloc(&d, 400);\n  cudaMemset(d, 0, 400);\n  {lines}\n  return 0;\n}}"
+    with pytest.raises(EmulatorError) as raised:
+        ended(text)
+    assert re.search(message.replace("[0]", r"\[0\]"), str(raised.value)), str(raised.value)
+    assert "which the device cannot access" not in str(raised.value)
+
+
+def test_only_memory_of_the_device_is_freed_by_cuda(ended):
+    text = """int main() {
+  float *first = (float*)malloc(40), *second = (float*)malloc(40);
+  second[0] = 2;
+  cudaError_t a = cudaFree(first), b = cudaFree(second);
+  printf("%d %d %g\\n", a, b, second[0]);
+}"""
+    assert ended(text).printed == b"1 1 2\n"
