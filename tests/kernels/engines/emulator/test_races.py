@@ -275,6 +275,18 @@ def test_what_nothing_orders_in_a_block_is_reported(order):
     assert not [name for name, races in races_of.items() if not any("race on shared memory" in race for race in races)]
 
 
+@pytest.mark.parametrize("mask, races", [("0xffff0000u", 1), ("~0u", 0)])
+def test_lanes_that_have_ended_took_part_if_they_are_named(mask, races):
+    source = f"""extern "C" __global__ void k(int* out) {{
+  __shared__ int s[32];
+  int t = threadIdx.x;
+  if (t < 16) {{ s[t] = t; __syncwarp(0xffff); return; }}
+  __syncwarp({mask});
+  out[t] = s[t - 16];
+}}"""
+    assert len(emulate(source, {}, {"out": (32, i32)}, block=32, races=True).races) == races
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_something_orders_in_a_block_is_not(order):
     assert not {name: races for name, body in SHARED_RIGHT.items() if (races := found_in_a_block(body, order))}
