@@ -38,7 +38,6 @@ class Scheduler:
         self.closures, self.guards = instructions.decode_all(m, plan.handled if plan is not None else ())
         self.native = None if plan is None else Native(m, plan, self.closures)
         self.stop = m.flow.stop if plan is None else plan.stop
-        self.pending: Groups = {}
         self.yielded: Groups = {}
         self.waiting_loops: list[Iterations] = []  # the loops in which threads yielded
         self._until: Callable[[], bool] | None = None
@@ -60,7 +59,7 @@ class Scheduler:
         self._returns = {pc for pc, kind in m.flow.endings.items() if kind == "return" and self.code[pc].guard is None}
         # By first instruction and the one after the last: [warps, threads] that ran from there to there.
         self._issued: dict[tuple[int, int], list[int]] = {}
-        self._begin(0)
+        self._start()
 
     def run(self, until: Callable[[], bool] | None = None) -> None:
         """Run the launch to its end, or until `until` returns true after bulk copies. EmulatorError for a fault in the
@@ -68,7 +67,9 @@ class Scheduler:
         self._until = until
         with np.errstate(all="ignore"):
             for batch in range(self.m.threads.batches):
-                self._begin(batch)
+                if batch:
+                    self.m.begin(batch)
+                    self._start()
                 while not self._stopped and (self.pending or self._resume()):
                     self._advance()
                     if self.pending:
@@ -81,11 +82,10 @@ class Scheduler:
         if self.m.tally is not None:
             self._add_to(self.m.tally)
 
-    def _begin(self, batch: int) -> None:
-        """Let the threads of a batch begin."""
+    def _start(self) -> None:
+        """Let the machine's threads start, those of a batch."""
         m = self.m
-        m.begin(batch)
-        self.pending = {m.kernel.start: m.live}
+        self.pending: Groups = {m.kernel.start: m.live}
         self._partial = self._partial_live = self._counted = m.live  # masks last checked
         self._live_count = np.count_nonzero(m.live)
         self._warps_lanes = self._count(m.live)

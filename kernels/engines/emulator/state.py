@@ -360,13 +360,10 @@ class Machine:
 
     # -- running -----------------------------------------------------------------------------------
     def begin(self, batch: int) -> None:
-        """Let the threads of a batch begin, with shared and local memory that nobody has written."""
+        """Let the threads of the next batch begin, with shared and local memory that nobody has written."""
         self.threads.begin(batch)
         self.live = self.threads.exists
         self._all_live = bool(self.live.all())
-        self._rows_of = (None, self._all_rows)
-        if batch == 0:
-            return
         for name, values in self._indices:
             values[:] = self._special(name)
         self.shared.forget()

@@ -86,13 +86,11 @@ def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
     copies, arrives = m.async_copies, "noinc" in i.parts
 
     def run() -> None:
+        chosen = access.checked(write=False)[3]
         if copies is not None:
-            copies.arrive(access.checked(write=False)[3])
-        if not arrives:
-            access.checked(write=False)
-            return
-        ones = np.ones(m.slots if m.active_mask is None else np.count_nonzero(m.active_mask), np.uint32)
-        _arrivals(m, access, ones, drop=False)
+            copies.arrive(chosen)
+        if arrives:
+            _arrivals(m, access, np.ones(len(chosen), np.uint32), drop=False)
 
     return run
 
