@@ -73,7 +73,7 @@ class Barriers:
         pc, threads = next(iter(self.parked.items()))
         id_, count, _ = self._operands[pc]
         if count is None and not id_().ndim and np.array_equal(threads, self.m.live):
-            return self._leave(threads, self.m.block_of * NAMED)
+            return self._leave(threads, self.m.block_of * NAMED, np.zeros(self.m.slots, bool))
         return self._complete(pc, threads)
 
     def _whole_warps(self, pc: int, here: np.ndarray) -> np.ndarray:
@@ -132,7 +132,7 @@ class Barriers:
         if self._arrived_warps.size:
             self._arrived_warps[done] = self._expected[done] = 0
         going = np.repeat(arrived & done[first], LANES) & (key >= 0)
-        return self._leave(going, key) if going.any() else {}
+        return self._leave(going, key, going & (expected > 0)) if going.any() else {}
 
     def _waiting(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns (key of the barrier at which each thread waits, -1 if it does not; its count, 0 for all)."""
@@ -175,10 +175,11 @@ class Barriers:
                 self._fail(int(pc), message, here)
 
     # -- releasing -------------------------------------------------------------------------------------
-    def _leave(self, going: np.ndarray, key: np.ndarray) -> Groups:
-        """Release threads that wait. `key` is equal for threads that waited for each other."""
+    def _leave(self, going: np.ndarray, key: np.ndarray, counted: np.ndarray) -> Groups:
+        """Release threads that wait. `key` is equal for threads that waited for each other. `counted`: those at a barrier of a number of
+        threads."""
         if self.m.order is not None:
-            self.m.order.barrier(going, key)
+            self.m.order.barrier(going, key, counted)
         released = {pc: threads & going for pc, threads in self.parked.items()}
         released = {pc: threads for pc, threads in released.items() if threads.any()}
         rest = {pc: threads & ~going for pc, threads in self.parked.items()}

@@ -76,8 +76,8 @@ class BulkCopies:
         if m.products is not None:
             m.products.check_overwritten(load.pc, pieces, load.slot)
         needed(m.proxies).check(load.pc, pieces, load.slot, "overwrites")
-        if (races := m.races.get("shared")) is not None and m.threads.cluster_size == 1:
-            races.written_by_copy(load.pc, load.slot, pieces)
+        if (races := m.races.get("shared")) is not None:
+            races.overwritten_by_copy(load.pc, load.slot, pieces, PIECE)
 
     def complete(self) -> bool:
         """Do the oldest load and all others that report to the same barrier, each in its block. Return whether there were
@@ -117,7 +117,7 @@ class BulkCopies:
     def store(self, store: Store) -> None:
         """Begin a store. Until it was waited for, its bytes are not written by anyone else."""
         if (races := self.m.races.get("shared")) is not None:
-            races.begun_by_copy(store.pc, store.slot, store.pieces)
+            races.begun_by_copy(store.pc, store.slot, store.pieces, PIECE)
         self._open.setdefault(store.slot, []).append(store)
         self._mark(store.pieces, LEAVING)
         self.m.shared.leaving += 1
@@ -157,7 +157,7 @@ class BulkCopies:
     def _moved(self, moved: Store) -> None:
         """Let the bytes of a store be written again, but not those that another one still reads."""
         if (races := self.m.races.get("shared")) is not None:
-            races.read_by_copy(moved.pc, moved.slot, moved.pieces)
+            races.read_by_copy(moved.pc, moved.slot, moved.pieces, PIECE)
         self._mark(moved.pieces, WRITTEN)
         self.m.shared.leaving -= 1
         for store in self._stores() if self.m.shared.leaving else ():

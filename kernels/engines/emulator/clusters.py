@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.engines.emulator.memory import WINDOWS
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.order import Order
+from kernels.engines.emulator.state import Machine, cluster_key
 
 RANK = 24  # the lowest bit of a rank, plus one, in an address; no block has 2^24 bytes of shared memory
 INSIDE = np.uint64((1 << RANK) - 1)
@@ -31,6 +32,8 @@ class Clusters:
         self._phase = np.zeros(count, np.int64)
         self._arrived = np.zeros(m.slots, bool)  # in the current phase
         self._target = np.zeros(m.slots, np.int64)  # the phase that a thread waits for
+        # Since all threads have left the barrier: the time of the first arrival, and whether one released nothing.
+        self._since, self._relaxed = 0, False
 
     # -- addresses ---------------------------------------------------------------------------------
     def resolve(self, pc: int, address: np.ndarray, base: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -60,13 +63,18 @@ class Clusters:
             m.fail(pc, f"this access is to block {rank} of the cluster, which has ended", slot)
 
     # -- the barrier -------------------------------------------------------------------------------
-    def arrive(self, pc: int) -> None:
-        """The active threads arrive at the cluster's barrier."""
+    def arrive(self, pc: int, releases: bool) -> None:
+        """The active threads arrive at the cluster's barrier. `releases`: what they have done comes before what threads do after it."""
         m = self.m
         here = m.live if m.active_mask is None else m.active_mask
         twice = here & self._arrived
         if twice.any():
             m.fail(pc, "a second arrival in one phase of the cluster's barrier", int(np.flatnonzero(twice)[0]))
+        self._relaxed |= not releases
+        if m.order is not None and releases:
+            slots = np.flatnonzero(here)
+            m.order.arrive(self._keys(slots), slots)
+            self._since = self._since or m.order.now
         self._arrived |= here
         self._target = np.where(here, self._phase[self.cluster_of] + 1, self._target)
         self._complete()
@@ -74,7 +82,23 @@ class Clusters:
     def passed(self) -> np.ndarray:
         """Returns whether the phase that each thread waits for has ended."""
         self._complete()
-        return self._phase[self.cluster_of] >= self._target
+        ended = self._phase[self.cluster_of] >= self._target
+        if self.m.order is not None:
+            self._acquire(self.m.order, self.m.active_slots()[self.m.active(ended)])
+        return ended
+
+    def _acquire(self, order: Order, slots: np.ndarray) -> None:
+        """Let threads that have waited come after the arrivals."""
+        all_ = slots.size == np.count_nonzero(self.m.live)
+        if all_ and self._since and not self._relaxed and order.is_quiet_since(self._since):
+            order.everything()
+        else:
+            order.waited(self._keys(slots), slots)
+        if all_:
+            self._since, self._relaxed = 0, False
+
+    def _keys(self, slots: np.ndarray) -> np.ndarray:
+        return cluster_key(0) + self.cluster_of[slots]
 
     def _complete(self) -> None:
         """Begin the next phase of the clusters whose live threads have all arrived."""
@@ -84,7 +108,8 @@ class Clusters:
         if done.any():
             self._phase += done
             self._arrived &= ~done[self.cluster_of]
-            self.m.phase_ended()
+            for cluster in np.flatnonzero(done).tolist():
+                self.m.phase_ended(cluster_key(cluster))
 
     def why(self, slot: int) -> str:
         """Returns what a thread at the cluster's barrier waits for."""

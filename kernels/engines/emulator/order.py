@@ -4,7 +4,8 @@ A time is the number of the access or barrier in the run. What a thread knows is
 block, the time up to which their accesses come before its own (PTX ISA, "Memory Consistency Model", causality order):
 
 - A barrier orders the warps that take part, also those that only arrive. One of the warp orders its lanes, and what one of them has
-  acquired they all know. A phase of an mbarrier orders what comes before the arrivals before what comes after a wait for it.
+  acquired they all know. A phase of an mbarrier or of a cluster's barrier orders what the threads that arrive at it have done before
+  what those that wait for it do, unless they arrive or wait relaxed.
 - A thread that writes or updates a word after a fence releases what the fence ordered. A thread that reads this word by a strong
   access (atomic, volatile, relaxed) acquires it at its next fence. The qualifiers release and acquire need no fence. A fence,
   qualifier or atomic of the block (.cta) orders threads of the block only.
@@ -12,7 +13,7 @@ block, the time up to which their accesses come before its own (PTX ISA, "Memory
 - What one thread acquires its block knows after the next barrier. Here the barrier also counts as the fence that an acquire needs,
   as many programs assume (NVIDIA's sample threadFenceReduction).
 
-Between blocks only the words of such accesses and clusters' barriers order anything.
+Between blocks only the words of such accesses, clusters' barriers and mbarriers of clusters order anything.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kernels.engines.emulator.known import Known
 from kernels.engines.emulator.ptx.kernel import Instruction
 from kernels.engines.emulator.ptx.registers import read, written
 from kernels.engines.emulator.state import Machine
@@ -29,22 +31,6 @@ from kernels.engines.emulator.threads import LANES, bits_of_lanes
 
 STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"})
 MAX_BLOCKS = 4096  # of a grid for which it is kept which block knows which; in a larger one an acquire orders all
-
-
-@dataclass
-class _Known:
-    """Accesses that come before those of who knows this: of each block of the grid up to a time, and of single warps and threads, by
-    number in the grid, up to a later one."""
-
-    blocks: np.ndarray
-    warps: dict[int, int] = field(default_factory=dict)
-    threads: dict[int, int] = field(default_factory=dict)
-
-    def add(self, other: _Known) -> None:
-        np.maximum(self.blocks, other.blocks, out=self.blocks)
-        for mine, theirs in ((self.warps, other.warps), (self.threads, other.threads)):
-            for number, time in theirs.items():
-                mine[number] = max(mine.get(number, 0), time)
 
 
 @dataclass
@@ -65,8 +51,8 @@ class Order:
         self.m, self.pcs, self.floor = m, [-1, -1], 0
         self.block = m.block_of[::LANES].copy()  # of each row of 32 slots, a warp
         self.warp = m.thread_of[::LANES] // LANES  # its number in the block
-        self._released: dict[tuple[int, int], _Known] = {}  # by word and block of the grid; block -1: to all blocks
-        self._all = False  # after an acquire in a grid of more than MAX_BLOCKS
+        self._released: dict[tuple[int, int], Known] = {}  # by word and block of the grid; block -1: to all blocks
+        self._all = False  # after an acquire or a cluster's barrier in a grid of more than MAX_BLOCKS
         self._acquires = _some_value_of_a_strong_access_is_used(m.kernel.code)
         self._reset()
 
@@ -78,18 +64,21 @@ class Order:
         self.until = np.zeros((len(self.block), m.threads.padded // LANES), np.int32)
         # By row: the time up to which a lane's accesses (columns) come before those of another, by barriers of some lanes.
         self._lanes: dict[int, np.ndarray] = {}
-        # What warps knew that arrived at a barrier or an mbarrier, by its key; what comes before the phases of an mbarrier that ended.
-        self._arrived: dict[int, np.ndarray] = {}
-        self._phases: dict[int, np.ndarray] = {}
+        # By the key of a barrier or an mbarrier: what comes before the arrivals of its phase, and before those of the phases that ended.
+        self._arrived: dict[int, Known] = {}
+        self._phases: dict[int, Known] = {}
         # By slot: fences of the GPU, and those and fences of the block.
         self._fences, self._fences_in_block = (
             _Fences(np.zeros(m.slots, np.int32), np.zeros(m.slots, np.int32)) for _ in range(2)
         )
-        self._known: dict[int, _Known] = {}  # by block of the grid
-        self._thread: dict[int, _Known] = {}  # by slot: what the thread has acquired since its block's last barrier
+        # What all threads of a block have acquired, by block of the grid; since its last barrier also all lanes of a warp, by row, and
+        # single threads, by slot.
+        self._known: dict[int, Known] = {}
+        self._warp: dict[int, Known] = {}
+        self._thread: dict[int, Known] = {}
         # By slot: what it acquires at its next fence, and at its next fence of the block.
-        self._pending: dict[int, _Known] = {}
-        self._pending_in_block: dict[int, _Known] = {}
+        self._pending: dict[int, Known] = {}
+        self._pending_in_block: dict[int, Known] = {}
 
     def begin(self) -> None:
         """The threads of a batch begin. Nothing but what they acquire orders them after the threads before."""
@@ -105,27 +94,43 @@ class Order:
         return self.now
 
     # -- barriers ----------------------------------------------------------------------------------
-    def barrier(self, threads: np.ndarray, key: np.ndarray) -> None:
-        """Threads leave a barrier; those with one key waited for each other."""
+    def barrier(self, threads: np.ndarray, key: np.ndarray, counted: np.ndarray) -> None:
+        """Threads leave a barrier; those with one key waited for each other. `counted`: those at a barrier of a number of threads, for
+        which threads that have ended are not counted."""
         now = self.tick()
         rows = np.flatnonzero(threads.reshape(-1, LANES).any(axis=1))
         keys = key[::LANES]
-        live = np.bincount(self.block[self.m.live.reshape(-1, LANES).any(axis=1)], minlength=self.m.blocks)
+        of_all = ~np.isin(self.block, self.block[counted.reshape(-1, LANES).any(axis=1)])
+        expected = np.where(np.repeat(of_all, LANES), self.m.live, self.m.threads.exists)
+        live = np.bincount(self.block[expected.reshape(-1, LANES).any(axis=1)], minlength=self.m.blocks)
         whole = (np.bincount(self.block[rows], minlength=self.m.blocks) == live) & self._one_key(rows, keys)
         inside = whole[self.block[rows]]
         self.until[rows[inside]] = now
         if whole.all():
             self.floor = now
+        self._fence_at_barrier(threads, key)
         for group in _groups(rows[~inside], keys):
             known = self.until[group].max(axis=0)
-            if (arrived := self._arrived.pop(int(keys[group[0]]), None)) is not None:
-                known = np.maximum(known, arrived)
             known[self.warp[group]] = now
             self.until[group] = known
-        self._fence_at_barrier(threads, key)
+            record = self._arrived.pop(int(keys[group[0]]), None) or self._nothing()
+            self._take(record, group, threads)
+            for row in group.tolist():
+                self._learn(record, row)
+        for block in np.unique(self.block[rows[inside]]).tolist() if self._acquired() else ():
+            self._take(self._of_block(int(self.m.threads.blocks_here[block])), rows[self.block[rows] == block], threads)
+
+    def _acquired(self) -> bool:
+        return bool(self._warp or self._thread or self._pending or self._pending_in_block)
+
+    def _take(self, record: Known, rows: np.ndarray, threads: np.ndarray) -> None:
+        """Move to a record what warps and those of their threads have acquired, or acquire at their next fence."""
+        chosen = set(rows.tolist()) if self._acquired() else set()
+        for row in self._warp.keys() & chosen:
+            record.add(self._warp.pop(row))
         for acquired in (self._thread, self._pending, self._pending_in_block):
-            for slot in [slot for slot in acquired if threads[slot]]:
-                self._of_block(self._block(slot)).add(acquired.pop(slot))
+            for slot in [slot for slot in acquired if slot // LANES in chosen and threads[slot]]:
+                record.add(acquired.pop(slot))
 
     def _one_key(self, rows: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Returns for each block whether its warps in `rows` have one key."""
@@ -160,44 +165,92 @@ class Order:
             )
             self._lanes.setdefault(row, np.zeros((LANES, LANES), np.int32))[together] = now
         if self._thread:
-            self._share(np.broadcast_to(masks, self.m.slots), active)
+            self._share(np.broadcast_to(masks, self.m.slots), active, set(rows.tolist()))
 
-    def _share(self, masks: np.ndarray, active: np.ndarray) -> None:
-        """Let the lanes of a barrier of the warp know what one of them has acquired."""
+    def _share(self, masks: np.ndarray, active: np.ndarray, whole: set[int]) -> None:
+        """Let the lanes of a barrier of the warp know what one of them has acquired. `whole`: rows all of whose lanes take part."""
         for slot, known in [(slot, known) for slot, known in self._thread.items() if active[slot]]:
+            if slot // LANES in whole:
+                self._learn(self._thread.pop(slot), slot // LANES)
+                continue
             first = slot // LANES * LANES
             for lane in range(LANES):
                 if active[first + lane] and int(masks[slot]) >> lane & 1 and first + lane != slot:
                     self._thread.setdefault(first + lane, self._nothing()).add(known)
 
+    # -- arrivals and waits ----------------------------------------------------------------------------
     def arrive(self, keys: np.ndarray, slots: np.ndarray) -> None:
-        """Threads arrive at barriers or mbarriers of their block, one key each, and do not wait."""
+        """Threads arrive at barriers or mbarriers, one key each, and do not wait."""
         now = self.tick()
-        for key, row in sorted(set(zip(keys.tolist(), (slots // LANES).tolist(), strict=True))):
-            arrived = self._arrived.setdefault(key, np.zeros(self.until.shape[1], np.int32))
-            np.maximum(arrived, self.until[row], out=arrived)
-            arrived[self.warp[row]] = now
-        for slot in self._thread.keys() & set(slots.tolist()) if self._thread else ():
-            self._of_block(self._block(slot)).add(self._thread.pop(slot))
+        for key, row, of_row in _by_key_and_row(keys, slots):
+            record = self._arrived.setdefault(key, self._nothing())
+            record.add(self._of_threads(row, of_row, now))
 
     def phase_ended(self, key: int) -> None:
-        """All arrivals at an mbarrier's phase have come."""
-        arrived = self._arrived.pop(key, np.zeros(self.until.shape[1], np.int32))
-        self._phases[key] = np.maximum(arrived, self._phases.get(key, 0))
+        """All arrivals at a phase of an mbarrier, or of the barrier of a cluster, have come."""
+        if (arrived := self._arrived.pop(key, None)) is not None:
+            self._phases.setdefault(key, self._nothing()).add(arrived)
 
     def waited(self, keys: np.ndarray, slots: np.ndarray) -> None:
-        """Threads have waited for a phase of an mbarrier of their block, one key each."""
-        for key, row in sorted(set(zip(keys.tolist(), (slots // LANES).tolist(), strict=True))):
-            if (arrived := self._phases.get(key)) is not None:
-                np.maximum(self.until[row], arrived, out=self.until[row])
+        """Threads have waited for a phase, one key each."""
+        for key, row, of_row in _by_key_and_row(keys, slots):
+            if (record := self._phases.get(key)) is None:
+                continue
+            if self._is_whole(row, of_row):
+                self._learn(record, row)
+            else:
+                for slot in of_row:
+                    self._thread.setdefault(slot, self._nothing()).add(record)
 
     def everything(self) -> None:
-        """All that was done so far comes before what is done from now on: a barrier of a cluster, or an mbarrier of another block."""
+        """All that was done so far comes before what is done from now on, in each cluster."""
         now = self.tick()
         self.until[:], self.floor = now, now
-        for block in range(self.m.blocks) if self.m.threads.cluster_size > 1 else ():
-            of = self.m.threads.cluster_of_block
+        of = self.m.threads.cluster_of_block
+        self._all |= of.size > MAX_BLOCKS
+        for block in range(of.size) if not self._all else ():
             self._of_block(block).blocks[of == of[block]] = now
+
+    def is_quiet_since(self, time: int) -> bool:
+        """Returns whether nothing was accessed after a time."""
+        return all(pc < 0 for pc in self.pcs[time:])
+
+    def _of_threads(self, row: int, slots: list[int], time: int) -> Known:
+        """Returns what threads of one warp have done up to a time and what they know."""
+        record, first = self._nothing(), int(self.first_warp[row])
+        record.warps = {first + warp: until for warp, until in enumerate(self.until[row].tolist()) if until}
+        if self._is_whole(row, slots):
+            record.warps[int(self.warp_in_grid[row])] = time
+        else:
+            numbers = self.m.threads.number[slots].tolist()
+            record.threads = dict.fromkeys(numbers, time)
+            for slot in slots if row in self._lanes else ():
+                record.add_threads(row_of_lanes(numbers[0], self._lanes[row][slot % LANES]))
+        for known in self._holders(slots):
+            record.add(known)
+        return record
+
+    def _is_whole(self, row: int, slots: list[int]) -> bool:
+        """Returns whether these are all live threads of a warp."""
+        return np.count_nonzero(self.m.live[row * LANES : (row + 1) * LANES]) == len(slots)
+
+    def _learn(self, record: Known, row: int) -> None:
+        """Let all lanes of a warp know what a record says."""
+        first, rest = int(self.first_warp[row]), bool(record.threads) or bool(record.blocks.any())
+        for warp, time in record.warps.items():
+            of_block = warp - first
+            if 0 <= of_block < self.until.shape[1]:
+                self.until[row, of_block] = max(self.until[row, of_block], time)
+            else:
+                rest = True
+        if rest:
+            self._warp.setdefault(row, self._nothing()).add(record)
+
+    def _holders(self, slots: Sequence[int]) -> list[Known]:
+        """Returns what threads of one warp have acquired."""
+        holders = [self._known.get(self._block(slots[0])), self._warp.get(slots[0] // LANES)]
+        holders += [self._thread.get(slot) for slot in slots] if self._thread else []
+        return [known for known in holders if known is not None]
 
     # -- fences, releases, acquires ------------------------------------------------------------------
     def fence(self) -> None:
@@ -222,7 +275,7 @@ class Order:
             for at in np.flatnonzero(until.max(axis=1) > fences.block[slots]).tolist():
                 fences.warps[int(slots[at])] = until[at]
 
-    def _acquire_pending(self, pending: dict[int, _Known], slots: np.ndarray) -> None:
+    def _acquire_pending(self, pending: dict[int, Known], slots: np.ndarray) -> None:
         for slot in pending.keys() & set(slots.tolist()) if pending else ():
             self._acquire(slot, pending.pop(slot))
 
@@ -258,22 +311,20 @@ class Order:
                         record = self._released[word, key] = self._nothing()
                     self._release(slot, record, fences)
 
-    def _release(self, slot: int, record: _Known, fences: _Fences) -> None:
-        block = self._block(slot)
-        for known in (self._known.get(block), self._thread.get(slot)):
-            if known is not None:
-                record.add(known)
+    def _release(self, slot: int, record: Known, fences: _Fences) -> None:
+        block, time = self._block(slot), int(fences.thread[slot])
+        for known in self._holders([slot]):
+            record.add(known)
         record.blocks[block] = max(record.blocks[block], fences.block[slot])
         number, row = int(self.m.threads.number[slot]), slot // LANES
-        record.threads[number] = int(fences.thread[slot])
-        for warp, time in enumerate(fences.warps.get(slot, ())):
-            at = int(self.first_warp[row]) + warp
-            record.warps[at] = max(record.warps.get(at, 0), int(time))
-        for lane, time in enumerate(self._lanes[row][slot % LANES].tolist()) if row in self._lanes else ():
-            at = number - slot % LANES + lane
-            record.threads[at] = max(record.threads.get(at, 0), min(time, int(fences.thread[slot])))
+        record.threads[number] = time
+        record.add_warps(
+            {int(self.first_warp[row]) + warp: int(t) for warp, t in enumerate(fences.warps.get(slot, ()))}
+        )
+        if row in self._lanes:
+            record.add_threads(row_of_lanes(number, np.minimum(self._lanes[row][slot % LANES], time)))
 
-    def _acquire(self, slot: int, record: _Known) -> None:
+    def _acquire(self, slot: int, record: Known) -> None:
         if self.m.threads.in_grid > MAX_BLOCKS:
             self._all = True
         else:
@@ -282,12 +333,12 @@ class Order:
     def _block(self, slot: int) -> int:
         return int(self.m.threads.index_of[slot])
 
-    def _of_block(self, block: int) -> _Known:
+    def _of_block(self, block: int) -> Known:
         return self._known.setdefault(block, self._nothing())
 
-    def _nothing(self) -> _Known:
+    def _nothing(self) -> Known:
         blocks = self.m.threads.in_grid
-        return _Known(np.zeros(blocks if blocks <= MAX_BLOCKS else 1, np.int32))
+        return Known(np.zeros(blocks if blocks <= MAX_BLOCKS else 1, np.int32))
 
     def _active(self) -> np.ndarray:
         return self.m.live if self.m.active_mask is None else self.m.active_mask
@@ -306,7 +357,7 @@ class Order:
                 mine = np.flatnonzero((rows == row) & in_warp)
                 done[mine] |= lanes[slots[mine] % LANES, who[mine] % LANES] >= time[mine]
         rest = np.flatnonzero(~done)
-        if rest.size and (self._known or self._thread or self._all):
+        if rest.size and (self._known or self._warp or self._thread or self._all):
             done[rest] = self._all | self._between(who[rest], time[rest], slots[rest])
         return done
 
@@ -315,17 +366,35 @@ class Order:
         out = np.zeros(len(who), bool)
         for slot in np.unique(slots).tolist():
             mine = np.flatnonzero(slots == slot)
-            for known in (self._known.get(self._block(slot)), self._thread.get(slot)):
-                if known is not None:
-                    numbers = who[mine].tolist()
-                    single = np.array([max(known.threads.get(n, 0), known.warps.get(n // LANES, 0)) for n in numbers])
-                    out[mine] |= np.maximum(known.blocks[who[mine] // self.m.threads.padded], single) >= time[mine]
+            for known in self._holders([slot]):
+                out[mine] |= known.until(who[mine], self.m.threads.padded) >= time[mine]
         return out
 
 
 def _groups(rows: np.ndarray, key: np.ndarray) -> list[np.ndarray]:
     """Returns the rows with equal keys."""
     return [rows[key[rows] == value] for value in np.unique(key[rows])]
+
+
+def _by_key_and_row(keys: np.ndarray, slots: np.ndarray) -> list[tuple[int, int, list[int]]]:
+    """Returns the slots with one key in one row, for each such pair."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for key, slot in zip(keys.tolist(), slots.tolist(), strict=True):
+        groups.setdefault((key, slot // LANES), []).append(slot)
+    return [(key, row, groups[key, row]) for key, row in sorted(groups)]
+
+
+def row_of_lanes(number: int, times: np.ndarray) -> dict[int, int]:
+    """Returns the times of the lanes of a thread's warp by their numbers in the grid."""
+    first = number // LANES * LANES
+    return {first + lane: time for lane, time in enumerate(times.tolist()) if time}
+
+
+def orders_some_threads(code: Sequence[Instruction]) -> bool:
+    """Returns whether a kernel has barriers or flags that order some threads of a block or of the grid and not all."""
+    barriers = (i for i in code if i.parts[0] in ("bar", "barrier") and "warp" not in i.parts)
+    some = any("cluster" in i.parts or len(i.operands) > 1 for i in barriers)
+    return some or any(i.parts[0] == "mbarrier" for i in code) or _some_value_of_a_strong_access_is_used(code)
 
 
 def _some_value_of_a_strong_access_is_used(code: Sequence[Instruction]) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine, mbarrier_key
 
 WIDTH = 8
 BITS = 20  # of a count of arrivals
@@ -73,6 +73,6 @@ def complete_bytes(m: Machine, offset: int, count: int) -> bool:
     phase.bytes -= count
     ended = phase.ends()
     if ended:
-        m.phase_ended(offset)
+        m.phase_ended(mbarrier_key(offset))
     set_phase(m, offset, phase)
     return ended

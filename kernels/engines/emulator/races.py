@@ -6,132 +6,18 @@ holds, or that all writers write, have the same result in any order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from kernels.engines.emulator.memory import GLOBAL_BASE, Space
+from kernels.engines.emulator.last import All, Last, longer
+from kernels.engines.emulator.memory import Space
 from kernels.engines.emulator.operations.dtypes import UNSIGNED
-from kernels.engines.emulator.order import STRONG, Order
-from kernels.engines.emulator.ptx.kernel import Instruction, type_bytes
-from kernels.engines.emulator.ptx.registers import names, written
+from kernels.engines.emulator.order import STRONG, Order, orders_some_threads
+from kernels.engines.emulator.patterns import guesses, unit_of, updates_by_hand, written_ranges
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES
 
 MAX_RACES = 20  # reported in a run
 DEFERRED = 1 << 26  # bytes of reads that are noted later, if a write follows
-_SPACES = {"global", "shared", "local", "param", "const"}
-_NOT_GLOBAL = {"shared", "local", "param", "shared::cta", "shared::cluster"}
-
-
-def _unit(m: Machine, space: str) -> int:
-    """Returns the bytes of a word: at most 4, and the width of the narrowest access to a space."""
-    elsewhere, widths = _SPACES - {space}, [4]
-    for i in m.kernel.code:
-        if i.parts[0] in ("ld", "st", "atom", "red") and not elsewhere & {part.partition("::")[0] for part in i.parts}:
-            widths.append(type_bytes(i.parts[-1]))
-        elif i.parts[0] == "wmma" and i.parts[1] != "mma":
-            widths.append(4 if i.parts[-1] == "tf32" else type_bytes(i.parts[-1]))
-    return min(widths)
-
-
-def guesses(code: Sequence[Instruction]) -> set[int]:
-    """Returns the loads whose value is only a guess that an atomic compare-and-swap of the same address checks, as in the atomics that
-    CUDA's guide builds from it."""
-    moves = [
-        (next(iter(written(i))), names(i.operands[1])) for i in code if i.parts[0] == "mov" and len(written(i)) == 1
-    ]
-
-    def sources(registers: set[str]) -> frozenset[str]:
-        """Returns the registers and those from which their values were moved."""
-        found = set(registers)
-        while new := {name for target, of in moves if target in found for name in of} - found:
-            found |= new
-        return frozenset(found)
-
-    swaps = [
-        (sources(names(i.operands[1])), sources(names(i.operands[2])))
-        for i in code
-        if i.parts[0] == "atom" and "cas" in i.parts
-    ]
-    return {
-        pc
-        for pc, i in enumerate(code)
-        if i.parts[0] == "ld"
-        and any(written(i) & compared and sources(names(i.operands[1])) & address for address, compared in swaps)
-    }
-
-
-def _written_ranges(m: Machine) -> list[tuple[int, int]] | None:
-    """Returns the bytes start .. stop of the buffers of global memory that stores and atomics can write to, by the parameters and
-    variables that their addresses come from; None if an address comes from elsewhere."""
-    writers: dict[str, list[Instruction]] = {}
-    for i in m.kernel.code:
-        for name in written(i):
-            writers.setdefault(name, []).append(i)
-    stores = (i for i in m.kernel.code if i.parts[0] in ("st", "atom", "red") and not _NOT_GLOBAL & set(i.parts))
-    todo = [name for i in stores for name in names(next(o for o in i.operands if o.kind == "mem"))]
-    seen, addresses = set(todo), []
-    while todo:
-        name = todo.pop()
-        if name not in writers:
-            addresses += m.addresses_of(name)
-        for i in writers.get(name, ()):
-            if i.parts[0] == "ld" and "param" in i.parts:
-                source = i.operands[1]
-                addresses += m.pointers_in(source.root.name, source.offset + source.root.offset)
-            elif i.parts[0] in ("ld", "atom", "extern", "call") and i.parts[-1] in ("u64", "b64", "s64"):
-                return None
-            elif i.parts[0] not in ("ld", "atom"):
-                new = {source for o in i.operands[1:] for source in names(o)} - seen
-                seen |= new
-                todo += new
-    regions = (m.memory.region(address - GLOBAL_BASE) for address in addresses if address >= GLOBAL_BASE)
-    return [(region.start, region.stop) for region in regions if region is not None]
-
-
-def _longer(array: np.ndarray, size: int) -> np.ndarray:
-    """Returns an array with zeros after its values. What is never written takes no memory."""
-    out = np.zeros(size, array.dtype)
-    out[: array.size] = array
-    return out
-
-
-class Last:
-    """The last access of one kind to each word and the last one before by another thread: who, by number in the grid, and when, 0 for
-    never."""
-
-    def __init__(self, verb: str):
-        self.verb, self.latest, self.several = verb, 0, False
-        self.who, self.time, self.who_before, self.time_before = np.zeros((4, 0), np.int32)
-
-    def fit(self, words: int) -> None:
-        """Makes place for as many words."""
-        self.who, self.time, self.who_before, self.time_before = (
-            _longer(old, words) for old in (self.who, self.time, self.who_before, self.time_before)
-        )
-
-    def forget(self) -> None:
-        """Forget all accesses."""
-        if self.latest:
-            self.time[:] = self.time_before[:] = 0
-            self.latest, self.several = 0, False
-
-    def note(self, words: np.ndarray, numbers: np.ndarray, time: int, floor: int) -> None:
-        """Note accesses of threads at a time. `floor`: accesses up to it no longer matter."""
-        who = self.who[words]
-        other = (who != numbers) & (self.time[words] > 0)
-        if other.any():
-            if self.several:  # one of another warp is kept rather than one of this warp
-                kept = (self.time_before[words] > floor) & (self.who_before[words] // LANES != numbers // LANES)
-                other &= ~kept | (who // LANES != numbers // LANES)
-            at = words[other]
-            self.who_before[at], self.time_before[at], self.several = who[other], self.time[at], True
-        self.who[words], self.time[words], self.latest = numbers, time, time
-        hidden = self.who[words] != numbers  # of several threads that access a word by one instruction
-        if hidden.any():
-            at = words[hidden][::-1]  # the first one
-            self.who_before[at], self.time_before[at], self.several = numbers[hidden][::-1], time, True
 
 
 class Races:
@@ -139,10 +25,14 @@ class Races:
     `was_read`: of each word."""
 
     def __init__(self, m: Machine, name: str, memory: Space, order: Order):
-        self.m, self.name, self.memory, self.order, self.unit = m, name, memory, order, _unit(m, name)
-        self.reads, self.writes, self.updates = Last("reads"), Last("writes"), Last("updates")
+        self.m, self.name, self.memory, self.order, self.unit = m, name, memory, order, unit_of(m, name)
+        self.reads = All("reads") if orders_some_threads(m.kernel.code) else Last("reads")
+        self.writes, self.updates, self.strong_reads = Last("writes"), Last("updates"), Last("reads")
         self.kinds = (self.reads, self.writes, self.updates)
-        self._guesses = guesses(m.kernel.code)
+        self._guesses, self._updates_by_hand = guesses(m.kernel.code), updates_by_hand(m.kernel.code)
+        self._times_of_loads: dict[
+            int, np.ndarray
+        ] = {}  # of those of updates by hand: by slot, when it was executed last
         # A volatile access orders nothing on its own. Lanes of one warp share words by volatile accesses without any fence.
         fences = any(i.parts[0] in ("membar", "fence") for i in m.kernel.code)
         self._strong = STRONG if fences or name == "global" else STRONG - {"volatile"}
@@ -152,7 +42,7 @@ class Races:
         self._deferred: list[tuple[np.ndarray, np.ndarray, int, int]] = []
         self._deferred_bytes = 0
         self.was_read = np.zeros(0, bool)
-        self.written_ranges = _written_ranges(m) if name == "global" else None
+        self.written_ranges = written_ranges(m) if name == "global" else None
         self._shift = np.uint64(self.unit.bit_length() - 1)
         self.fit()
         self.found: dict[tuple[int, int], str] = {}
@@ -160,14 +50,14 @@ class Races:
     # -- accesses by the active threads, at byte offsets of the space, one a slot -----------------------
     def read(self, pc: int, offsets: np.ndarray, width: int) -> None:
         chosen, slots = self._chosen(offsets)
-        if self._is_strong(pc):
-            words, slots = self._expanded(chosen, slots, width)
-            self._order(pc, words, slots, reads=True)
-            self._check(pc, words, slots, "reads", self.writes)
-            return
         self._mark_read(chosen, width)
+        if self._is_strong(pc):
+            self._read_strongly(pc, *self._expanded(chosen, slots, width))
+            return
         if not self._can_be_written(chosen):
             return
+        if "nc" in self.m.kernel.code[pc].parts:
+            self._check_constant(pc, *self._expanded(chosen, slots, width))
         time = self.order.tick(pc)
         if any(self.may_race(last) for last in (self.writes, self.updates)):
             words, of_words = self._expanded(chosen, slots, width)
@@ -176,6 +66,14 @@ class Races:
                 self._check(pc, words, of_words, "reads", self.updates)
         if pc not in self._guesses:
             self._defer(chosen, self.m.threads.number[slots], width, time)
+
+    def _read_strongly(self, pc: int, words: np.ndarray, slots: np.ndarray) -> None:
+        self._order(pc, words, slots, reads=True)
+        time = self.order.tick(pc)
+        self._check(pc, words, slots, "reads", self.writes)
+        self.strong_reads.note(words, self.m.threads.number[slots], time, self.floor)
+        if self._updates_by_hand:
+            self._times_of_loads.setdefault(pc, np.zeros(self.m.slots, np.int64))[slots] = time
 
     def _mark_read(self, chosen: np.ndarray, width: int) -> None:
         count = max(1, width // self.unit)
@@ -223,7 +121,7 @@ class Races:
         """Forget all accesses to memory that the threads of the next batch have for their own."""
         self._deferred, self._deferred_bytes = [], 0
         self.was_read[:] = False
-        for kind in self.kinds:
+        for kind in (*self.kinds, self.strong_reads):
             kind.forget()
 
     def update(self, pc: int, offsets: np.ndarray, width: int) -> None:
@@ -248,16 +146,50 @@ class Races:
             time = self.order.tick(pc)
             self._check(pc, words, slots, "writes", self.writes)
             self._check(pc, words, slots, "writes", self.reads)
+            if pc in self._updates_by_hand:
+                other = self._differ(words, values)
+                self._check_lost(pc, words[other], slots[other])
             self.updates.note(words, self.m.threads.number[slots], time, self.floor)
             return
-        bits = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(UNSIGNED[self.unit])
+        bits = self._bits(values)
         time = self.order.tick(pc)
         self._check_same_instruction(pc, words, slots, bits)
-        other = self.memory.bytes.view(UNSIGNED[self.unit])[words] != bits
+        other = self._differ(words, values)
         self._check(pc, words[other], slots[other], "writes", self.writes)
         self._check(pc, words, slots, "writes", self.updates)
         self._check(pc, words, slots, "writes", self.reads)
+        self._check(pc, words, slots, "writes", self.strong_reads)
         self.writes.note(words, self.m.threads.number[slots], time, self.floor)
+
+    def _bits(self, values: np.ndarray) -> np.ndarray:
+        """Returns the bytes of each word that threads write."""
+        return np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(UNSIGNED[self.unit])
+
+    def _differ(self, words: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Returns whether words are written that hold something else."""
+        return self.memory.bytes.view(UNSIGNED[self.unit])[words] != self._bits(values)
+
+    def _check_constant(self, pc: int, words: np.ndarray, slots: np.ndarray) -> None:
+        """Report a read through the cache of constants of what a thread has written."""
+        for last in (self.writes, self.updates):
+            for at in np.flatnonzero(last.time[words] > 0)[:1].tolist():
+                cure = "No thread may write to what __ldg or a pointer to const __restrict__ reads in the same launch."
+                who, other_pc = int(last.who[words[at]]), self.order.pcs[last.time[words[at]]]
+                self._report(pc, int(words[at]), int(slots[at]), "reads", who, last.verb, other_pc, cure)
+
+    def _check_lost(self, pc: int, words: np.ndarray, slots: np.ndarray) -> None:
+        """Report a thread that writes what it made of a word's value if another one has written the word since it read it."""
+        loads = [self._times_of_loads[at][slots] for at in self._updates_by_hand[pc] if at in self._times_of_loads]
+        read_at, number, last = np.max(loads, axis=0, initial=0), self.m.threads.number[slots], self.updates
+        cure = "It is made of what was there before: one of both updates is lost. An atomic makes one access of a read and a write."
+        lost = np.flatnonzero((last.time[words] > read_at) & (last.who[words] != number) & (read_at > 0))
+        for at in lost[:1].tolist():
+            who, other_pc = int(last.who[words[at]]), self.order.pcs[last.time[words[at]]]
+            self._report(pc, int(words[at]), int(slots[at]), "writes", who, "writes", other_pc, cure)
+        order = np.argsort(words, kind="stable")
+        word, slot = words[order], slots[order]
+        for at in np.flatnonzero((word[1:] == word[:-1]) & (slot[1:] != slot[:-1]))[:1].tolist():
+            self._report(pc, int(word[at]), int(slot[at + 1]), "writes", int(number[order[at]]), "writes", pc, cure)
 
     def _check_scope(self, pc: int, words: np.ndarray, slots: np.ndarray) -> None:
         """Report an atomic of the block that updates a word which a thread of another block has updated."""
@@ -270,30 +202,35 @@ class Races:
         for at in np.flatnonzero((word[1:] == word[:-1]) & (block[1:] != block[:-1]))[:1].tolist():
             self._report(pc, int(word[at + 1]), int(slot[at + 1]), "updates", int(number[slot[at]]), "updates", pc)
 
-    # -- bulk copies by a thread, of pieces of 16 bytes at these offsets ---------------------------------
-    def begun_by_copy(self, pc: int, slot: int, pieces: np.ndarray) -> None:
+    # -- bulk copies by a thread, of elements of these offsets and this width -------------------------------
+    def begun_by_copy(self, pc: int, slot: int, offsets: np.ndarray, width: int) -> None:
         """Check a copy that may read from now on."""
-        words = self._words_of(pieces)
+        words, slots = self._words_of(slot, offsets, width)
         for last in (self.writes, self.updates):
-            self._check(pc, words, np.full(words.size, slot), "reads", last)
+            self._check(pc, words, slots, "reads", last)
 
-    def read_by_copy(self, pc: int, slot: int, pieces: np.ndarray) -> None:
+    def read_by_copy(self, pc: int, slot: int, offsets: np.ndarray, width: int) -> None:
         """Note a read that a thread has waited for."""
         self.fit()
-        self._mark_read(pieces, 16)
-        self._defer(pieces, np.full(pieces.size, self.m.threads.number[slot]), 16, self.order.tick(pc))
+        self._mark_read(offsets, width)
+        self._defer(offsets, np.full(offsets.size, self.m.threads.number[slot]), width, self.order.tick(pc))
 
-    def written_by_copy(self, pc: int, slot: int, pieces: np.ndarray) -> None:
-        """Check a copy that may write from now on. Its end is a phase of an mbarrier, which orders what comes after it."""
+    def overwritten_by_copy(self, pc: int, slot: int, offsets: np.ndarray, width: int) -> None:
+        """Check a copy that may write from now on."""
         self.settle()
-        words = self._words_of(pieces)
-        slots = np.full(words.size, slot)
-        for last in self.kinds:
+        words, slots = self._words_of(slot, offsets, width)
+        for last in (*self.kinds, self.strong_reads):
             self._check(pc, words, slots, "writes", last)
 
-    def _words_of(self, pieces: np.ndarray) -> np.ndarray:
+    def written_by_copy(self, pc: int, slot: int, offsets: np.ndarray, width: int) -> None:
+        """Note a write that a thread has waited for."""
+        self.overwritten_by_copy(pc, slot, offsets, width)
+        words, _ = self._words_of(slot, offsets, width)
+        self.writes.note(words, np.full(words.size, self.m.threads.number[slot]), self.order.tick(pc), self.floor)
+
+    def _words_of(self, slot: int, offsets: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         self.fit()
-        return (pieces[:, None].astype(np.int64) // self.unit + np.arange(16 // self.unit)).reshape(-1)
+        return self._expanded(offsets, np.full(offsets.size, slot), width)
 
     # -- what was accessed ---------------------------------------------------------------------------
     def accessed(self, start: int, stop: int, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -347,9 +284,9 @@ class Races:
     def fit(self) -> None:
         """Makes place for memory that has grown by malloc, or by a variable of the module."""
         if (size := self.memory.bytes.size // self.unit) > self.reads.who.size:
-            for kind in self.kinds:
+            for kind in (*self.kinds, self.strong_reads):
                 kind.fit(size)
-            self.was_read = _longer(self.was_read, size)
+            self.was_read = longer(self.was_read, size)
 
     def may_race(self, last: Last) -> bool:
         """Returns whether an access of a kind may come without an order before what is done now."""
@@ -359,21 +296,22 @@ class Races:
         """Report an access if one of the last ones of another kind, by another thread, is not ordered before it."""
         if not words.size or not self.may_race(last):
             return
-        self._check_one(pc, words, slots, verb, last, last.who, last.time)
+        self._check_one(pc, words, slots, verb, last, last.who[words], last.time[words])
+        if isinstance(last, All):
+            at, who, times = last.others(words, np.maximum(self.writes.time[words], self.floor))
+            self._check_one(pc, words[at], slots[at], verb, last, who, times)
         if last.several:
             if last is self.updates:
                 # All updates of a word have one order: those before the thread's own come before what it does.
                 other = last.who[words] != self.m.threads.number[slots]
                 words, slots = words[other], slots[other]
-            self._check_one(pc, words, slots, verb, last, last.who_before, last.time_before)
+            self._check_one(pc, words, slots, verb, last, last.who_before[words], last.time_before[words])
 
     def _check_one(self, pc: int, words, slots, verb: str, last: Last, who: np.ndarray, times: np.ndarray) -> None:
-        who = who[words]
-        other = np.flatnonzero((times[words] > self.floor) & (who != self.m.threads.number[slots]))
+        other = np.flatnonzero((times > self.floor) & (who != self.m.threads.number[slots]))
         if not other.size:
             return
-        words, slots, who = words[other], slots[other], who[other]
-        times = times[words]
+        words, slots, who, times = words[other], slots[other], who[other], times[other]
         bad = np.flatnonzero(~self.order.ordered(who, times, slots))
         if bad.size:
             at = bad[0]
@@ -393,8 +331,10 @@ class Races:
             self._report(pc, int(w[at + 1]), int(s[at + 1]), "writes", who, "writes", pc)
 
     # -- reports -------------------------------------------------------------------------------------
-    def _report(self, pc: int, word: int, slot: int, verb: str, who: int, other_verb: str, other_pc: int) -> None:
-        """Report an access of a slot that races with one of a thread, by number."""
+    def _report(
+        self, pc: int, word: int, slot: int, verb: str, who: int, other_verb: str, other_pc: int, cure: str = ""
+    ) -> None:
+        """Report an access of a slot that races with one of a thread, by number. `cure`: what to write instead."""
         m, code, key, number = self.m, self.m.kernel.code, (pc, other_pc), int(self.m.threads.number[slot])
         lines = {code[at].line for at in key}
         if len(self.found) >= MAX_RACES or any({code[at].line for at in pair} == lines for pair in self.found):
@@ -402,7 +342,7 @@ class Races:
         a, b = (m.threads.text(n) for n in (number, who))
         self.found[key] = (
             f"{m.name}, {code[pc].line}: data race on {self.name} memory: {a} {verb} {self._place(word)}, which {b} {other_verb} at "
-            f"{code[other_pc].line}. {self._cure(number, who, verb, other_verb)}"
+            f"{code[other_pc].line}. {cure or self._cure(number, who, verb, other_verb)}"
         )
 
     def _place(self, word: int) -> str:

@@ -52,6 +52,11 @@ def mbarrier_key(offset: int) -> int:
     return -1 - offset
 
 
+def cluster_key(cluster: int) -> int:
+    """Returns what names a cluster's barrier among the barriers of a launch."""
+    return (1 << 40) + cluster
+
+
 def needed(unit: Unit | None) -> Unit:
     """Returns a unit that the launch has given a machine, because its kernel has instructions of this kind."""
     if unit is None:
@@ -108,6 +113,7 @@ class Machine:
         self.unread: Unread | None = None  # what was written to shared memory and not read, if races are looked for
         self.first_nan: FirstNan | None = None
         self.overflow: Overflow | None = None
+        self.undefined: dict[int, str] = {}  # shuffles from lanes that take no part, by instruction
         self.float_bits: FloatBits | None = None
         self.trace: Trace | None = None
         self.zeros = False  # whether all inputs are zero
@@ -400,15 +406,10 @@ class Machine:
         blocks[self.block_of[threads]] = True
         return np.count_nonzero(self.live & blocks[self.block_of]) == np.count_nonzero(threads)
 
-    def phase_ended(self, mbarrier: int | None = None) -> None:
-        """Report to the race detectors that a phase of a cluster's barrier has ended, or one of an mbarrier at an offset of shared
-        memory. In a cluster, threads of all blocks may have arrived."""
-        if self.order is None:
-            return
-        if mbarrier is None or self.threads.cluster_size > 1:
-            self.order.everything()
-        else:
-            self.order.phase_ended(mbarrier_key(mbarrier))
+    def phase_ended(self, key: int) -> None:
+        """Report to the race detectors that a phase of the barrier with this key has ended."""
+        if self.order is not None:
+            self.order.phase_ended(key)
 
     @property
     def writes(self) -> int:

@@ -29,7 +29,7 @@ class Threads:
         cluster: Dim = (1, 1, 1),
         at_once: int | None = None,
     ):
-        self.grid, self.block, self.ranks, self.cluster = grid, block, ranks, cluster
+        self.grid, self.block, self.order, self.ranks, self.cluster = grid, block, order, ranks, cluster
         self._blocks_of_rank = math.prod(grid)
         self.in_grid = self._blocks_of_rank * ranks
         self.blocks = min(at_once or self.in_grid, self.in_grid)

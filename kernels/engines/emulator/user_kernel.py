@@ -235,7 +235,7 @@ class _Launch:
             now = memory.array(at).view(dtype).reshape(shape)
             if line := _depends_on_order(n, after[n], now):
                 found.append(line)
-        return found
+        return found and [*found, *run.ended.undefined.values()]
 
     def run(self, code: Translated) -> tuple[Run, Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]]:
         """Returns the run, the memory after it, and where its arrays are in it."""

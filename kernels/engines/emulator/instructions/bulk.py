@@ -139,14 +139,19 @@ class _Copy:
         pieces = np.uint64(block * m.shared.size) + inner.astype(np.uint64)
         self._checked(slot, m.shared, pieces, 8, write=False)
         needed(m.proxies).check(self.pc, pieces, slot)
+        races = m.races.get("global")
         if offsets.size:
             self._checked(slot, m.memory, offsets, width, write=True)
+            if races is not None:
+                races.overwritten_by_copy(self.pc, slot, offsets, width)
         self._count("st", offsets.size * width)
 
         def move() -> None:
             data = self._pieces(pieces).reshape(-1).view(f"u{width}")
             if offsets.size:
                 m.memory.store(offsets, width, data[inside])
+                if races is not None:
+                    races.written_by_copy(self.pc, slot, offsets, width)
 
         store = Store(self.pc, slot, pieces, move)
         if m.trace is not None:
@@ -262,7 +267,7 @@ class _Copy:
         width = ELEMENTS[map_.dtype]
         offsets = (offsets[inside] + (start - GLOBAL_BASE)).astype(np.uint64)
         if offsets.size:
-            self._checked(slot, self.m.memory, offsets, width, write=False)
+            self._read_from(slot, offsets, width)
         self._count("ld", offsets.size * width)
 
         def read() -> np.ndarray:
@@ -281,9 +286,14 @@ class _Copy:
             needed(self.m.proxies).check(self.pc, pieces, slot)
             return lambda: self._pieces(pieces)
         offsets = (address - GLOBAL_BASE + np.arange(0, nbytes, 8)).astype(np.uint64)
-        self._checked(slot, self.m.memory, offsets, 8, write=False)
+        self._read_from(slot, offsets, 8)
         self._count("ld", nbytes)
         return lambda: self.m.memory.load(offsets, 8).view(np.uint8).reshape(-1, PIECE)
+
+    def _read_from(self, slot: int, offsets: np.ndarray, width: int) -> None:
+        self._checked(slot, self.m.memory, offsets, width, write=False)
+        if (races := self.m.races.get("global")) is not None:
+            races.begun_by_copy(self.pc, slot, offsets, width)
 
     def _pieces(self, pieces: np.ndarray) -> np.ndarray:
         """Returns the bytes of pieces of shared memory, uint8 [pieces, 16]."""

@@ -43,14 +43,15 @@ def rank_of_address(m: Machine, pc: int, i: Instruction) -> Run:
 def barrier(m: Machine, pc: int, i: Instruction) -> Run:
     """Build barrier.cluster: an arrival, or whether the phase of the threads' last arrival has ended."""
     if "arrive" in i.parts:
-        return lambda: _arrive(m, pc)
+        releases = "relaxed" not in i.parts
+        return lambda: _arrive(m, pc, releases)
     if "wait" in i.parts:
         return lambda: _passed(m, pc)
     raise Unknown(f"unknown opcode {i.opcode}")
 
 
-def _arrive(m: Machine, pc: int) -> None:
-    needed(m.clusters).arrive(pc)
+def _arrive(m: Machine, pc: int, releases: bool) -> None:
+    needed(m.clusters).arrive(pc, releases)
     if m.trace is not None:
         m.trace.events.active(Kind.ARRIVE, pc, 1)
 

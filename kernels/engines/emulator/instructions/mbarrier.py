@@ -107,7 +107,8 @@ def _arrivals(
     memory, name, offsets, chosen = access.checked(write=False)
     if (races := m.races.get(name)) is not None:
         races.update(access.pc, offsets, WIDTH)
-        needed(m.order).arrive(_keys(chosen), m.active_slots())
+        if "relaxed" not in m.kernel.code[access.pc].parts:
+            needed(m.order).arrive(_keys(chosen[counts > 0]), m.active_slots()[counts > 0])
     words = dict(zip(chosen.tolist(), memory.load(chosen, WIDTH).tolist(), strict=True))
     before, ended = np.empty(len(chosen), np.uint64), []
     more = np.zeros(len(chosen), np.int64) if nbytes is None else nbytes
@@ -127,7 +128,7 @@ def _arrivals(
         words[offset] = phase.word
     memory.store(np.array([*words], np.uint64), WIDTH, np.array([*words.values()], np.uint64))
     for offset, _ in ended:
-        m.phase_ended(offset)
+        m.phase_ended(mbarrier_key(offset))
     if m.trace is not None and name == "shared":
         m.trace.events.arrivals(access.pc, chosen.tolist(), counts.tolist(), more.tolist(), ended)
     return before
@@ -153,7 +154,7 @@ def wait(m: Machine, pc: int, i: Instruction) -> Run:
         ended = parity_now != named_parity
         if m.async_copies is not None and name == "shared":
             m.async_copies.phases_ended(chosen[ended])
-        if m.order is not None:
+        if m.order is not None and "relaxed" not in i.parts:
             m.order.waited(_keys(chosen[ended]), m.active_slots()[ended])
         if m.trace is not None and name == "shared":
             m.trace.events.waits(pc, ended, chosen, named_parity)
@@ -195,6 +196,7 @@ def store_and_report(m: Machine, pc: int, i: Instruction) -> Run:
         values = [m.active(read()).view(UNSIGNED[width]) for read in reads]
         if (races := m.races.get("shared")) is not None:
             races.write(pc, offsets, nbytes, np.stack(values, axis=-1))
+            needed(m.order).arrive(_keys(to.checked(write=False)[3]), m.active_slots())
         for n, value in enumerate(values):
             memory.store(chosen + np.uint64(n * width), width, value)
         _arrivals(m, to, m.active(none), drop=False, nbytes=np.full(len(chosen), -nbytes))

@@ -22,13 +22,15 @@ def _lanes(m: Machine, value) -> np.ndarray:
 
 
 def shuffle(m: Machine, pc: int, i: Instruction) -> Run:
-    """Build shfl.sync.{up,down,bfly,idx}: PTX ISA, section "shfl.sync"."""
+    """Build shfl.sync.{up,down,bfly,idx}: PTX ISA, section "shfl.sync". What a lane reads of one that does not take part is undefined: here
+    its register, in another order of the warps the inverted bits of it."""
     mode = i.parts[2] if i.parts[1] == "sync" else i.parts[1]
     target = i.operands[0]
     first, second = target.inner if target.kind == "vector" else (target, None)
     put = m.writer(first, "b32")
     inside = m.writer(second, "pred") if second is not None else None
     value, b, c = (m.reader(o, "u32") for o in i.operands[1:4])
+    undefined = np.int64(0 if m.threads.order == "forward" else 0xFFFFFFFF)
 
     def run() -> None:
         source, by, clamp = (_lanes(m, read()).astype(np.int64) for read in (value, b, c))
@@ -48,11 +50,31 @@ def shuffle(m: Machine, pc: int, i: Instruction) -> Run:
             j = bottom | (by & ~segment)
             ok = j <= top
         j = np.where(ok, j, LANE)
-        put(np.take_along_axis(source, j, axis=1).astype(np.uint32).reshape(-1))
+        values = np.take_along_axis(source, j, axis=1)
+        if m.active_mask is not None and (strange := _takes_no_part(m, j)).any():
+            values[strange] ^= undefined
+            _note_undefined(m, pc, strange, j)
+        put(values.astype(np.uint32).reshape(-1))
         if inside:
             inside(ok.reshape(-1))
 
     return run
+
+
+def _takes_no_part(m: Machine, sources: np.ndarray) -> np.ndarray:
+    """Returns which active lanes read a lane that is not active."""
+    active = _active(m)
+    return active & ~np.take_along_axis(active, sources, axis=1)
+
+
+def _note_undefined(m: Machine, pc: int, lanes: np.ndarray, sources: np.ndarray) -> None:
+    if pc not in m.undefined:
+        row, lane = (int(n[0]) for n in np.nonzero(lanes))
+        slot = 32 * row + lane
+        m.undefined[pc] = (
+            f"{m.where(pc)}: lane {lane} reads a value of lane {sources[row, lane]}, which does not take part in this shuffle: it is "
+            f"undefined, by thread {m.threads.thread(slot)} of block {m.threads.block_at(slot)}"
+        )
 
 
 def vote(m: Machine, pc: int, i: Instruction) -> Run:

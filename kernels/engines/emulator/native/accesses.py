@@ -58,13 +58,14 @@ class Access:
     signed: bool
     unit: int = 0  # bytes of a word by which races are looked for; 0: they are not
     noted: bool = False  # whether reads are noted, because a write may follow before a barrier
+    constant: bool = False  # whether NumPy reads what may be written
 
     @property
     def name(self) -> str:
         return (
             f"{'st' if self.write else 'ld'}.{self.space}.{self.width}x{self.count}.{'a32' if self.short else 'a64'}"
             f".c{self.counted}.r{self.register}{'s' if self.signed else ''}"
-            + (f".u{self.unit}{'n' if self.noted else ''}" if self.unit else "")
+            + (f".u{self.unit}{'n' if self.noted else ''}{'c' if self.constant else ''}" if self.unit else "")
         )
 
     @property
@@ -312,7 +313,11 @@ class _Body:
             return
         lines = self._array_of_race(WRITABLE)
         states = [b.load(b.gep(lines, [b.lshr(at, I64(LINE_BITS))])) for at in (lowest, highest)]
-        with b.if_then(b.icmp_unsigned("!=", b.or_(*states), I8(0))):
+        may_be_written = b.icmp_unsigned("!=", b.or_(*states), I8(0))
+        if a.constant:
+            self.e.leave_if(may_be_written)
+            return
+        with b.if_then(may_be_written):
             self._note_words(lanes, offsets)
 
     def _note_words(self, lanes: ir.Value, offsets: ir.Value) -> None:

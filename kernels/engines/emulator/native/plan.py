@@ -30,12 +30,12 @@ from kernels.engines.emulator.native.record import (
     TARGET,
     VALUE,
 )
-from kernels.engines.emulator.order import STRONG
+from kernels.engines.emulator.order import STRONG, orders_some_threads
+from kernels.engines.emulator.patterns import guesses
 from kernels.engines.emulator.ptx.flow import flow_of, is_clock
 from kernels.engines.emulator.ptx.kernel import Instruction, Kernel, Operand, type_bytes
 from kernels.engines.emulator.ptx.merged_loads import merged_of
 from kernels.engines.emulator.ptx.registers import written
-from kernels.engines.emulator.races import guesses
 
 # Opcodes that never write to memory; and spaces of accesses that write elsewhere than in shared memory.
 _NEVER_WRITE = {
@@ -254,8 +254,22 @@ class _Planner:
         unit = dict(self.setting.races).get(space, 0)
         if unit and (STRONG & set(i.parts) or pc in self.guesses):
             raise _NoHandler
+        if unit and write and space in self.spaces_read_strongly:
+            raise _NoHandler
         noted = bool(unit) and (space == "global" or pc in self.beside_writes)
-        return Access(write, space, width, len(values), address == 4, counted, wide.pop(), type_[0] == "s", unit, noted)
+        if noted and not write and orders_some_threads(self.kernel.code):
+            raise _NoHandler
+        constant = bool(unit) and "nc" in i.parts
+        signed = type_[0] == "s"
+        return Access(
+            write, space, width, len(values), address == 4, counted, wide.pop(), signed, unit, noted, constant
+        )
+
+    @cached_property
+    def spaces_read_strongly(self) -> set[str]:
+        """The spaces of loads that are atomic or volatile, which NumPy compares with writes."""
+        strong = [space_of(i) for i in self.kernel.code if i.parts[0] == "ld" and STRONG & set(i.parts)]
+        return {*SPACES} if "generic" in strong else {*strong}
 
     @cached_property
     def guesses(self) -> set[int]:

@@ -205,3 +205,33 @@ def test_a_store_reads_what_a_barrier_has_ordered(barrier, races):
     run = run_hopper(body, {"float* y": "y"}, {}, {"y": ((32,), f32)}, block=64, shared=256, races=True)
     assert len(run.races) == races and all("reads s" in race or "shared" in race for race in run.races)
     np.testing.assert_array_equal(run["y"], np.arange(32, 64))
+
+
+@pytest.mark.parametrize("barrier, races", [("__syncthreads();", 0), ("", 1)])
+@pytest.mark.parametrize(
+    ("before", "copy", "after", "verbs"),
+    [
+        ("", "STORE", "z[t] = y[t ^ 32];", ("reads y", "writes")),
+        ("", "STORE", "y[t] = 5 + t;", ("writes y", "writes")),
+        ("z[t] = y[t];", "STORE", "", ("writes y", "reads")),
+        ("y[t] = 5 + t;", "LOAD", "", ("reads y", "writes")),
+    ],
+)
+def test_copies_of_global_memory_are_ordered_like_other_accesses(before, copy, after, verbs, barrier, races):
+    store = """asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 256;" :: "l"(y), "r"(shared_address(s)) : "memory");
+    close_stores(); asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");"""
+    load = """arrive_expecting(&full, 256);
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 256, [%2];"
+                 :: "r"(shared_address(s)), "l"(y), "r"(shared_address(&full)) : "memory");"""
+    body = f"""
+  __shared__ __align__(128) float s[64]; __shared__ Barrier full; int t = threadIdx.x;
+  if (t == 0) init_barrier(&full, 1);
+  s[t] = t; publish_writes(); __syncthreads();
+  {before} {barrier if before else ""}
+  if (t == 0) {{ {store if copy == "STORE" else load} }}
+  {barrier if after else ""}
+  {after} {"wait(&full, 0);" if copy == "LOAD" else ""}
+"""
+    args = {"float* y": "y", "float* z": "z"}
+    found = run_hopper(body, args, {"y": np.zeros(64, f32)}, {"z": ((64,), f32)}, block=64, races=True).races
+    assert len(found) == races and all(verb in race for race in found for verb in verbs)

@@ -215,6 +215,40 @@ def test_what_depends_on_the_order_of_the_warps_is_a_warning(run):
     assert run(sums, "f32:64:random", "f32:1:zeros").warnings == ()  # its last digits do
 
 
+SHUFFLE = """extern "C" __global__ void k(int* y) {{
+  int t = threadIdx.x, v = 1000 + t;
+  if (t < 16) {{ v += __shfl_{}; y[t] = v; }}
+}}"""
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("shuffle", "lanes"),
+    [
+        ("down_sync(0xffff, v, 8)", (8, 16)),
+        ("xor_sync(0xffff, v, 16)", (0, 16)),
+        ("sync(0xffff, v, 20 + t % 2)", (0, 20)),
+        ("down_sync(0xffff, v, 8, 16)", None),
+        ("xor_sync(0xffff, v, 8)", None),
+        ("up_sync(0xffff, v, 4)", None),
+    ],
+)
+def test_a_value_of_a_lane_that_takes_no_part_in_a_shuffle_is_undefined(run, shuffle, lanes):
+    warnings = run(SHUFFLE.format(shuffle), "i32:16:empty").warnings
+    if lanes is None:
+        assert warnings == ()
+        return
+    depends, undefined = warnings
+    assert "elements of arg0 depend on the order" in depends
+    assert "k.cu:3: lane {} reads a value of lane {}, which does not take part".format(*lanes) in undefined
+
+
+@needs_nvrtc
+def test_an_undefined_value_that_reaches_no_array_is_no_warning(run):
+    source = SHUFFLE.format("down_sync(0xffff, v, 8)").replace("y[t] = v;", "if (t == 0) y[0] = v;")
+    assert run(source, "i32:1:empty").warnings == ()
+
+
 @pytest.mark.parametrize(
     ("text", "order"), [("forward", "forward"), ("reversed", "reversed"), ("random", 0), ("random:7", 7)]
 )

@@ -82,6 +82,23 @@ RACES = {
         "reads",
         "writes",
     ),
+    "a count by volatile load and store": ("volatile int* v = out;\nv[i % 7] = v[i % 7] + 1;\n", "writes", "writes"),
+    "a count by relaxed load and store": (
+        "cuda::atomic_ref<int, cuda::thread_scope_device> f(out[t % 3]);\n"
+        "int n = f.load(cuda::memory_order_relaxed);\nf.store(n + t, cuda::memory_order_relaxed);\n",
+        "writes",
+        "writes",
+    ),
+    "a store beside volatile reads": (
+        "if (b == 0) out[t] = *(volatile int*)(in + t);\nelse if (b == 1) in[t] = 5 + 2 * t;\n",
+        "reads",
+        "writes",
+    ),
+    "a constant that its block has written": (
+        "if (b == 0) {\nin[t] = 7 + t;\n__syncthreads();\nout[t] = __ldg(in + (t ^ 1));\n}\n",
+        "reads",
+        "writes",
+    ),
     "a barrier of one block for two": ("out[i] = i;\n__syncthreads();\nin[i] = out[255 - i];\n", "reads", "writes"),
 }
 RIGHT = {
@@ -112,6 +129,17 @@ RIGHT = {
     "a barrier of the block": "if (b == 0) { out[t] = t; __syncthreads(); in[t] = out[63 - t]; }\n",
     "a barrier of the warp": "if (b == 0 && t < 32) { out[t] = t; __syncwarp(); in[t] = out[31 - t]; }\n",
     "the same value by all": "if (t < 8) *flag = 7;\n",
+    "the same value by volatile accesses": "volatile int* v = flag;\nif (t < 8) *v = *v | 4;\n",
+    "volatile elements of one thread": "volatile int* v = out;\nv[i] = v[i] + 1;\nv[i] = v[i] + 1;\n",
+    "volatile counts under a lock": (
+        "if (t == 0) {\nvolatile int* v = out;\nwhile (atomicCAS(flag, 0, 1));\n__threadfence();\n*v = *v + 1;\n__threadfence();\n"
+        "atomicExch(flag, 0);\n}\n"
+    ),
+    "a volatile count of turns": (
+        "if (t == 0) {\nvolatile int* turn = flag;\nwhile (*turn != b);\n*turn = *turn + 1;\n}\n"
+    ),
+    "constants that nobody writes": "out[i] = __ldg(in + (i ^ 1));\n",
+    "a constant that its thread writes later": "int v = __ldg(in + i);\nin[i] = v + 1;\n",
     "a lock": (
         "if (t == 0) {\nwhile (atomicCAS(flag, 0, 1));\n__threadfence();\nout[0] += 1;\n__threadfence();\natomicExch(flag, 0);\n}\n"
     ),
@@ -211,6 +239,10 @@ extern "C" __global__ void k(int* out) {
   atomicAdd(&out[t], s[t]);
 }"""
 ARRIVE = 'asm volatile("{.reg .b64 state; mbarrier.arrive.shared.b64 state, [%0];}" :: "r"(at(&bar)) : "memory");'
+ARRIVE_MANY = (
+    ARRIVE.replace("[%0]", "[%0], {}").replace("{.reg", "{{.reg").replace("state, [%0], {};}", "state, [%0], {};}}")
+)
+ARRIVE_RELAXED = ARRIVE.replace("arrive.shared", "arrive.relaxed.cta.shared")
 WAIT = (
     'asm volatile("{.reg .pred p;\\nAGAIN:\\nmbarrier.test_wait.parity.shared.b64 p, [%0], 0;\\n@p bra DONE;\\nbra AGAIN;\\n'
     'DONE:\\n}" :: "r"(at(&bar)) : "memory");'
@@ -234,6 +266,9 @@ SHARED_RACES = {
     "an atomic beside a store": "if (t < 32) atomicAdd(s, 1); else if (t == 32) s[0] = 5;",
     "volatile lanes": "volatile int* v = s; v[t] = t; if (lane < 31) v[t] = v[t] + v[t + 1];",
     "a sum by load and store": "if (lane == 0) sum = sum + 1;",
+    "the arrival of a first lane": f"s[t] = t; if (lane < 2) {ARRIVE_MANY.format(16)} {WAIT} out[t] = s[t ^ 32];",
+    "the wait of a first lane": f"s[t] = t; {ARRIVE} if (lane == 0) {WAIT} out[t] = s[t ^ 32];",
+    "a relaxed arrival": f"s[t] = t; {ARRIVE_RELAXED} {WAIT} out[t] = s[t ^ 32];",
 }
 SHARED_RIGHT = {
     "a barrier of the block": "s[t] = t; __syncthreads(); out[t] = s[t ^ 32];",
@@ -243,6 +278,10 @@ SHARED_RIGHT = {
     "two named barriers": f"s[t] = t; {NAMED.format(3)} out[t] = s[t ^ 32]; {NAMED.format(4)} s[t ^ 32] = 1; {NAMED.format(3)}",
     "an arrival after the write": f"if (warp == 0) {{ s[lane] = t; {ARRIVES} }} else {{ {NAMED.format(1)} out[t] = s[lane]; }}",
     "a phase": f"s[t] = t; {ARRIVE} {WAIT} out[t] = s[t ^ 32];",
+    "the arrival of a first lane": f"s[t] = t; __syncwarp(); if (lane < 2) {ARRIVE_MANY.format(16)} {WAIT} out[t] = s[t ^ 32];",
+    "the wait of a first lane": f"s[t] = t; {ARRIVE} if (lane == 0) {WAIT} __syncwarp(); out[t] = s[t ^ 32];",
+    "a first lane waits and writes": f"out[t] = s[t]; {ARRIVE} if (t == 5) {{ {WAIT} for (int i = 0; i < 64; ++i) s[i] = i; }}",
+    "an arrival for what one lane has written": f"if (lane == 3) s[t] = t; if (lane == 3) {ARRIVE_MANY.format(32)} {WAIT} out[t] = s[35];",
     "a flag with fences": "if (t == 0) { s[0] = 1; __threadfence_block(); *(volatile int*)&flag = 1; }\n"
     "if (t == 32) { while (!*(volatile int*)&flag); __threadfence_block(); s[1] = s[0]; }",
     "a flag by release and acquire": "cuda::atomic_ref<int, cuda::thread_scope_block> f(flag);\n"
@@ -292,28 +331,69 @@ def test_what_something_orders_in_a_block_is_not(order):
     assert not {name: races for name, body in SHARED_RIGHT.items() if (races := found_in_a_block(body, order))}
 
 
+COMPILER_OF_CLUSTERS = [option.replace("compute_80", "compute_90") for option in OPTIONS]
 CLUSTER = """#include <cooperative_groups.h>
 extern "C" __global__ void __cluster_dims__(2, 1, 1) k(int* out) {
   auto cluster = cooperative_groups::this_cluster();
-  __shared__ int s[32];
-  s[threadIdx.x] = blockIdx.x;
-  BARRIER
-  out[32 * blockIdx.x + threadIdx.x] = cluster.map_shared_rank(s, blockIdx.x ^ 1)[threadIdx.x];
+  __shared__ int s[64];
+  int t = threadIdx.x, *there = cluster.map_shared_rank(s, cluster.block_rank() ^ 1), *here = out + 64 * blockIdx.x;
+  BODY
   cluster.sync();
 }"""
+ARRIVES_RELAXED = 'asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");'
+WAITS = "cluster.barrier_wait();"
+CLUSTER_RACES = {
+    "a barrier of the block": "s[t] = t; __syncthreads(); here[t] = there[t];",
+    "no wait": f"s[t] = t; cluster.barrier_arrive(); here[t] = there[t]; {WAITS}",
+    "a relaxed arrival": f"s[t] = t; {ARRIVES_RELAXED} {WAITS} here[t] = there[t];",
+    "a write after the arrival": f"cluster.barrier_arrive(); s[t] = t; {WAITS} here[t] = there[t];",
+    "a write before the other has read": "s[t] = t; cluster.sync(); here[t] = there[t]; s[t] = 5;",
+    "another warp's arrival": f"s[t] = t; if (t < 32) cluster.barrier_arrive(); else {ARRIVES_RELAXED} {WAITS} here[t] = there[t ^ 32];",
+}
+CLUSTER_RIGHT = {
+    "a barrier of the cluster": "s[t] = t; cluster.sync(); here[t] = there[t ^ 32];",
+    "an arrival, and a wait later": f"s[t] = t; cluster.barrier_arrive(); here[t] = 3; {WAITS} here[t] += there[t ^ 32];",
+    "two barriers": "s[t] = t; cluster.sync(); here[t] = there[t]; cluster.sync(); s[t ^ 32] = 5;",
+    "a relaxed arrival after a fence": f"s[t] = t; __syncthreads(); cluster.sync(); {ARRIVES_RELAXED} {WAITS} here[t] = there[t];",
+    "one warp writes and releases": f"if (t < 32) {{ s[t] = t; cluster.barrier_arrive(); }} else {ARRIVES_RELAXED} {WAITS} here[t] = there[t & 31];",
+    "what the block has written": "s[t] = t; __syncthreads(); here[t] = s[t ^ 32];",
+}
 
 
-@pytest.mark.parametrize("barrier, races", [("cluster.sync();", 0), ("__syncthreads();", 1)])
-def test_blocks_of_a_cluster(barrier, races):
-    compiler = [option.replace("compute_80", "compute_90") for option in OPTIONS]
-    run = emulate(
-        CLUSTER.replace("BARRIER", barrier),
-        {},
-        {"out": ((64,), i32)},
-        grid=2,
-        block=32,
-        entry="k",
-        compiler=compiler,
-        races=True,
-    )
-    assert len(run.races) == races
+def found_in_a_cluster(body: str, order: str | int) -> tuple[str, ...]:
+    source = CLUSTER.replace("BODY", body)
+    outputs, shape = {"out": ((256,), i32)}, {"grid": 4, "block": 64, "entry": "k"}
+    return emulate(source, {}, outputs, **shape, compiler=COMPILER_OF_CLUSTERS, order=order, races=True).races
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_blocks_of_a_cluster(order):
+    assert not [name for name, body in CLUSTER_RACES.items() if not found_in_a_cluster(body, order)]
+    assert not {name: races for name, body in CLUSTER_RIGHT.items() if (races := found_in_a_cluster(body, order))}
+
+
+READERS = """__device__ unsigned at(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+extern "C" __global__ void k(int* out) {
+  __shared__ int s[128]; __shared__ unsigned long long bar;
+  int t = threadIdx.x, warp = t / 32;
+  s[t] = t;
+  if (t == 0) asm volatile("mbarrier.init.shared.b64 [%0], COUNT;" :: "r"(at(&bar)));
+  __syncthreads();
+  if (warp != FIRST) { out[t] = s[0] + s[127 - t]; if (warp <= LAST) { ARRIVE } }
+  else { WAIT s[t] = s[127 - t] = s[0] = -1; }
+}"""
+BY_BARRIER = {
+    "ARRIVE": 'asm volatile("bar.arrive 1, COUNT;" ::: "memory");',
+    "WAIT": NAMED.format(1).replace("64", "COUNT"),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("by", [BY_BARRIER, {"ARRIVE": ARRIVE, "WAIT": WAIT}])
+@pytest.mark.parametrize("last, races", [(3, False), (2, True)])
+def test_a_reader_that_does_not_arrive_is_found_before_those_that_do(order, by, last, races):
+    source = READERS
+    count = 32 * last + 32 * (by is BY_BARRIER)
+    for name, text in {**by, "FIRST": "0", "LAST": str(last), "COUNT": str(count)}.items():
+        source = source.replace(name, text)
+    assert bool(emulate(source, {}, {"out": (128, i32)}, block=128, order=order, races=True).races) == races
