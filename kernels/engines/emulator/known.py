@@ -13,7 +13,7 @@ from kernels.engines.emulator.threads import LANES
 @dataclass
 class Known:
     """Accesses that come before those of who knows this: of each block of the grid up to a time, and of single warps and threads, by
-    number in the grid, up to a later one."""
+    number in the grid, up to a later one. In a large grid `blocks` has one element and nothing is kept of blocks."""
 
     blocks: np.ndarray
     warps: dict[int, int] = field(default_factory=dict)
@@ -23,6 +23,10 @@ class Known:
         np.maximum(self.blocks, other.blocks, out=self.blocks)
         self.add_warps(other.warps)
         self.add_threads(other.threads)
+
+    def add_block(self, block: int, time: int) -> None:
+        if self.blocks.size > 1 or block == 0:
+            self.blocks[block] = max(self.blocks[block], time)
 
     def add_warps(self, times: Mapping[int, int]) -> None:
         _raise(self.warps, times)

@@ -6,12 +6,7 @@ block, the time up to which their accesses come before its own (PTX ISA, "Memory
 - A barrier orders the warps that take part, also those that only arrive. One of the warp orders its lanes, and what one of them has
   acquired they all know. A phase of an mbarrier or of a cluster's barrier orders what the threads that arrive at it have done before
   what those that wait for it do, unless they arrive or wait relaxed.
-- A thread that writes or updates a word after a fence releases what the fence ordered. A thread that reads this word by a strong
-  access (atomic, volatile, relaxed) acquires it at its next fence. The qualifiers release and acquire need no fence. A fence,
-  qualifier or atomic of the block (.cta) orders threads of the block only.
-- A barrier after all threads of a block have executed a fence counts as a fence of each.
-- What one thread acquires its block knows after the next barrier. Here the barrier also counts as the fence that an acquire needs,
-  as many programs assume (NVIDIA's sample threadFenceReduction).
+- What one thread acquires by a flag (`releases`) its block knows after the next barrier.
 
 Between blocks only the words of such accesses, clusters' barriers and mbarriers of clusters order anything.
 """
@@ -19,28 +14,15 @@ Between blocks only the words of such accesses, clusters' barriers and mbarriers
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
+from kernels.engines.emulator.flags import Flags
 from kernels.engines.emulator.known import Known
-from kernels.engines.emulator.ptx.kernel import Instruction
-from kernels.engines.emulator.ptx.registers import read, written
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES, bits_of_lanes
 
-STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"})
 MAX_BLOCKS = 4096  # of a grid for which it is kept which block knows which; in a larger one an acquire orders all
-
-
-@dataclass
-class _Fences:
-    """By slot: the time of the thread's last fence, and up to which all accesses of its block came before that; by slot and warp of
-    the block the same of each warp."""
-
-    thread: np.ndarray
-    block: np.ndarray
-    warps: dict[int, np.ndarray] = field(default_factory=dict)
 
 
 class Order:
@@ -51,9 +33,8 @@ class Order:
         self.m, self.pcs, self.floor = m, [-1, -1], 0
         self.block = m.block_of[::LANES].copy()  # of each row of 32 slots, a warp
         self.warp = m.thread_of[::LANES] // LANES  # its number in the block
-        self._released: dict[tuple[int, int], Known] = {}  # by word and block of the grid; block -1: to all blocks
         self._all = False  # after an acquire or a cluster's barrier in a grid of more than MAX_BLOCKS
-        self._acquires = _some_value_of_a_strong_access_is_used(m.kernel.code)
+        self.flags = Flags(self)
         self._reset()
 
     def _reset(self) -> None:
@@ -67,18 +48,12 @@ class Order:
         # By the key of a barrier or an mbarrier: what comes before the arrivals of its phase, and before those of the phases that ended.
         self._arrived: dict[int, Known] = {}
         self._phases: dict[int, Known] = {}
-        # By slot: fences of the GPU, and those and fences of the block.
-        self._fences, self._fences_in_block = (
-            _Fences(np.zeros(m.slots, np.int32), np.zeros(m.slots, np.int32)) for _ in range(2)
-        )
         # What all threads of a block have acquired, by block of the grid; since its last barrier also all lanes of a warp, by row, and
         # single threads, by slot.
         self._known: dict[int, Known] = {}
         self._warp: dict[int, Known] = {}
         self._thread: dict[int, Known] = {}
-        # By slot: what it acquires at its next fence, and at its next fence of the block.
-        self._pending: dict[int, Known] = {}
-        self._pending_in_block: dict[int, Known] = {}
+        self.flags.begin()
 
     def begin(self) -> None:
         """The threads of a batch begin. Nothing but what they acquire orders them after the threads before."""
@@ -108,27 +83,27 @@ class Order:
         self.until[rows[inside]] = now
         if whole.all():
             self.floor = now
-        self._fence_at_barrier(threads, key)
+        self.flags.barrier(threads, key)
         for group in _groups(rows[~inside], keys):
             known = self.until[group].max(axis=0)
             known[self.warp[group]] = now
             self.until[group] = known
-            record = self._arrived.pop(int(keys[group[0]]), None) or self._nothing()
+            record = self._arrived.pop(int(keys[group[0]]), None) or self.nothing()
             self._take(record, group, threads)
             for row in group.tolist():
-                self._learn(record, row)
+                self.learn(record, row)
         for block in np.unique(self.block[rows[inside]]).tolist() if self._acquired() else ():
             self._take(self._of_block(int(self.m.threads.blocks_here[block])), rows[self.block[rows] == block], threads)
 
     def _acquired(self) -> bool:
-        return bool(self._warp or self._thread or self._pending or self._pending_in_block)
+        return bool(self._warp or self._thread or any(self.flags.pending))
 
     def _take(self, record: Known, rows: np.ndarray, threads: np.ndarray) -> None:
         """Move to a record what warps and those of their threads have acquired, or acquire at their next fence."""
         chosen = set(rows.tolist()) if self._acquired() else set()
         for row in self._warp.keys() & chosen:
             record.add(self._warp.pop(row))
-        for acquired in (self._thread, self._pending, self._pending_in_block):
+        for acquired in (self._thread, *self.flags.pending):
             for slot in [slot for slot in acquired if slot // LANES in chosen and threads[slot]]:
                 record.add(acquired.pop(slot))
 
@@ -139,20 +114,9 @@ class Order:
         np.maximum.at(most, self.block[rows], keys[rows])
         return (least == most) | (most < 0)
 
-    def _fence_at_barrier(self, threads: np.ndarray, key: np.ndarray) -> None:
-        fences = self._fences
-        if not fences.thread.any():
-            return
-        slots = np.flatnonzero(threads)
-        _, group = np.unique(key[slots], return_inverse=True)
-        all_fenced = np.full(group.max() + 1, np.iinfo(np.int32).max)
-        np.minimum.at(all_fenced, group, fences.thread[slots])
-        np.maximum.at(all_fenced, group, fences.block[slots])
-        fences.block[slots] = all_fenced[group]
-
     def warp_barrier(self, masks: np.ndarray) -> None:
         """The active threads leave a barrier of the lanes in their masks (uint32, one a slot or one for all)."""
-        now, active = self.tick(), self._active()
+        now, active = self.tick(), self.m.live if self.m.active_mask is None else self.m.active_mask
         missing = bits_of_lanes(self.m.threads.exists) & ~np.broadcast_to(masks, self.m.slots).reshape(-1, LANES).T
         here = active.reshape(-1, LANES)
         whole = ~((missing.T != 0) & here).any(axis=1)
@@ -171,25 +135,25 @@ class Order:
         """Let the lanes of a barrier of the warp know what one of them has acquired. `whole`: rows all of whose lanes take part."""
         for slot, known in [(slot, known) for slot, known in self._thread.items() if active[slot]]:
             if slot // LANES in whole:
-                self._learn(self._thread.pop(slot), slot // LANES)
+                self.learn(self._thread.pop(slot), slot // LANES)
                 continue
             first = slot // LANES * LANES
             for lane in range(LANES):
                 if active[first + lane] and int(masks[slot]) >> lane & 1 and first + lane != slot:
-                    self._thread.setdefault(first + lane, self._nothing()).add(known)
+                    self._thread.setdefault(first + lane, self.nothing()).add(known)
 
     # -- arrivals and waits ----------------------------------------------------------------------------
     def arrive(self, keys: np.ndarray, slots: np.ndarray) -> None:
         """Threads arrive at barriers or mbarriers, one key each, and do not wait."""
         now = self.tick()
         for key, row, of_row in _by_key_and_row(keys, slots):
-            record = self._arrived.setdefault(key, self._nothing())
+            record = self._arrived.setdefault(key, self.nothing())
             record.add(self._of_threads(row, of_row, now))
 
     def phase_ended(self, key: int) -> None:
         """All arrivals at a phase of an mbarrier, or of the barrier of a cluster, have come."""
         if (arrived := self._arrived.pop(key, None)) is not None:
-            self._phases.setdefault(key, self._nothing()).add(arrived)
+            self._phases.setdefault(key, self.nothing()).add(arrived)
 
     def waited(self, keys: np.ndarray, slots: np.ndarray) -> None:
         """Threads have waited for a phase, one key each."""
@@ -197,10 +161,10 @@ class Order:
             if (record := self._phases.get(key)) is None:
                 continue
             if self._is_whole(row, of_row):
-                self._learn(record, row)
+                self.learn(record, row)
             else:
                 for slot in of_row:
-                    self._thread.setdefault(slot, self._nothing()).add(record)
+                    self.acquire(slot, record)
 
     def everything(self) -> None:
         """All that was done so far comes before what is done from now on, in each cluster."""
@@ -217,16 +181,16 @@ class Order:
 
     def _of_threads(self, row: int, slots: list[int], time: int) -> Known:
         """Returns what threads of one warp have done up to a time and what they know."""
-        record, first = self._nothing(), int(self.first_warp[row])
+        record, first = self.nothing(), int(self.first_warp[row])
         record.warps = {first + warp: until for warp, until in enumerate(self.until[row].tolist()) if until}
         if self._is_whole(row, slots):
             record.warps[int(self.warp_in_grid[row])] = time
         else:
             numbers = self.m.threads.number[slots].tolist()
             record.threads = dict.fromkeys(numbers, time)
-            for slot in slots if row in self._lanes else ():
-                record.add_threads(row_of_lanes(numbers[0], self._lanes[row][slot % LANES]))
-        for known in self._holders(slots):
+            for slot in slots:
+                record.add_threads(self.of_lanes(slot, time))
+        for known in self.holders(slots):
             record.add(known)
         return record
 
@@ -234,7 +198,15 @@ class Order:
         """Returns whether these are all live threads of a warp."""
         return np.count_nonzero(self.m.live[row * LANES : (row + 1) * LANES]) == len(slots)
 
-    def _learn(self, record: Known, row: int) -> None:
+    # -- what threads know -------------------------------------------------------------------------------
+    def acquire(self, slot: int, record: Known) -> None:
+        """Let a thread know what a record says."""
+        if self.m.threads.in_grid > MAX_BLOCKS:
+            self._all = True
+        else:
+            self._thread.setdefault(slot, self.nothing()).add(record)
+
+    def learn(self, record: Known, row: int) -> None:
         """Let all lanes of a warp know what a record says."""
         first, rest = int(self.first_warp[row]), bool(record.threads) or bool(record.blocks.any())
         for warp, time in record.warps.items():
@@ -244,104 +216,31 @@ class Order:
             else:
                 rest = True
         if rest:
-            self._warp.setdefault(row, self._nothing()).add(record)
+            self._warp.setdefault(row, self.nothing()).add(record)
 
-    def _holders(self, slots: Sequence[int]) -> list[Known]:
+    def holders(self, slots: Sequence[int]) -> list[Known]:
         """Returns what threads of one warp have acquired."""
-        holders = [self._known.get(self._block(slots[0])), self._warp.get(slots[0] // LANES)]
+        holders = [self._known.get(self.block_at(slots[0])), self._warp.get(slots[0] // LANES)]
         holders += [self._thread.get(slot) for slot in slots] if self._thread else []
         return [known for known in holders if known is not None]
 
-    # -- fences, releases, acquires ------------------------------------------------------------------
-    def fence(self) -> None:
-        """The active threads execute a fence of the whole GPU."""
-        slots = np.flatnonzero(self._active())
-        self._fence(self._fences, slots)
-        self._fence(self._fences_in_block, slots)
-        self._acquire_pending(self._pending, slots)
-        self._acquire_pending(self._pending_in_block, slots)
+    def of_lanes(self, slot: int, most: int) -> dict[int, int]:
+        """Returns up to which time, and at most which, the accesses of the lanes of a thread's warp come before its own by barriers of some
+        lanes, by their numbers in the grid."""
+        if (lanes := self._lanes.get(slot // LANES)) is None:
+            return {}
+        first = int(self.warp_in_grid[slot // LANES]) * LANES
+        return {first + lane: min(time, most) for lane, time in enumerate(lanes[slot % LANES].tolist()) if time}
 
-    def fence_in_block(self) -> None:
-        """The active threads execute a fence of their block."""
-        slots = np.flatnonzero(self._active())
-        self._fence(self._fences_in_block, slots)
-        self._acquire_pending(self._pending_in_block, slots)
-
-    def _fence(self, fences: _Fences, slots: np.ndarray) -> None:
-        fences.thread[slots] = self.tick()
-        until = self.until[slots // LANES]
-        fences.block[slots] = until.min(axis=1)
-        if self._acquires:
-            for at in np.flatnonzero(until.max(axis=1) > fences.block[slots]).tolist():
-                fences.warps[int(slots[at])] = until[at]
-
-    def _acquire_pending(self, pending: dict[int, Known], slots: np.ndarray) -> None:
-        for slot in pending.keys() & set(slots.tolist()) if pending else ():
-            self._acquire(slot, pending.pop(slot))
-
-    def strong(self, words: np.ndarray, slots: np.ndarray, reads: bool, writes: bool, parts: frozenset[str]) -> None:
-        """Threads read, write or update words by strong accesses, one after the other. parts: of the instruction."""
-        if not self._acquires:
-            return
-        if writes and {"release", "acq_rel"} & parts:
-            self._fence(self._fences_in_block, slots)
-            if "cta" not in parts:
-                self._fence(self._fences, slots)
-        to_all, to_block = self._fences, self._fences_in_block
-        may_release = writes and bool(to_block.thread[slots].any())
-        if not may_release and not self._released:
-            return
-        acquires = bool({"acquire", "acq_rel"} & parts)
-        for word, slot in zip(words.tolist(), slots.tolist(), strict=True):
-            for key, fences in ((-1, to_all), (self._block(slot), to_block)):
-                if key == -1 and "cta" in parts:
-                    continue
-                record = self._released.get((word, key))
-                if reads and record is not None:
-                    if acquires:
-                        self._acquire(slot, record)
-                    else:
-                        pending = self._pending if key == -1 else self._pending_in_block
-                        pending.setdefault(slot, self._nothing()).add(record)
-                if writes and not reads:
-                    record = None  # a store ends what was released there before
-                    self._released.pop((word, key), None)
-                if may_release and fences.thread[slot]:
-                    if record is None:
-                        record = self._released[word, key] = self._nothing()
-                    self._release(slot, record, fences)
-
-    def _release(self, slot: int, record: Known, fences: _Fences) -> None:
-        block, time = self._block(slot), int(fences.thread[slot])
-        for known in self._holders([slot]):
-            record.add(known)
-        record.blocks[block] = max(record.blocks[block], fences.block[slot])
-        number, row = int(self.m.threads.number[slot]), slot // LANES
-        record.threads[number] = time
-        record.add_warps(
-            {int(self.first_warp[row]) + warp: int(t) for warp, t in enumerate(fences.warps.get(slot, ()))}
-        )
-        if row in self._lanes:
-            record.add_threads(row_of_lanes(number, np.minimum(self._lanes[row][slot % LANES], time)))
-
-    def _acquire(self, slot: int, record: Known) -> None:
-        if self.m.threads.in_grid > MAX_BLOCKS:
-            self._all = True
-        else:
-            self._thread.setdefault(slot, self._nothing()).add(record)
-
-    def _block(self, slot: int) -> int:
+    def block_at(self, slot: int) -> int:
         return int(self.m.threads.index_of[slot])
 
-    def _of_block(self, block: int) -> Known:
-        return self._known.setdefault(block, self._nothing())
-
-    def _nothing(self) -> Known:
+    def nothing(self) -> Known:
         blocks = self.m.threads.in_grid
         return Known(np.zeros(blocks if blocks <= MAX_BLOCKS else 1, np.int32))
 
-    def _active(self) -> np.ndarray:
-        return self.m.live if self.m.active_mask is None else self.m.active_mask
+    def _of_block(self, block: int) -> Known:
+        return self._known.setdefault(block, self.nothing())
 
     # -- what is ordered ----------------------------------------------------------------------------
     def ordered(self, who: np.ndarray, time: np.ndarray, slots: np.ndarray) -> np.ndarray:
@@ -366,7 +265,7 @@ class Order:
         out = np.zeros(len(who), bool)
         for slot in np.unique(slots).tolist():
             mine = np.flatnonzero(slots == slot)
-            for known in self._holders([slot]):
+            for known in self.holders([slot]):
                 out[mine] |= known.until(who[mine], self.m.threads.padded) >= time[mine]
         return out
 
@@ -382,23 +281,3 @@ def _by_key_and_row(keys: np.ndarray, slots: np.ndarray) -> list[tuple[int, int,
     for key, slot in zip(keys.tolist(), slots.tolist(), strict=True):
         groups.setdefault((key, slot // LANES), []).append(slot)
     return [(key, row, groups[key, row]) for key, row in sorted(groups)]
-
-
-def row_of_lanes(number: int, times: np.ndarray) -> dict[int, int]:
-    """Returns the times of the lanes of a thread's warp by their numbers in the grid."""
-    first = number // LANES * LANES
-    return {first + lane: time for lane, time in enumerate(times.tolist()) if time}
-
-
-def orders_some_threads(code: Sequence[Instruction]) -> bool:
-    """Returns whether a kernel has barriers or flags that order some threads of a block or of the grid and not all."""
-    barriers = (i for i in code if i.parts[0] in ("bar", "barrier") and "warp" not in i.parts)
-    some = any("cluster" in i.parts or len(i.operands) > 1 for i in barriers)
-    return some or any(i.parts[0] == "mbarrier" for i in code) or _some_value_of_a_strong_access_is_used(code)
-
-
-def _some_value_of_a_strong_access_is_used(code: Sequence[Instruction]) -> bool:
-    """Returns whether a thread can acquire anything: it reads a word by a strong access, and an instruction uses the value."""
-    strong = [i for i in code if i.parts[0] == "atom" or (i.parts[0] == "ld" and STRONG & set(i.parts))]
-    used = {name for i in code for name in read(i)}
-    return any(written(i) & used for i in strong)

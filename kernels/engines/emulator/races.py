@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernels.engines.emulator.flags import STRONG, orders_some_threads
 from kernels.engines.emulator.last import All, Last, longer
 from kernels.engines.emulator.memory import Space
 from kernels.engines.emulator.operations.dtypes import UNSIGNED
-from kernels.engines.emulator.order import STRONG, Order, orders_some_threads
+from kernels.engines.emulator.order import Order
 from kernels.engines.emulator.patterns import guesses, unit_of, updates_by_hand, written_ranges
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES
@@ -261,7 +262,7 @@ class Races:
 
     def _order(self, pc: int, words: np.ndarray, slots: np.ndarray, reads: bool = False, writes: bool = False) -> None:
         keys = words if self.name == "global" else ~words
-        self.order.strong(keys, slots, reads, writes, frozenset(self.m.kernel.code[pc].parts))
+        self.order.flags.strong(keys, slots, reads, writes, frozenset(self.m.kernel.code[pc].parts))
 
     def _words(self, offsets: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the words that the active threads access and, for each, the thread's slot."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import replace
+from functools import partial
+
+import numpy as np
 
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.instructions import (
@@ -102,14 +105,20 @@ def reasons(m: Machine) -> dict[int, Callable[[int], str]]:
     }
 
 
+def _by_active(m: Machine, run: Callable[[np.ndarray], None]) -> None:
+    """Do for the active threads what takes their slots."""
+    run(m.active_slots())
+
+
 def decode(m: Machine, pc: int, i: Instruction) -> Run:
     """Returns the closure of an instruction that is no branch, return or block barrier."""
     base = i.parts[0]
     if i.parts[:3] == ["fence", "proxy", "async"] and m.proxies is not None:
         return m.proxies.fence if i.guard is None else _guarded(m, i.guard, m.proxies.fence)
     if base in ("membar", "fence") and m.order is not None and not {"proxy", "mbarrier_init"} & set(i.parts):
-        fence = m.order.fence_in_block if "cta" in i.parts else m.order.fence
-        return fence if i.guard is None else _guarded(m, i.guard, fence)
+        fence = m.order.flags.fence_in_block if "cta" in i.parts else m.order.flags.fence
+        by_active = partial(_by_active, m, fence)
+        return by_active if i.guard is None else _guarded(m, i.guard, by_active)
     if base in NOTHING:
         return lambda: None
     build = BUILDERS.get(".".join(i.parts[:2])) or BUILDERS.get(base)

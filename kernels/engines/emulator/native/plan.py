@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
+from kernels.engines.emulator.flags import STRONG, orders_some_threads
 from kernels.engines.emulator.instructions.accessor import operands_of, space_of
 from kernels.engines.emulator.native import lanes, operations
 from kernels.engines.emulator.native.accesses import Access
@@ -30,7 +31,6 @@ from kernels.engines.emulator.native.record import (
     TARGET,
     VALUE,
 )
-from kernels.engines.emulator.order import STRONG, orders_some_threads
 from kernels.engines.emulator.patterns import guesses
 from kernels.engines.emulator.ptx.flow import flow_of, is_clock
 from kernels.engines.emulator.ptx.kernel import Instruction, Kernel, Operand, type_bytes

@@ -217,6 +217,22 @@ def test_barriers_of_one_block_order_nothing_of_another(order):
     assert len(run.races) == 1 and run.races[0].count("of block (1, 0, 0)") == 2
 
 
+def test_the_last_of_many_blocks_sums():
+    source = """extern "C" __global__ void k(int* out, int* count, int* sum) {
+  if (threadIdx.x > 0) return;
+  out[blockIdx.x] = 1;
+  __threadfence();
+  if (atomicAdd(count, 1) < gridDim.x - 1) return;
+  __threadfence();
+  int s = 0;
+  for (int i = 0; i < gridDim.x; i += 100) s += out[i];
+  *sum = s;
+}"""
+    outputs, args = {"out": (5000, i32), "sum": (1, i32)}, ["out", "count", "sum"]
+    run = emulate(source, {"count": np.zeros(1, i32)}, outputs, args=args, grid=5000, races=True)
+    assert run.races == () and run["sum"] == 50
+
+
 def test_a_pair_of_lines_is_reported_once():
     assert len(found("for (int r = 0; r < 5; ++r) out[(i + r) % 9] = i;\n")) == 1
 
