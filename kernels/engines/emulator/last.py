@@ -18,10 +18,10 @@ def longer(array: np.ndarray, size: int) -> np.ndarray:
 
 class Last:
     """The last access of one kind to each word and the last one before by another thread: who, by number in the grid, and when, 0 for
-    never."""
+    never. `several`: whether a word has both. `has_others`: whether more are kept."""
 
     def __init__(self, verb: str):
-        self.verb, self.latest, self.several = verb, 0, False
+        self.verb, self.latest, self.several, self.has_others = verb, 0, False, False
         self.who, self.time, self.who_before, self.time_before = np.zeros((4, 0), np.int32)
 
     def fit(self, words: int) -> None:
@@ -72,13 +72,14 @@ class All(Last):
 
     def drop(self, words: np.ndarray, who: np.ndarray, times: np.ndarray) -> None:
         if words.size:
+            self.has_others = True
             self._new.append(np.stack([words, who, times]).astype(np.int64))
             if sum(part.shape[1] for part in self._new) > MOST // 4:
                 self._sort()
 
     def forget(self) -> None:
         super().forget()
-        self._new, self._rest = [], self._rest[:, :0]
+        self._new, self._rest, self.has_others = [], self._rest[:, :0], False
 
     def others(self, words: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns the accesses besides the last two that came after a time, one for each word: the place in `words`, who, when."""

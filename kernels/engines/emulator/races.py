@@ -298,7 +298,7 @@ class Races:
         if not words.size or not self.may_race(last):
             return
         self._check_one(pc, words, slots, verb, last, last.who[words], last.time[words])
-        if isinstance(last, All):
+        if isinstance(last, All) and last.has_others:
             at, who, times = last.others(words, np.maximum(self.writes.time[words], self.floor))
             self._check_one(pc, words[at], slots[at], verb, last, who, times)
         if last.several:

@@ -28,6 +28,7 @@ from kernels.engines.emulator.native.record import (
     LANES,
     LINE_BITS,
     MARKED,
+    MORE_READS,
     NEEDED,
     RACE,
     READS,
@@ -322,6 +323,8 @@ class _Body:
 
     def _note_words(self, lanes: ir.Value, offsets: ir.Value) -> None:
         e, b, a = self.e, self.b, self.a
+        if a.write:
+            e.leave_if(b.icmp_unsigned("!=", self._of_race(MORE_READS), I64(0)))
         kinds = I32(0)
         for kind in (READS, WRITES, UPDATES) if a.write else (WRITES, UPDATES):
             needed = b.icmp_unsigned("!=", self._of_race(NEEDED + kind), I64(0))

@@ -36,6 +36,7 @@ from kernels.engines.emulator.native.record import (
     LINE_BITS,
     LIVE,
     MARKED,
+    MORE_READS,
     NAN,
     NEEDED,
     NEEDED_BEFORE,
@@ -260,7 +261,7 @@ class Native:
             if lines is None or len(lines) << LINE_BITS <= races.memory.bytes.size:  # memory has grown
                 lines = self._writable[name] = races.lines_that_may_be_written(1 << LINE_BITS)
             state[MARKED], state[WRITABLE] = races.was_read.ctypes.data, lines.ctypes.data
-            state[[FLOOR, BY_BLOCK, EPOCH]] = races.floor, races.by_block, 0
+            state[[FLOOR, BY_BLOCK, EPOCH, MORE_READS]] = races.floor, races.by_block, 0, races.reads.has_others
             state[UNTIL], state[WARPS_OF_BLOCK] = order.until.ctypes.data, order.until.shape[1]
             state[WARPS_OF_ROWS], state[FIRST_WARPS] = order.warp_in_grid.ctypes.data, order.first_warp.ctypes.data
 

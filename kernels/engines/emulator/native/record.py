@@ -35,10 +35,12 @@ STATE = 19
 # what is done now, and the same when a block begins. Then the addresses of the bytes that mark words as read (one a word), of those that mark lines of LINE bytes that may
 # be written, and what `order` knows: the floor in this space, its times by row and warp of the block and the warps of a block, the warp in
 # the grid of each row and the first one of its block (int64). Last, whether every read is noted, whether a barrier of a block orders
-# all accesses to the space that matter to it, and what is added to the times of accesses.
+# all accesses to the space that matter to it, what is added to the times of accesses, and whether NumPy has to compare writes with more
+# reads than the last two of a word.
 READS, WRITES, UPDATES = range(3)
 KINDS, LATEST, SEVERAL, NEEDED = 0, 12, 15, 18
 NEEDED_BEFORE = 21
 MARKED, WRITABLE, FLOOR, UNTIL, WARPS_OF_BLOCK, WARPS_OF_ROWS, FIRST_WARPS, ALL_NOTED, BY_BLOCK, EPOCH = range(24, 34)
-RACES = 34
+MORE_READS = 34
+RACES = 35
 LINE_BITS = 8  # buffers of global memory start at such lines
