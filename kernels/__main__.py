@@ -125,7 +125,7 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
     add(
         "--order",
         default="forward",
-        help="of the warps: forward, reversed or random:SEED. A short launch in forward order is run again in reverse",
+        help="of the warps: forward, reversed, blocks (one after the other) or random:SEED. A short launch in forward order is run again",
     )
     add(
         "--seconds",

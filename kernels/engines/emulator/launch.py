@@ -34,7 +34,7 @@ from kernels.engines.emulator.ptx.kernel import Kernel
 from kernels.engines.emulator.ptx.parse import parse
 from kernels.engines.emulator.races import Races
 from kernels.engines.emulator.register_pool import RegisterPool
-from kernels.engines.emulator.scheduler import InTurns, RankByRank, Scheduler
+from kernels.engines.emulator.scheduler import InTurns, OneByOne, Scheduler
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import Dim, permutation
 from kernels.engines.emulator.trace import BlockTrace, Trace
@@ -45,13 +45,14 @@ if TYPE_CHECKING:
     from kernels.engines.emulator.program.runtime import Runtime
 
 TURNS = "turns"  # one warpgroup after the other (scheduler.InTurns)
+BLOCKS = "blocks"  # one block after the other, of a kernel whose blocks may wait for each other (scheduler.OneByOne)
 
 
 @dataclass(frozen=True)
 class Options:
     """What to record besides the result.
 
-    `order`: "forward", "reversed", a seed for a shuffle of the warps, the blocks and the GPUs, or TURNS. `trace_block`: linear index of
+    `order`: "forward", "reversed", a seed for a shuffle of the warps, the blocks and the GPUs, BLOCKS or TURNS. `trace_block`: linear index of
     the block to trace, None for none; without `trace_values`, the trace has no accesses. `seconds`: processor time, after
     which a launch that is still in a loop ends with an error. `until`, a buffer and a number of bytes: a traced run ends
     once bulk copies have brought so many bytes of the buffer to the traced block or its cluster. `zeros`: all inputs are
@@ -160,7 +161,7 @@ def launch_ranks(
         memory,
         shared,
         tally=tally,
-        order="forward" if options.order == TURNS else options.order,
+        order="forward" if options.order in (TURNS, BLOCKS) else options.order,
         symbols=symbols,
         name=name or entry,
         at_once=at_once(kernel, grid, block, shared) if alone else None,
@@ -286,12 +287,14 @@ def _allocate_module_variables(kernel: Kernel, memory: Global) -> dict[str, int]
 
 def _scheduler(machine: Machine, options: Options) -> Scheduler:
     """Returns the scheduler of a launch. Several GPUs run side by side in the order "forward", else one after the other."""
-    ranks = machine.threads.ranks
+    threads = machine.threads
     if options.order == TURNS:
         return InTurns(machine, options.seconds)
-    if ranks == 1 or options.order == "forward":
-        return Scheduler(machine, options.seconds, plan_for(machine) if options.machine_code else None)
-    return RankByRank(machine, options.seconds, permutation(options.order, ranks))
+    if threads.ranks > 1 and options.order not in ("forward", BLOCKS):
+        return OneByOne(machine, options.seconds, threads.rank_of, permutation(options.order, threads.ranks))
+    if options.order == BLOCKS and machine.flow.may_wait_for_blocks:
+        return OneByOne(machine, options.seconds, threads.index_of, np.arange(threads.in_grid))
+    return Scheduler(machine, options.seconds, plan_for(machine) if options.machine_code else None)
 
 
 def device_memory(arrays: Mapping[str, np.ndarray], written: Sequence[str]) -> Global:

@@ -342,14 +342,15 @@ class Scheduler:
         self._exit(take)
 
 
-class RankByRank(Scheduler):
-    """Runs several GPUs one after the other: the first in `order` (ranks) runs until all its threads wait for another."""
+class OneByOne(Scheduler):
+    """Runs parts of the launch one after the other, GPUs or blocks: the first in `order` runs until all its threads wait for another.
+    `part_of`: of each slot."""
 
-    def __init__(self, m: Machine, seconds: float, order: np.ndarray):
+    def __init__(self, m: Machine, seconds: float, part_of: np.ndarray, order: np.ndarray):
         super().__init__(m, seconds)
-        self._of_rank = [m.threads.rank_of == rank for rank in order]
-        self._held: Groups = {}  # the threads of the GPUs that have to wait
-        self._mixed = True  # `pending` may have threads of several GPUs
+        self._parts = [part_of == part for part in order]
+        self._held: Groups = {}  # the threads of the parts that have to wait
+        self._mixed = True  # `pending` may have threads of several parts
 
     def _next(self) -> tuple[int, np.ndarray]:
         if self._mixed:
@@ -357,8 +358,8 @@ class RankByRank(Scheduler):
         return super()._next()
 
     def _hold_others(self) -> None:
-        """Leave in `pending` the threads of the first GPU that has any."""
-        running = next(of for of in self._of_rank if any((t & of).any() for t in self.pending.values()))
+        """Leave in `pending` the threads of the first part that has any."""
+        running = next(of for of in self._parts if any((t & of).any() for t in self.pending.values()))
         everyone, self.pending, self._mixed = self.pending, {}, False
         for pc, threads in everyone.items():
             for groups, chosen in ((self.pending, threads & running), (self._held, threads & ~running)):

@@ -18,7 +18,7 @@ from kernels.engines.emulator.compiler.translated import Translated, translated,
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.errors import BadCall, EmulatorError, RemovedCode
 from kernels.engines.emulator.iterations import SECONDS
-from kernels.engines.emulator.launch import Dim, Options, Run, device_memory, launch
+from kernels.engines.emulator.launch import BLOCKS, Dim, Options, Run, device_memory, launch
 from kernels.engines.emulator.memory import Global
 from kernels.engines.emulator.printer import PRINT_BUFFER, Printed
 from kernels.engines.emulator.ptx import targets
@@ -27,6 +27,7 @@ from kernels.model.program import RuleError
 
 MAX_SHOWN = 120  # characters of a source line in the table: PTX has mangled names of hundreds
 LAST_PRINTED = 20  # lines shown with an error
+_OTHER_ORDERS = {"reversed": "the warps in reverse order", BLOCKS: "one block after the other"}
 SECOND_RUN = 20_000  # warp instructions: a launch of no more is run again with the warps in reverse
 _CONSTANT = re.compile(r"([A-Za-z_$][A-Za-z0-9_$]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)=(.*)", re.DOTALL)
 
@@ -103,12 +104,12 @@ def dim(text: str) -> Dim:
 
 
 def order_of(text: str) -> str | int:
-    """Parse "forward", "reversed", "random" or "random:7" into an order of Options. RuleError for other text."""
+    """Parse "forward", "reversed", "blocks", "random" or "random:7" into an order of Options. RuleError for other text."""
     name, _, seed = text.partition(":")
     if name == "random" and (not seed or seed.isdecimal()):
         return int(seed or 0)
-    if text not in ("forward", "reversed"):
-        raise RuleError(f"--order is forward, reversed, random or random:SEED, got {text!r}")
+    if text not in ("forward", "reversed", BLOCKS):
+        raise RuleError(f"--order is forward, reversed, blocks, random or random:SEED, got {text!r}")
     return text
 
 
@@ -223,19 +224,24 @@ class _Launch:
         return {n: arrays.get(n, value) for n, value in self.values.items() if not isinstance(value, Struct)}
 
     def differences(self, code: Translated, after: Mapping[str, np.ndarray], run: Run) -> list[str]:
-        """Returns what differs in a second run with the warps in reverse, if the first one was short and in their order."""
+        """Returns what differs in further runs, if the first one was short and in the order of the warps: with the warps in reverse, and one
+        block after the other if blocks may wait for each other."""
         if self.order != "forward" or run.races or run.counted.total["warp_instructions"] > SECOND_RUN:
             return []
+        orders = [*_OTHER_ORDERS] if run.ended.flow.may_wait_for_blocks else ["reversed"]
+        for order in orders:
+            if found := self._differences_in(order, code, after):
+                return [*found, *run.ended.undefined.values()]
+        return []
+
+    def _differences_in(self, order: str, code: Translated, after: Mapping[str, np.ndarray]) -> list[str]:
         try:
-            _, memory, locations = replace(self, order="reversed").run(code)
+            run, memory, locations = replace(self, order=order).run(code)
         except EmulatorError as error:
-            return [f"with the warps in reverse order the launch fails: {error}"]
-        found = []
-        for n, (at, dtype, shape) in locations.items():
-            now = memory.array(at).view(dtype).reshape(shape)
-            if line := _depends_on_order(n, after[n], now):
-                found.append(line)
-        return found and [*found, *run.ended.undefined.values()]
+            return [f"with {_OTHER_ORDERS[order]} the launch fails: {error}"]
+        now = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in locations.items()}
+        lines = (_depends_on_order(n, after[n], array, _OTHER_ORDERS[order]) for n, array in now.items())
+        return [*run.races, *filter(None, lines)]
 
     def run(self, code: Translated) -> tuple[Run, Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]]:
         """Returns the run, the memory after it, and where its arrays are in it."""
@@ -257,8 +263,9 @@ class _Launch:
         return None
 
 
-def _depends_on_order(name: str, first: np.ndarray, second: np.ndarray) -> str:
-    """Returns that an array depends on the order of the warps; "" if it does not. The last digits of sums of floats may."""
+def _depends_on_order(name: str, first: np.ndarray, second: np.ndarray, how: str) -> str:
+    """Returns that an array depends on the order of the warps; "" if it does not. The last digits of sums of floats may. `how`: the second
+    one was computed."""
     differ = first.reshape(-1).view(np.uint8) != second.reshape(-1).view(np.uint8)
     differ = differ.reshape(first.size, -1).any(axis=1).reshape(first.shape)
     if tolerance := comparison.TOLERANCE.get(str(first.dtype)):
@@ -272,7 +279,7 @@ def _depends_on_order(name: str, first: np.ndarray, second: np.ndarray) -> str:
     index = ", ".join(str(int(i)) for i in np.unravel_index(at, first.shape))
     return (
         f"{np.count_nonzero(differ):,} of {differ.size:,} elements of {name} depend on the order of the warps, the first is "
-        f"{name}[{index}]: {first.flat[at]:.7g}, with the warps in reverse {second.flat[at]:.7g}"
+        f"{name}[{index}]: {first.flat[at]:.7g}, with {how} {second.flat[at]:.7g}"
     )
 
 

@@ -64,11 +64,21 @@ class Loop:
     @cached_property
     def polls(self) -> bool:
         """Whether its branches depend on memory that it reads in each iteration, so that another thread may end it."""
+        return bool(self._polled)
+
+    @cached_property
+    def polls_global_memory(self) -> bool:
+        """Whether it polls memory that other blocks may write."""
+        return any(i.parts[0] != "mbarrier" and not any("shared" in part for part in i.parts) for i in self._polled)
+
+    @cached_property
+    def _polled(self) -> list[Instruction]:
+        """The reads that another thread may end it by."""
         loads = [i for i in self.body if i.opcode.startswith(("ld.", "ldu.", "atom.", "mbarrier."))]
         strong = [i for i in loads if i.parts[0] in ("atom", "mbarrier") or STRONG & set(i.parts)]
         if loads and any(i.opcode.startswith(ORDERS) for i in self.body):
             strong = loads
-        return bool(strong) and any(i is source for i in strong for source in self._deciding[1])
+        return [i for i in strong if any(i is source for source in self._deciding[1])] if strong else []
 
     @property
     def registers(self) -> set[str]:
@@ -164,8 +174,17 @@ class Flow:
     @cached_property
     def may_wait_for_others(self) -> bool:
         """Whether threads may wait for others in a loop, or never leave one."""
+        return any(loop.polls or not loop.ends for loop in self._all_loops)
+
+    @cached_property
+    def may_wait_for_blocks(self) -> bool:
+        """Whether threads may wait in a loop for what another block writes."""
+        return any(loop.polls_global_memory for loop in self._all_loops)
+
+    @cached_property
+    def _all_loops(self) -> list[Loop]:
         back = {i.targets[0] for pc, i in enumerate(self.code) if i.parts[0] == "bra" and i.targets[0] <= pc}
-        return any(loop.polls or not loop.ends for loop in map(self.loop, back))
+        return [self.loop(target) for target in sorted(back)]
 
     def past(self, barrier: int) -> frozenset[int]:
         """Returns the blocks after a barrier from which no path leads back to it, without those that only return.

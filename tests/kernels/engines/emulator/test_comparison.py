@@ -209,7 +209,9 @@ def test_an_element_names_the_thread_that_wrote_it(run):
 def test_what_depends_on_the_order_of_the_warps_is_a_warning(run):
     last = 'extern "C" __global__ void k(int* y) { atomicExch(y, threadIdx.x / 32 + 1); }'
     (warning,) = run(last, "i32:2:zeros").warnings
-    assert warning.startswith("1 of 2 elements of arg0 depend on the order of the warps, the first is arg0[0]: 2, with")
+    assert warning.startswith(
+        "1 of 2 elements of arg0 depend on the order of the warps, the first is arg0[0]: 2, with the warps"
+    )
     assert run(last, "i32:2:zeros", order="reversed").warnings == ()
     sums = 'extern "C" __global__ void k(const float* x, float* y) { atomicAdd(y, x[threadIdx.x]); }'
     assert run(sums, "f32:64:random", "f32:1:zeros").warnings == ()  # its last digits do
@@ -249,8 +251,46 @@ def test_an_undefined_value_that_reaches_no_array_is_no_warning(run):
     assert run(source, "i32:1:empty").warnings == ()
 
 
+LOOK_BACK = """extern "C" __global__ void k(const int* x, int* y, volatile int* state, volatile int* sums, volatile int* all) {
+  int b = blockIdx.x, before = 0, s;
+  if (threadIdx.x > 0) return;
+  sums[b] = x[b];
+  __threadfence();
+  state[b] = 1;
+  for (int j = b - 1; j >= 0; --j) {
+    while ((s = state[j]) == 0);
+    __threadfence();
+    if (s == 2) { before += all[j]; break; }
+    before += sums[j];
+  }
+  all[b] = before + x[b];
+  __threadfence();
+  state[b] = 2;
+  y[b] = before;
+}"""
+
+
+@needs_nvrtc
 @pytest.mark.parametrize(
-    ("text", "order"), [("forward", "forward"), ("reversed", "reversed"), ("random", 0), ("random:7", 7)]
+    ("old", "new", "order"),
+    [
+        ("", "", ""),
+        ("before += all[j]", "before += all[j] - sums[j]", "one block after the other"),
+        ("before += sums[j];", "before += sums[j] + (b == 7 && j == 3);", "depend on the order"),
+    ],
+)
+def test_blocks_that_wait_for_each_other_also_run_one_after_the_other(run, old, new, order):
+    arrays = [f"i32:9:{fill}" for fill in ("arange", "empty", "zeros", "zeros", "zeros")]
+    warnings = run(LOOK_BACK.replace(old, new), *arrays, grid=(9, 1, 1)).warnings
+    assert bool(warnings) == bool(order) and all("elements of" not in line or order in line for line in warnings)
+    sums = "np.cumsum(arg0) - arg0"
+    right = run(LOOK_BACK, *arrays, grid=(9, 1, 1), check=f"arg1 = {sums}", order="blocks")
+    assert right.compared.right and not right.races
+
+
+@pytest.mark.parametrize(
+    ("text", "order"),
+    [("blocks", "blocks"), ("forward", "forward"), ("reversed", "reversed"), ("random", 0), ("random:7", 7)],
 )
 def test_orders(text, order):
     assert user_kernel.order_of(text) == order
@@ -258,5 +298,5 @@ def test_orders(text, order):
 
 @pytest.mark.parametrize("text", ["", "backwards", "random:x", "random:-1"])
 def test_an_unknown_order_is_refused(text):
-    with pytest.raises(RuleError, match="--order is forward, reversed, random or random:SEED"):
+    with pytest.raises(RuleError, match="--order is forward, reversed, blocks, random or random:SEED"):
         user_kernel.order_of(text)
