@@ -100,7 +100,7 @@ class Session:
         if options.trace_block is not None:  # in a launch with fewer blocks, the last is traced
             options = options.tracing(min(options.trace_block, math.prod(step.grid) - 1))
         return launch(
-            precompiled.ptx(step.source, step.defines),
+            _ptx(step, watch=bool(options.watch)),
             step.entry,
             step.grid,
             step.block,
@@ -120,6 +120,14 @@ class Session:
 
     def close(self) -> None:
         pass
+
+
+def _ptx(step: Launch, watch: bool) -> str:
+    if not watch:
+        return precompiled.ptx(step.source, step.defines)
+    from kernels.engines.emulator.watch import build  # needs pyelftools and Pygments
+
+    return build.ptx(step.source, step.defines)
 
 
 def trace_launch(

@@ -38,11 +38,13 @@ from kernels.engines.emulator.scheduler import InTurns, OneByOne, Scheduler
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import Dim, permutation
 from kernels.engines.emulator.trace import BlockTrace, Trace
+from kernels.engines.emulator.watch.watch import Watch
 from kernels.model.program import Arg
 from kernels.model.tensor_map import TensorMap
 
 if TYPE_CHECKING:
     from kernels.engines.emulator.program.runtime import Runtime
+    from kernels.engines.emulator.watch.trace import Watched, WatchTrace
 
 TURNS = "turns"  # one warpgroup after the other (scheduler.InTurns)
 BLOCKS = "blocks"  # one block after the other, of a kernel whose blocks may wait for each other (scheduler.OneByOne)
@@ -57,7 +59,8 @@ class Options:
     which a launch that is still in a loop ends with an error. `until`, a buffer and a number of bytes: a traced run ends
     once bulk copies have brought so many bytes of the buffer to the traced block or its cluster. `zeros`: all inputs are
     zero, so wgmma's sums are zero. Its operands are checked, and nothing is multiplied. `numbers`: look for the first NaN, for
-    whole numbers that wrap and for floats compared by their bits. Without `machine_code` NumPy executes everything.
+    whole numbers that wrap and for floats compared by their bits. Without `machine_code` NumPy executes everything. `watch`: the PTX is
+    a build for watching, and the trace has the values of variables; with True nothing is traced.
     """
 
     count: bool = True
@@ -70,6 +73,7 @@ class Options:
     until: tuple[str, int] | None = None
     zeros: bool = False
     machine_code: bool = True
+    watch: Watch | bool = False
 
     def tracing(self, block: int) -> Options:
         return replace(self, trace_block=block)
@@ -80,7 +84,8 @@ class Run:
     """The result of a launch: counters and trace if the options include them, and the lines that threads printed.
 
     `races` describes the data races. `warnings` describes barriers that some threads returned before, and numbers that wrap or
-    are compared by their bits. `unprinted` is the number of calls of printf whose text was dropped. `machine`: its state after the launch, if races were looked for.
+    are compared by their bits. `unprinted` is the number of calls of printf whose text was dropped. `machine`: its state after the launch, if races were looked for. `watched`: what
+    the blocks of a Watch have done.
     """
 
     counters: Counters | None
@@ -90,6 +95,7 @@ class Run:
     unprinted: int = 0
     warnings: tuple[str, ...] = ()
     machine: Machine | None = None
+    watched: Watched | None = None
 
     @property
     def traced(self) -> BlockTrace:
@@ -147,7 +153,7 @@ def launch_ranks(
     are parts of one memory; `links` counts the bytes that cross from one GPU's buffers to another's threads or back.
     EmulatorError names the fault and its line."""
     with _no_collection():
-        kernel = parse(ptx, entry)
+        kernel = _watched_kernel(ptx, entry) if options.watch else parse(ptx, entry)
     _check_clusters(kernel, grid)
     params = [_param_bytes(kernel, entry, of_rank, memory) for of_rank in args]
     symbols = _allocate_module_variables(kernel, memory)
@@ -178,8 +184,10 @@ def launch_ranks(
             Overflow(machine),
             FloatBits(machine),
         )
-    trace = None if options.trace_block is None else Trace(machine, options.trace_block, options.trace_values)
-    machine.trace = trace
+    watched = _watch_trace(machine, options.watch, ptx) if isinstance(options.watch, Watch) else None
+    plain = options.trace_block is not None and watched is None
+    trace = Trace(machine, options.trace_block or 0, options.trace_values) if plain else None
+    machine.trace = watched or trace
     with _no_collection():
         scheduler = _scheduler(machine, options)
     until = options.until
@@ -192,6 +200,7 @@ def launch_ranks(
         machine.printer.dropped,
         (*scheduler.barriers.warnings.values(), *_about_numbers(machine)),
         machine if options.races else None,
+        watched.watched() if watched else None,
     )
 
 
@@ -283,6 +292,18 @@ def _allocate_module_variables(kernel: Kernel, memory: Global) -> dict[str, int]
                 data[a.at : a.at + a.width] = (bits & (1 << 8 * a.width) - 1).to_bytes(a.width, "little")
             memory.write(v.name, np.frombuffer(data, np.uint8))
     return symbols
+
+
+def _watched_kernel(ptx: str, entry: str) -> Kernel:
+    from kernels.engines.emulator.watch import build  # needs Pygments
+
+    return build.kernel(ptx, entry)
+
+
+def _watch_trace(machine: Machine, watch: Watch, ptx: str) -> WatchTrace:
+    from kernels.engines.emulator.watch.trace import WatchTrace  # needs pyelftools
+
+    return WatchTrace(machine, watch, ptx)
 
 
 def _scheduler(machine: Machine, options: Options) -> Scheduler:

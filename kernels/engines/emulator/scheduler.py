@@ -149,6 +149,7 @@ class Scheduler:
             for at in range(pc, stop):
                 m.trace.at(at, here)
                 self.closures[at]()
+                m.trace.after(at, here)
         if m.issued is not None:
             m.issued[here.reshape(-1, LANES).any(axis=1)] += np.uint64(last - pc)
 
@@ -286,6 +287,8 @@ class Scheduler:
             for group in self.lanes.of_one_mask(pc, threads):
                 self.m.enter(self._canonical(group))
                 self.closures[pc]()
+                if self.m.trace is not None:
+                    self.m.trace.after(pc, group)
             self._go_on(pc, threads)
 
     def _taken(self, pc: int, here: np.ndarray) -> np.ndarray:

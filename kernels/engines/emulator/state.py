@@ -14,7 +14,7 @@ import numpy as np
 
 from kernels.engines.emulator.counters import Tally
 from kernels.engines.emulator.errors import EmulatorError
-from kernels.engines.emulator.memory import GLOBAL_BASE, Global, Parameters, PerBlock, PerThread, Region
+from kernels.engines.emulator.memory import GLOBAL_BASE, WRITTEN, Global, Parameters, PerBlock, PerThread, Region
 from kernels.engines.emulator.operations.dtypes import DTYPES, SIGNED, UNSIGNED
 from kernels.engines.emulator.printer import Printer
 from kernels.engines.emulator.ptx import flow
@@ -152,6 +152,8 @@ class Machine:
         if RESERVED in self._symbols and shared:
             self.shared.zero(self._symbols[RESERVED], RESERVED_BYTES)
         self.local = PerThread(self.slots if local else 0, local, ())
+        if self.kernel.watched:  # it copies variables before they have a value
+            self.local.state[:] = WRITTEN
         # Width in bytes of the merged load that each shared load belongs to. Counters use it; execution does not.
         arrays = tuple((v.name, self._symbols[v.name]) for v in self.kernel.variables if v.space == "shared")
         self.merged = merged_of(self.kernel, arrays) if self.tally and arrays else {}
@@ -295,6 +297,10 @@ class Machine:
         """Returns the 8 bytes at an offset of a parameter as an address, of each rank; nothing if it has fewer."""
         content = (params[name][offset : offset + 8] for params in self.params if name in params)
         return [int.from_bytes(data, "little") for data in content if len(data) == 8]
+
+    def offsets_of_local_variables(self) -> dict[str, int]:
+        """Returns where the variables of the PTX in local memory begin."""
+        return {v.name: self._symbols[v.name] for v in self.kernel.variables if v.space == "local"}
 
     def addresses_of(self, name: str) -> list[int]:
         """Returns the address of a variable of the module; nothing for another name."""

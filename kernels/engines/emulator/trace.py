@@ -93,7 +93,7 @@ class Trace:
     """Collects a BlockTrace while the machine runs. Without `values`, its accesses are left out; its requests are not."""
 
     def __init__(self, m: Machine, block: int, values: bool = True):
-        self.m, self.block, self.values = m, block, values
+        self.m, self.block, self._with_values = m, block, values
         self._slots = np.flatnonzero((m.block_of == block) & m.threads.exists)
         self._rows = np.flatnonzero(m.block_of.reshape(-1, 32)[:, 0] == block)
         self._lines: dict[Line | None, int] = {}
@@ -109,7 +109,7 @@ class Trace:
         self._here: np.ndarray | None = None  # the threads of the last instruction, and those of the block
         self._lanes = self._masks = np.zeros(0)
         self._any = False
-        self._last: tuple[int, bytes] | None = None
+        self._last: tuple[object, bytes] | None = None
 
     def at(self, pc: int, here: np.ndarray) -> None:
         """Record the threads that are about to execute an instruction."""
@@ -121,20 +121,31 @@ class Trace:
         if not self._any:
             return
         line = self._lines.setdefault(self.m.kernel.code[pc].line, len(self._lines))
-        key = (line, self._mask_bytes)
+        key = (self._place(pc, line), self._mask_bytes)
         if key != self._last:
             self._last = key
             self._steps.append((line, self._masks))
+            self._begin(pc)
         self._in_async_copy = pc in self._async_copies
         if sync := self._sync_of.get(pc):
             bits = np.left_shift(1, np.arange(len(self._lanes), dtype=np.int64))
             warps = int((self._lanes.any(axis=1) * bits).sum())
             self._syncs.append((*sync, len(self._steps) - 1, len(self._requests), warps))
 
+    def _place(self, pc: int, line: int) -> object:
+        """Returns what the instructions of a step have in common. `line`: the index of an instruction's line."""
+        return line
+
+    def _begin(self, pc: int) -> None:
+        """Called for the first instruction of a step."""
+
+    def after(self, pc: int, here: np.ndarray) -> None:
+        """Called after threads have executed an instruction."""
+
     def access(self, pc: int, name: str, offsets: np.ndarray, values: np.ndarray, dtype, write: bool) -> None:
         """Record an access by the active threads. `offsets`: one a slot; `values`: one an active thread."""
         m = self.m
-        if not self.values or name not in ("global", "shared", "const"):
+        if not self._with_values or name not in ("global", "shared", "const"):
             return
         in_block = np.zeros(m.slots, bool)
         in_block[self._slots] = True

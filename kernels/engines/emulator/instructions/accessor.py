@@ -80,8 +80,11 @@ class Accessor:
         if offsets.ndim == 0:
             offsets = np.full(m.slots, offsets) if write or name != "const" else offsets[None]
         chosen = offsets if m.active_mask is None or len(offsets) == 1 else offsets[m.active_mask]
+        width = self.width
+        if name == "local" and m.kernel.watched:  # a variable is aligned for its own type, and read as a vector
+            width //= m.kernel.code[self.pc].elements
         try:
-            space.check(chosen, self.width, write)
+            space.check(chosen, width, write)
         except Fault as fault:
             m.fail(self.pc, fault.description, m.slot_of(fault.index))
         if write and name == "shared" and m.proxies is not None:

@@ -16,6 +16,7 @@ from kernels.engines.emulator.ptx.declarations import params, variable
 from kernels.engines.emulator.ptx.kernel import (
     RESERVED,
     RESERVED_BYTES,
+    Body,
     Function,
     Instruction,
     Kernel,
@@ -95,6 +96,7 @@ class BodyReader:
         self.scopes = [self._new_scope()]  # of the body that is being parsed, innermost last
         self.branches: list[tuple[int, str, tuple[_Scope, ...]]] = []  # instruction, label or table, scopes
         self.function: Function | None = None  # with call frames, being parsed; None: the kernel
+        self.body: Body | None = None  # that is being parsed
         self.direct_calls: dict[int, str] = {}  # instruction -> function with call frames
 
     def read(self) -> None:
@@ -103,7 +105,8 @@ class BodyReader:
         for name, recursive in self.framed.items():
             self._function(name, recursive)
         kernel.start = len(kernel.code)
-        self._body(*self.functions[kernel.name].body)
+        with self._noted_body(kernel.name):
+            self._body(*self.functions[kernel.name].body)
         self._link_branches()
         self._link_calls()
 
@@ -181,6 +184,8 @@ class BodyReader:
             self._table(text)
         elif stripped.endswith(":") and (m := _LABEL.match(text)):
             self.scopes[-1].labels[m[1]] = len(self.kernel.code)
+            if self.body is not None:
+                self.body.labels[m[1]] = len(self.kernel.code)
         elif ".callprototype" in stripped or ".calltargets" in stripped:
             stop = self._whole(start)[1]
         elif stripped.startswith(".param"):
@@ -245,6 +250,16 @@ class BodyReader:
         self.scopes = [scope]
         yield scope
         self.scopes = outer
+
+    @contextmanager
+    def _noted_body(self, function: str) -> Iterator[None]:
+        """Note a copy of a function's body, whose names are those of the innermost scope."""
+        around = self.body
+        self.body = Body(function, around, self.line, len(self.kernel.code), self.scopes[-1].names)
+        self.kernel.bodies.append(self.body)
+        yield
+        self.body.stop = len(self.kernel.code)
+        self.body = around
 
     def _renamed(self, name: str) -> str:
         for scope in reversed(self.scopes):
@@ -389,7 +404,8 @@ class BodyReader:
             self.place_of_call = place
             if guard is not None:  # the other threads skip the function
                 self._jump_to_return((guard[0], not guard[1]), "bra")
-            self._body(*text.body)
+            with self._noted_body(name):
+                self._body(*text.body)
             scope.labels[_RETURN] = len(self.kernel.code)
             self.inline_depth -= 1
         self.inlined, self.place, self.place_of_call = inlined, place, around

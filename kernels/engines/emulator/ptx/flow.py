@@ -103,8 +103,17 @@ class Loop:
             if name not in registers:
                 registers.add(name)
                 sources += writers.get(name, ())
+                if any(_is_own_memory(i) for i in writers.get(name, ())):  # what was stored there is unknown here
+                    return set(writers), list(self.body)
                 todo += [source for i in writers.get(name, ()) for source in read(i)]
         return registers, sources
+
+
+def _is_own_memory(i: Instruction) -> bool:
+    """Returns whether an instruction loads a variable of the thread, as code that is not optimised does."""
+    if i.parts[0] != "ld" or i.operands[1].kind != "mem":
+        return False
+    return "local" in i.parts or str(i.operands[1].root.value).startswith("%SP")
 
 
 class Flow:

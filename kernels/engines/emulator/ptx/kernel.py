@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -81,6 +82,7 @@ class Instruction:
     targets: tuple[int, ...] = ()  # instructions to which a branch, a call or a return may jump
     # File, line and column in the source, after those of the calls around it: the same in all copies that the compiler made.
     place: tuple[tuple[str, ...], ...] = ()
+    statement: int = 0  # of its line, in a build for watching
 
     @cached_property
     def parts(self) -> list[str]:
@@ -130,6 +132,20 @@ class Function:
 
 
 @dataclass(eq=False)
+class Body:
+    """A copy of a function's body in a kernel's code, or the kernel's own: instructions start .. stop-1. `around`: the body that calls it,
+    at `line`. `labels`: instructions. `names`: those that registers and variables have in the kernel."""
+
+    function: str
+    around: Body | None
+    line: Line | None
+    start: int
+    names: Mapping[str, str]
+    labels: dict[str, int] = field(default_factory=dict)
+    stop: int = 0
+
+
+@dataclass(eq=False)
 class Kernel:
     name: str
     params: list[Variable]
@@ -142,6 +158,8 @@ class Kernel:
     cluster: tuple[int, int, int] = (1, 1, 1)  # blocks of a cluster along x, y, z
     max_threads: int = 0  # of a block, by __launch_bounds__; 0 without a bound
     required_block: tuple[int, int, int] | None = None  # threads of a block along x, y, z, by .reqntid
+    bodies: list[Body] = field(default_factory=list)  # its own, and those of functions without frames
+    watched: bool = False  # compiled for watching
 
     @cached_property
     def symbols(self) -> set[str]:

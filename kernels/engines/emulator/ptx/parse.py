@@ -31,6 +31,11 @@ _LABELLED = re.compile(r"^([\w$]+\s*:)(?!:)\s*(\S.*)$")
 def parse(ptx: str, entry: str) -> Kernel:
     """Returns the kernel `entry` of a PTX module, with the module's variables. Callers must not change it: the next
     launch gets the same object. PtxError if the module has no such kernel."""
+    return read(ptx, entry)
+
+
+def read(ptx: str, entry: str) -> Kernel:
+    """Returns a kernel that the caller may change, as `parse`."""
     lines, numbers = _statements(_COMMENT.sub(lambda m: "\n" * m[0].count("\n"), ptx))
     found = files(lines)
     functions, variables = _declarations(lines, numbers)

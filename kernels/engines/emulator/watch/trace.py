@@ -1,0 +1,180 @@
+"""The trace of some blocks of a build for watching: steps, accesses as bits, and the values of variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.engines.emulator.memory import Region
+from kernels.engines.emulator.ptx.kernel import Line
+from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.threads import LANES
+from kernels.engines.emulator.trace import Trace
+from kernels.engines.emulator.watch.types import Type
+from kernels.engines.emulator.watch.values import Recorder, Values
+from kernels.engines.emulator.watch.variables import variables_of
+from kernels.engines.emulator.watch.watch import Watch
+
+_SPACES = ("global", "shared", "const")
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """Reads and writes, one row an element: the step, the index of the buffer, the flat index in it, whether it is written, the thread, and
+    the bits, unsigned. Elements of a shared array of several blocks follow each other, block after block."""
+
+    step: np.ndarray
+    buffer: np.ndarray
+    element: np.ndarray
+    write: np.ndarray
+    thread: np.ndarray
+    bits: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What some blocks of a launch have done. A step is a run of instructions of one statement, in the kernel and in the function that is
+    inlined there, by one set of lanes, up to a jump back.
+
+    Of each step: `pc`, its first instruction; `line` and `inner`, the lines in the kernel and in the function, indices of `lines`, -1 for
+    none; `statement`, which of its line; `masks` [steps, warps] uint32, bit i is set if lane i is active. `dtypes`: of each of `buffers`.
+    `shared`: the types of the block's shared arrays."""
+
+    lines: tuple[Line, ...]
+    pc: np.ndarray
+    line: np.ndarray
+    inner: np.ndarray
+    statement: np.ndarray
+    masks: np.ndarray
+    buffers: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    accesses: Accesses
+    values: Values
+    shared: dict[str, Type]
+
+    @property
+    def steps(self) -> int:
+        return len(self.pc)
+
+
+class WatchTrace(Trace):
+    """Collects a Watched while the machine runs."""
+
+    def __init__(self, m: Machine, watch: Watch, ptx: str):
+        super().__init__(m, watch.blocks[0])
+        self._rank = np.full(m.blocks, -1)  # of each block among those that are watched
+        self._rank[list(watch.blocks)] = np.arange(len(watch.blocks))
+        of_slot = self._rank[m.block_of]
+        slots = np.argsort(of_slot, kind="stable")
+        self._slots = slots[(of_slot[slots] >= 0) & m.threads.exists[slots]]
+        rows = np.argsort(of_slot[::LANES], kind="stable")
+        self._rows = rows[of_slot[::LANES][rows] >= 0]
+        self._thread = of_slot * int(np.prod(m.block)) + m.thread_of  # of each slot
+        self._lane = np.full(m.slots, -1)  # the place of each slot in `_slots`
+        self._lane[self._slots] = np.arange(self._slots.size)
+        self._lanes_here = np.zeros(0, np.int64)  # those of the threads of `_here`
+        self.variables = variables_of(m.kernel, ptx, m.offsets_of_local_variables(), watch.is_watched)
+        self.recorder = Recorder(m, self._slots, self._thread[self._slots], self.variables)
+        self._pcs: list[int] = []
+        self._turn, self._last_pc = 0, -1
+        self._dtypes: dict[int, str] = {}  # of buffers
+        self._seen: list[tuple[int, int, np.ndarray, bool, np.ndarray, np.ndarray]] = []  # as the columns of Accesses
+
+    @property
+    def _step(self) -> int:
+        return len(self._pcs) - 1
+
+    def at(self, pc: int, here: np.ndarray) -> None:
+        is_new = here is not self._here
+        super().at(pc, here)
+        if self._any:
+            if is_new:
+                self._lanes_here = np.flatnonzero(here[self._slots])
+            self.recorder.before(self._step, pc, self._lanes_here)
+
+    def _place(self, pc: int, line: int) -> object:
+        self._turn += pc <= self._last_pc
+        self._last_pc = pc
+        i = self.m.kernel.code[pc]
+        return line, i.inlined, i.statement, self._turn
+
+    def _begin(self, pc: int) -> None:
+        self._pcs.append(pc)
+
+    def after(self, pc: int, here: np.ndarray) -> None:
+        if pc in self.variables.changed:
+            lanes = self._lanes_here if here is self._here else np.flatnonzero(here[self._slots])
+            self.recorder.after(self._step, pc, lanes)
+
+    def access(self, pc: int, name: str, offsets: np.ndarray, values: np.ndarray, dtype, write: bool) -> None:
+        m = self.m
+        slots = self._slots if m.active_mask is None else self._slots[m.active_mask[self._slots]]
+        if not slots.size or name not in (*_SPACES, "local"):
+            return
+        at = np.broadcast_to(offsets, m.slots)[slots].astype(np.int64)
+        if name == "local":
+            if write:
+                at -= m.local_base[slots].astype(np.int64)
+                self.recorder.stored(self._step, pc, at, values.itemsize, self._lane[slots])
+            return
+        by_slot = np.zeros(m.slots, values.dtype)
+        by_slot[slice(None) if m.active_mask is None else m.active_mask] = values
+        rank = np.zeros(slots.size, np.int64)
+        if name == "shared":
+            block, at = np.divmod(at, m.shared.size)
+            rank = self._rank[block]
+        for region in (m.shared if name == "shared" else m.memory).regions:
+            here = (at >= region.start) & (at < region.stop) & (rank >= 0)
+            if here.any():
+                buffer = self._buffers.setdefault(region.name, len(self._buffers))
+                type_ = self._dtypes.setdefault(buffer, np.dtype(dtype if name == "shared" else region.dtype).str)
+                element = _elements(region, np.dtype(type_).itemsize, at[here], rank[here])
+                bits = by_slot[slots[here]].view(f"u{values.itemsize}").astype(np.uint64)
+                self._seen.append((self._step, buffer, element, write, self._thread[slots[here]], bits))
+
+    def request(self, name: str, op: str, lines: np.ndarray, active: np.ndarray | None, width: int) -> None:
+        """Requests are those of the measured build."""
+
+    def watched(self) -> Watched:
+        """Returns what was recorded."""
+        code = self.m.kernel.code
+        lines: dict[Line, int] = {}
+
+        def indices(of_step: list[Line | None]) -> np.ndarray:
+            return np.array([-1 if line is None else lines.setdefault(line, len(lines)) for line in of_step], np.int32)
+
+        line, inner = (indices([getattr(code[pc], name) for pc in self._pcs]) for name in ("line", "inlined"))
+        return Watched(
+            lines=tuple(lines),
+            pc=np.array(self._pcs, np.int64),
+            line=line,
+            inner=inner,
+            statement=np.array([code[pc].statement for pc in self._pcs], np.uint8),
+            masks=np.array([masks for _, masks in self._steps], np.uint32).reshape(-1, len(self._rows)),
+            buffers=tuple(self._buffers),
+            dtypes=tuple(self._dtypes[n] for n in range(len(self._buffers))),
+            accesses=self._accesses_seen(),
+            values=self.recorder.result(),
+            shared=dict(self.variables.shared),
+        )
+
+    def _accesses_seen(self) -> Accesses:
+        sizes = [len(row[2]) for row in self._seen]
+
+        def of_row(n: int, dtype: type) -> np.ndarray:
+            return np.repeat(np.array([row[n] for row in self._seen], dtype), sizes)
+
+        element, thread, bits = (
+            np.concatenate([row[n] for row in self._seen]) if self._seen else np.zeros(0, int) for n in (2, 4, 5)
+        )
+        columns = of_row(0, np.uint32), of_row(1, np.uint8), element.astype(np.uint32), of_row(3, np.bool_)
+        return Accesses(*columns, thread.astype(np.uint16), bits.astype(np.uint64))
+
+
+def _elements(region: Region, size: int, at: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """Returns the flat indices of elements of `size` bytes. `rank`: of the block whose array it is."""
+    return (at - region.start) // size + rank * ((region.stop - region.start) // size)

@@ -1,0 +1,169 @@
+"""What variables hold: each value that a variable of a thread is given, at a step of the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.watch.types import Leaf
+from kernels.engines.emulator.watch.variables import Variables
+from kernels.engines.emulator.watch.watch import Variable
+
+MAX_VALUES = 20_000_000  # of a recording: 200 MB
+
+
+class TooMany(Exception):
+    """The variables of a block are given more values than can be kept."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The values of one number of a variable, in the order of execution: at which step, in which thread, the bits (unsigned)."""
+
+    leaf: Leaf
+    step: np.ndarray
+    thread: np.ndarray
+    bits: np.ndarray
+
+    @property
+    def values(self) -> np.ndarray:
+        return self.bits.view(self.leaf.dtype)
+
+    def after(self, step: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns what each of a number of threads holds after a step, and whether it holds anything."""
+        until = np.searchsorted(self.step, step, "right")
+        bits, known = np.zeros(threads, self.bits.dtype), np.zeros(threads, bool)
+        bits[self.thread[:until]], known[self.thread[:until]] = self.bits[:until], True
+        return bits.view(self.leaf.dtype), known
+
+
+@dataclass(frozen=True)
+class Values:
+    """`histories`: of each variable one for each of its numbers that was given a value, by path ("", ".m", "[0][3]")."""
+
+    variables: tuple[Variable, ...]
+    histories: tuple[dict[str, History], ...]
+
+    def named(self, name: str, pc: int | None = None) -> dict[str, History]:
+        """Returns the histories of the variable with a name in C++ that an instruction sees, else of the first one that was given a value.
+        KeyError if there is none."""
+        found = [n for n, v in enumerate(self.variables) if v.name == name and (pc is None or v.is_visible(pc))]
+        if pc is not None:  # of several scopes around an instruction, the innermost
+            found.sort(key=lambda n: self.variables[n].stop - self.variables[n].start)
+        found = [n for n in found if self.histories[n]] or found
+        if not found:
+            raise KeyError(f"no variable {name} has a value")
+        return self.histories[found[0]]
+
+    def __call__(self, path: str, pc: int | None = None) -> History:
+        """Returns the history of a number: "col", "running.m", "acc[0][3]". KeyError if it has none."""
+        name = path.partition(".")[0].partition("[")[0]
+        return self.named(name, pc)[path.removeprefix(name)]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(h.step.nbytes + h.thread.nbytes + h.bits.nbytes for of in self.histories for h in of.values())
+
+
+@dataclass
+class _Column:
+    """A history that is being recorded: steps, threads and bits, a part an instruction. `last`: of each thread, and whether it has any."""
+
+    steps: list[int] = field(default_factory=list)
+    threads: list[np.ndarray] = field(default_factory=list)
+    bits: list[np.ndarray] = field(default_factory=list)
+    last: np.ndarray | None = None
+    known: np.ndarray | None = None
+
+
+class Recorder:
+    """Records the values of some threads of a machine while it runs: `slots`, and their numbers in the recording."""
+
+    def __init__(self, m: Machine, slots: np.ndarray, threads: np.ndarray, variables: Variables):
+        self.m, self.slots, self.variables = m, slots, variables
+        self.threads = threads.astype(np.uint16)
+        self._columns: dict[tuple[int, int], _Column] = {}  # by variable and number
+        self._count = 0
+        self._in_bytes: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
+
+    # `lanes` are those of the recorded threads that execute an instruction.
+    def before(self, step: int, pc: int, lanes: np.ndarray) -> None:
+        """Note the variables that are in another register from an instruction on."""
+        for held in self.variables.entered.get(pc, ()):
+            self._note_register(step, held.variable, held.register, lanes, is_new=False)
+
+    def after(self, step: int, pc: int, lanes: np.ndarray) -> None:
+        """Note the variables whose register an instruction has written."""
+        for held, moves in self.variables.changed.get(pc, ()):
+            self._note_register(step, held.variable, held.register, lanes, is_new=not moves)
+
+    def _note_register(self, step: int, n: int, register: str, lanes: np.ndarray, is_new: bool) -> None:
+        leaves = self.variables.all[n].type.leaves
+        if len(leaves) != 1 or register not in self.m.index:
+            return
+        value = self.m.registers[self.m.index[register]]
+        bits = np.broadcast_to(value, self.m.slots)[self.slots[lanes]]
+        self._note(step, n, 0, bits.view(f"u{bits.dtype.itemsize}"), lanes, is_new)
+
+    def stored(self, step: int, pc: int, offsets: np.ndarray, width: int, lanes: np.ndarray) -> None:
+        """Note the variables that a store of `width` bytes to local memory has changed. offsets: bytes from the start of the thread's."""
+        for offset in np.unique(offsets).tolist():
+            chosen = lanes[offsets == offset]
+            for n, leaf, start in self._numbers_in(pc, offset, width):
+                size = np.dtype(self.variables.all[n].type.leaves[leaf].dtype).itemsize
+                at = (self.m.local_base[self.slots[chosen]] + np.uint64(start)).astype(np.int64)
+                data = self.m.local.bytes[at[:, None] + np.arange(size)]
+                self._note(step, n, leaf, data.view(f"u{size}").reshape(-1), chosen, is_new=True)
+
+    def _numbers_in(self, pc: int, offset: int, width: int) -> list[tuple[int, int, int]]:
+        """Returns (variable, number, first byte) of the numbers in bytes of local memory that an instruction sees."""
+        key = pc, offset, width
+        if key not in self._in_bytes:
+            self._in_bytes[key] = [
+                (place.variable, k, place.offset + leaf.offset)
+                for place in self.variables.stored
+                if self.variables.all[place.variable].start <= pc + 1 and pc < self.variables.all[place.variable].stop
+                for k, leaf in enumerate(self.variables.all[place.variable].type.leaves)
+                if _overlap(place.offset + leaf.offset, np.dtype(leaf.dtype).itemsize, offset, width)
+            ]
+        return self._in_bytes[key]
+
+    def _note(self, step: int, n: int, leaf: int, bits: np.ndarray, lanes: np.ndarray, is_new: bool) -> None:
+        """Note what threads hold. Not `is_new`: a value that is moved, which is kept where it differs from the last one."""
+        size = np.dtype(self.variables.all[n].type.leaves[leaf].dtype).itemsize
+        bits = bits.astype(f"u{size}")
+        column = self._columns.setdefault((n, leaf), _Column())
+        if column.last is None or column.known is None:
+            column.last, column.known = np.zeros(len(self.slots), bits.dtype), np.zeros(len(self.slots), bool)
+        if not is_new:
+            differ = ~column.known[lanes] | (column.last[lanes] != bits)
+            lanes, bits = lanes[differ], bits[differ]
+        if not lanes.size:
+            return
+        column.last[lanes], column.known[lanes] = bits, True
+        column.steps.append(step)
+        column.threads.append(self.threads[lanes])
+        column.bits.append(bits)
+        self._count += lanes.size
+        if self._count > MAX_VALUES:
+            raise TooMany(f"the variables of this block are given more than {MAX_VALUES:,} values")
+
+    def result(self) -> Values:
+        histories: list[dict[str, History]] = [{} for _ in self.variables.all]
+        for (n, k), column in sorted(self._columns.items()):
+            if column.steps:
+                leaf = self.variables.all[n].type.leaves[k]
+                histories[n][leaf.path] = _history(leaf, column.steps, column.threads, column.bits)
+        return Values(self.variables.all, tuple(histories))
+
+
+def _history(leaf: Leaf, steps: list[int], threads: Sequence[np.ndarray], bits: Sequence[np.ndarray]) -> History:
+    step = np.repeat(np.array(steps, np.uint32), [part.size for part in threads])
+    return History(leaf, step, np.concatenate(threads), np.concatenate(bits))
+
+
+def _overlap(a: int, size: int, b: int, width: int) -> bool:
+    return a < b + width and b < a + size
