@@ -19,6 +19,7 @@ from kernels.engines.emulator.operations.dtypes import DTYPES, SIGNED, UNSIGNED
 from kernels.engines.emulator.printer import Printer
 from kernels.engines.emulator.ptx import flow
 from kernels.engines.emulator.ptx import registers as ptx_registers
+from kernels.engines.emulator.ptx.arrays import arrays_of
 from kernels.engines.emulator.ptx.kernel import RESERVED, RESERVED_BYTES, Kernel, Operand
 from kernels.engines.emulator.ptx.merged_loads import merged_of
 from kernels.engines.emulator.ptx.names import variable
@@ -150,6 +151,7 @@ class Machine:
         arrays = tuple((v.name, self._symbols[v.name]) for v in self.kernel.variables if v.space == "shared")
         self.merged = merged_of(self.kernel, arrays) if self.tally and arrays else {}
         self.shared_arrays = arrays
+        self.arrays = arrays_of(self.kernel, arrays)
         self._allocate_parameters()
         self.shared_base = (self.block_of * self.shared.size).astype(np.uint64)
         self.local_base = (np.arange(self.slots, dtype=np.int64) * self.local.size).astype(np.uint64)
@@ -169,6 +171,11 @@ class Machine:
         if name == "param":
             return self.param_space, self.param_base
         return (self.shared, self.shared_base) if name == "shared" else (self.local, self.local_base)
+
+    def beside_arrays(self, address: Operand, at: int) -> str:
+        """Returns where a byte of shared memory is that is outside the arrays of an address, and what is there."""
+        there = f", {self.shared.describe(at)}" if at < self.shared.size else ""
+        return self.arrays.beside(address, at - (1 << 32 if at >> 31 == 1 else 0)) + there
 
     # -- operands --------------------------------------------------------------------------------
     def type_of(self, register: str) -> str:
