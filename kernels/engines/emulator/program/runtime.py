@@ -181,14 +181,14 @@ class Runtime:
         return 0
 
     def _new_buffer(self, m: Machine, pc: int, size: int, kind: str) -> int:
-        """Returns the address of a new buffer, named after the line that allocates it. An element has 4 bytes."""
+        """Returns the address of a new buffer, named after the line that allocates it. Its type is unknown: an element has 4 bytes."""
         self._buffers += 1
         name = f"{kind} memory {self._buffers} ({self._line(m, pc)})"
         self._kinds[name] = kind
         start = self.memory.add(name, size, b"")
         self.memory.unwrite(name)
         region = self.memory.regions[-1]
-        self.memory.regions[-1] = replace(region, shape=(size // 4,), dtype=np.dtype(np.float32))
+        self.memory.regions[-1] = replace(region, shape=(size // 4,), dtype=np.dtype(np.uint32))
         self._hide()
         return GLOBAL_BASE + start
 

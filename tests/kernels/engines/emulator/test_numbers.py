@@ -274,6 +274,18 @@ def test_no_word_about_numbers_that_may_wrap_or_do_not(body):
         "atomicMax((unsigned*)out, __float_as_uint(x[t]));",
         "__shared__ int most; if (threadIdx.x == 0) most = 0xff800000; __syncthreads();"
         " atomicMax(&most, __float_as_int(x[t] - 5)); __syncthreads(); out[t] = __int_as_float(most);",
+        # Loaded as whole numbers.
+        "__shared__ int most; if (threadIdx.x == 0) most = 0xff800000; __syncthreads();"
+        " atomicMax(&most, __float_as_int(x[t & 1 ? 2 : 5])); __syncthreads(); out[t] = __int_as_float(most);",
+        "__shared__ int least; if (threadIdx.x == 0) least = 0x7f800000; __syncthreads();"
+        " atomicMin(&least, ((const int*)x)[63 - t]); __syncthreads(); out[t] = __int_as_float(least);",
+        "__shared__ int most; if (threadIdx.x == 0) most = 0xff800000; __syncthreads();"
+        " atomicMax(&most, ((const int4*)x)[t % 16].z); __syncthreads(); out[t] = __int_as_float(most);",
+        "__shared__ int most; if (threadIdx.x == 0) most = 0xff800000; __syncthreads(); int v = __float_as_int(x[t & 1 ? 2 : 5]);"
+        " v = t < n ? __shfl_xor_sync(-1, v, 1) : __float_as_int(out[t]); atomicMax(&most, v); __syncthreads(); out[t] = __int_as_float(most);",
+        "__shared__ unsigned most; if (threadIdx.x == 0) most = 0; __syncthreads();"
+        " atomicMax(&most, ((const unsigned*)x)[t]); __syncthreads(); out[t] = __uint_as_float(most);",
+        "if (t == 0) *(int*)i = 0xff800000; __syncthreads(); if (t < 32) atomicMax((int*)i, __float_as_int(x[t & 1 ? 2 : 5]));",
     ],
 )
 def test_floats_compared_by_their_bits(body):
@@ -290,6 +302,11 @@ def test_floats_compared_by_their_bits(body):
         "__shared__ int most; if (threadIdx.x == 0) most = -9; __syncthreads(); atomicMax(&most, i[t] - 70); __syncthreads(); out[t] = most;",
         "__shared__ unsigned most; if (threadIdx.x == 0) most = 0; __syncthreads(); unsigned b = __float_as_uint(x[t]);"
         " atomicMax(&most, b & 0x80000000u ? ~b : b | 0x80000000u); __syncthreads(); out[t] = most;",
+        "__shared__ int most; if (threadIdx.x == 0) most = 0; __syncthreads(); int b = ((const int*)x)[t];"
+        " atomicMax(&most, b < 0 ? b ^ 0x7fffffff : b); __syncthreads(); out[t] = most;",
+        "__shared__ int most; if (threadIdx.x == 0) most = -9; __syncthreads(); atomicMax(&most, i[(int)x[t] & 63] - 70); __syncthreads(); out[t] = most;",
+        "__shared__ int most; if (threadIdx.x == 0) most = -90; __syncthreads(); atomicMax(&most, ~i[t]); __syncthreads(); out[t] = most;",
+        "__shared__ int most; if (threadIdx.x == 0) most = -9; __syncthreads(); atomicMax(&most, ((int*)x)[t] >> 23); __syncthreads(); out[t] = most;",
     ],
 )
 def test_no_word_about_numbers_whose_bits_have_their_order(body):

@@ -232,3 +232,18 @@ def test_only_memory_of_the_device_is_freed_by_cuda(ended):
   printf("%d %d %g\\n", a, b, second[0]);
 }"""
     assert ended(text).printed == b"1 1 2\n"
+
+
+@pytest.mark.parametrize(
+    "value, compared", [("x[threadIdx.x]", False), ("__float_as_int(-2.0f * threadIdx.x - 1)", True)]
+)
+def test_whole_numbers_in_memory_of_a_program_are_no_floats(ended, value, compared):
+    text = f"""__global__ void least(int* m, const int* x) {{ atomicMin(m, {value}); }}
+int main() {{
+  int h[32], *m, *x; cudaMalloc(&m, 4); cudaMalloc(&x, sizeof h);
+  for (int i = 0; i < 32; ++i) h[i] = -100000000 * (i % 20) - 5;
+  cudaMemcpy(x, h, sizeof h, cudaMemcpyHostToDevice); cudaMemset(m, 0x80, 4);
+  least<<<1, 32>>>(m, x);
+}}"""
+    (only,) = ended(text).launches
+    assert [("as whole numbers of their bits" in message) for message in only.warnings] == [True] * compared
