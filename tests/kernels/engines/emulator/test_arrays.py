@@ -99,6 +99,8 @@ BASE = (100 + 63 - T) + (200 + 63 - T) + (300 + 63 - T) + 2 * T
         ("got += (t < 63 ? a[t + n[0]] : 0);", 1, np.where(T < 63, T + 1, 0)),
         ("float* p = a; float* q = b; for (int i = 0; i < n[0]; ++i) { float* h = p; p = q; q = h; } got += p[t];", 3, 100 + T),
         ("float* p[3] = {a, b, c}; got += p[n[0]][t];", 2, 200 + T),  # from memory
+        ("__shared__ float* kept; if (t == 0) kept = c; __syncthreads(); float* q = *(float* volatile*)&kept;"
+         " const float* p = n[1] == 2 ? q : a; got += p[t];", 2, 200 + T),
         ("got += at(n[1] ? a : c, t);", 2, T),  # by a call
         ("got += a[n[t] & 63] + a[(t * 8) %% 64 ^ t / 8];", 5, 5 + (T * 8 % 64 ^ T // 8)),
         ("float* e = a + 64; got += e[-1 - t];", 0, 63 - T),
