@@ -132,17 +132,22 @@ class Machine:
         self._symbols = dict(symbols)
         shared, local = 0, 0
         regions = []
-        for v in sorted(self.kernel.variables, key=lambda v: v.size == 0):  # the dynamic one is last
+        dynamic = [v.align for v in self.kernel.variables if v.space == "shared" and not v.size]
+        for v in sorted(
+            self.kernel.variables, key=lambda v: v.size == 0
+        ):  # the dynamic ones are last, all in one place
             if v.space == "shared":
-                shared = -(-shared // v.align) * v.align
+                align = v.align if v.size else max(dynamic)
+                shared = -(-shared // align) * align
                 self._symbols[v.name] = shared
                 size = v.size or dynamic_shared
                 regions.append(Region(variable(v.name), shared, shared + size, (size // 4,), np.dtype(np.uint32)))
-                shared += size
+                shared += v.size
             elif v.space == "local":
                 local = -(-local // v.align) * v.align
                 self._symbols[v.name] = local
                 local += v.size
+        shared += dynamic_shared if dynamic else 0
         self.shared = PerBlock(self.blocks if shared else 0, shared, regions)
         if RESERVED in self._symbols and shared:
             self.shared.zero(self._symbols[RESERVED], RESERVED_BYTES)

@@ -47,7 +47,7 @@ class ArraysOf:
         if len(self._ranges) < 2 or not arrays or arrays == UNKNOWN:
             return []
         out: list[Range] = []
-        for start, stop in sorted(self._ranges[name] for name in arrays):
+        for start, stop in sorted({self._ranges[name] for name in arrays}):
             if out and out[-1][1] == start:
                 start = out.pop()[0]
             out.append((start, stop))

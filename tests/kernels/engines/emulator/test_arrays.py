@@ -127,3 +127,24 @@ def test_arrays_next_to_each_other_are_one_range():
     arrays = arrays_of(kernel, tuple((name, 256 * n) for n, name in enumerate(sorted(names))))
     ranges = [arrays.ranges(o) for i in kernel.code for o in i.operands if "shared" in i.parts and o.kind == "mem"]
     assert [(0, 512)] in ranges
+
+
+def test_all_dynamic_arrays_start_at_one_place():
+    source = """extern "C" __global__ void k(float* out, int n) {
+  extern __shared__ float a[];
+  extern __shared__ __align__(16) int b[];
+  __shared__ float c[33];
+  int t = threadIdx.x;
+  c[t] = t; a[t] = 0.5f + t;
+  __syncthreads();
+  out[t] = __int_as_float(b[t ^ 1]) + c[t] + (n ? a : (float*)b)[t - n];
+}"""
+    for n in (0, -1):
+        args = {"args": ["out", i32(n)], "block": 32, "shared": 132}
+        if n:
+            with pytest.raises(EmulatorError, match=r"never written|out-of-bounds"):
+                emulate(source, {}, {"out": ((32,), f32)}, **args)
+        else:
+            run = emulate(source, {}, {"out": ((32,), f32)}, races=True, **args)
+            np.testing.assert_array_equal(run["out"], (T[:32] ^ 1) + 2 * T[:32] + 1.0)
+            assert run.races == ()
