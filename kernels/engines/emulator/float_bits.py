@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
-from kernels.engines.emulator.memory import Region
+from kernels.engines.emulator.memory import GLOBAL_BASE, Region
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 from kernels.engines.emulator.ptx.registers import names, written
 from kernels.engines.emulator.state import Machine
@@ -18,12 +20,40 @@ class FloatBits:
         self.found: dict[int, str] = {}
         self._signs: dict[int, set[bool]] = {}  # by instruction: whether its floats were negative
         self._floats = {name for i in m.kernel.code if i.parts[-1] == "f32" for name in written(i)}
-        for i in m.kernel.code:
-            if i.parts[0] == "mov" and self.is_float(i.operands[1]):
+        if any(i.parts[0] in ("atom", "red") and {"min", "max"} & set(i.parts) for i in m.kernel.code):
+            self._add_loaded_and_moved(m.kernel.code)
+
+    def _add_loaded_and_moved(self, code: Sequence[Instruction]) -> None:
+        """Add the registers into which whole numbers are loaded from buffers of float32, and those to which floats are moved."""
+        writers: dict[str, list[Instruction]] = {}
+        for i in code:
+            for name in written(i):
+                writers.setdefault(name, []).append(i)
+        for i in code:
+            if i.parts[0] == "ld" and i.parts[-1] in ("u32", "s32", "b32"):
+                regions = [region for at in self._pointers(i.operands[1], writers) if (region := self._region(at))]
+                if regions and all(region.dtype == np.float32 for region in regions):
+                    self._floats |= written(i)
+            elif i.parts[0] in ("mov", "selp", "shfl") and any(map(self.is_float, i.operands[1:])):
                 self._floats |= written(i)
 
+    def _pointers(self, address: Operand, writers: Mapping[str, Sequence[Instruction]]) -> list[int]:
+        """Returns the offsets in global memory that the pointers among the parameters have from which an address is made."""
+        seen, found, todo = set[str](), list[int](), [*names(address)]
+        while todo:
+            name = todo.pop()
+            for i in writers.get(name, ()) if name not in seen else ():
+                if i.parts[0] == "ld" and "param" in i.parts and i.parts[-1] == "u64":
+                    source = i.operands[1]
+                    offset = source.offset + source.root.offset
+                    found += [at - GLOBAL_BASE for at in self.m.pointers_in(source.root.name, offset)]
+                elif i.parts[0] != "ld":
+                    todo += [source for o in i.operands[1:] for source in names(o)]
+            seen.add(name)
+        return found
+
     def is_float(self, value: Operand) -> bool:
-        """Returns whether an instruction of float32 writes the register of an operand."""
+        """Returns whether the register of an operand holds a float32."""
         return bool(names(value) & self._floats)
 
     def check(

@@ -3,17 +3,21 @@
 PTX adds and multiplies signed and unsigned numbers by one instruction. A result counts as signed if it reaches, through sums, products
 and shifts, a conversion to 64 bits with its sign or a comparison of signed numbers. What an unsigned quotient, remainder or shift is
 made of is unsigned. What is shifted to the left and back is a field of bits, whose upper bits are dropped on purpose.
+Of a product that decides how often a loop runs PTX may not say whether it is signed. It counts as wrapped if it is wrong as both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from kernels.engines.emulator.instructions.closure import Run
-from kernels.engines.emulator.ptx.kernel import Instruction, Operand
+from kernels.engines.emulator.ptx.flow import flow_of
+from kernels.engines.emulator.ptx.kernel import Instruction, Kernel, Operand
 from kernels.engines.emulator.ptx.registers import names, written
+from kernels.engines.emulator.ptx.trip_counts import TripCounts, is_32_bit
 from kernels.engines.emulator.state import Machine
 
 MAX_FOUND = 20
@@ -34,10 +38,6 @@ _EXACT: dict[str, tuple[Callable[..., np.ndarray], str]] = {
 }
 _PASSES_ON = {"mov", "selp", "min", "max", "neg", "abs", "shr", "div", "rem", *_EXACT}
 _SIGNED_COMPARISONS = {"lt", "le", "gt", "ge"}
-
-
-def _is_32_bit(i: Instruction) -> bool:
-    return i.parts[-1] in ("s32", "u32", "b32") and not {"wide", "hi", "cc", "sat"} & set(i.parts)
 
 
 def _uses(i: Instruction) -> tuple[Operand, ...]:
@@ -102,7 +102,7 @@ def _signed(code: Sequence[Instruction]) -> dict[int, int]:
     writers: dict[str, list[int]] = {}
     sources = _Sources(code)
     for pc, i in enumerate(code):
-        if i.parts[0] in _PASSES_ON and _is_32_bit(i) and not sources.drops_bits(i):
+        if i.parts[0] in _PASSES_ON and is_32_bit(i) and not sources.drops_bits(i):
             for name in written(i):
                 writers.setdefault(name, []).append(pc)
     uses = sorted((i.parts[0] != "setp", pc) for pc, i in enumerate(code) if _uses(i))
@@ -120,17 +120,28 @@ def _signed(code: Sequence[Instruction]) -> dict[int, int]:
     return {pc: use for pc, use in found.items() if code[pc].parts[0] in _EXACT}
 
 
+def _unsigned(values: np.ndarray) -> np.ndarray:
+    return (values.astype(_WIDE) & 0xFFFFFFFF).astype(np.uint64)
+
+
+@lru_cache(maxsize=64)  # a kernel is launched more often than it is parsed
+def _watched(kernel: Kernel) -> tuple[dict[int, int], dict[int, int]]:
+    """Returns the instructions whose result is used as a signed number, and those that count iterations, each with a use."""
+    return _signed(kernel.code), TripCounts(flow_of(kernel), _Sources(kernel.code).drops_bits).products
+
+
 class Overflow:
     """The 32-bit results of a launch that wrapped. `uses`: what is looked at, each with an instruction that uses its result. `found`:
     messages, by instruction."""
 
     def __init__(self, m: Machine):
         self.m = m
-        self.uses = _signed(m.kernel.code)
+        signed, counts = _watched(m.kernel)
+        self.uses, self._counts = {**counts, **signed}, counts.keys() - signed.keys()
         self.found: dict[int, str] = {}
 
     def around(self, pc: int, i: Instruction, run: Run) -> Run:
-        """Returns `run` with a check of its result, if the instruction's result is used as a signed number."""
+        """Returns `run` with a check of its result, if the instruction's result is used as a signed number or counts iterations."""
         if pc not in self.uses:
             return run
         m, (exact, text) = self.m, _EXACT[i.parts[0]]
@@ -144,6 +155,8 @@ class Overflow:
             values = [read().astype(_WIDE) for read in reads]
             run()
             wraps = exact(*values) != result()
+            if pc in self._counts:
+                wraps = wraps & (exact(*map(_unsigned, values)) != _unsigned(result()))
             if wraps.any():
                 self._report(pc, wraps, values, result(), text)
 
@@ -160,6 +173,8 @@ class Overflow:
         wrapped = int(np.broadcast_to(result, m.slots)[slot])
         use = m.kernel.code[self.uses[pc]]
         purpose = "a comparison" if use.parts[0] == "setp" else "an address"
+        if pc in self._counts:
+            purpose = "the end of the loop"
         self.found[pc] = (
             f"{m.where(pc)}: {text.format(*operands)} wraps to {wrapped:,}, a number of 32 bits that {purpose} at {use.line} "
             f"depends on, by thread {m.threads.thread(slot)} of block {m.threads.block_at(slot)}"

@@ -379,12 +379,14 @@ class OneByOne(Scheduler):
 
 class InTurns(Scheduler):
     """Runs one warpgroup at a time, until it waits or arrives at a named barrier without waiting (bar.arrive), which is the
-    turn of the next one. Between them, copies under way are done and the last warpgroup runs, which starts copies."""
+    turn of the next one. Between them, copies under way are done and the last warpgroup runs, which starts copies. A single
+    warpgroup has every turn."""
 
     def __init__(self, m: Machine, seconds: float):
         super().__init__(m, seconds)
         group = m.thread_of // (WARPS * LANES)
-        *self._consumers, self._producer = (group == n for n in range(int(group.max()) + 1))
+        groups = [group == n for n in range(int(group.max()) + 1)]
+        self._producer, self._consumers = groups[-1], groups[:-1] or groups
         self._turn = 0  # which of the consumers is next
         # The threads of the warpgroup that runs. None: another one is next.
         self._running: np.ndarray | None = None

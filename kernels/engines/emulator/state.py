@@ -19,6 +19,7 @@ from kernels.engines.emulator.operations.dtypes import DTYPES, SIGNED, UNSIGNED
 from kernels.engines.emulator.printer import Printer
 from kernels.engines.emulator.ptx import flow
 from kernels.engines.emulator.ptx import registers as ptx_registers
+from kernels.engines.emulator.ptx.arrays import arrays_of
 from kernels.engines.emulator.ptx.kernel import RESERVED, RESERVED_BYTES, Kernel, Operand
 from kernels.engines.emulator.ptx.merged_loads import merged_of
 from kernels.engines.emulator.ptx.names import variable
@@ -137,17 +138,22 @@ class Machine:
         self._symbols = dict(symbols)
         shared, local = 0, 0
         regions = []
-        for v in sorted(self.kernel.variables, key=lambda v: v.size == 0):  # the dynamic one is last
+        dynamic = [v.align for v in self.kernel.variables if v.space == "shared" and not v.size]
+        for v in sorted(
+            self.kernel.variables, key=lambda v: v.size == 0
+        ):  # the dynamic ones are last, all in one place
             if v.space == "shared":
-                shared = -(-shared // v.align) * v.align
+                align = v.align if v.size else max(dynamic)
+                shared = -(-shared // align) * align
                 self._symbols[v.name] = shared
                 size = v.size or dynamic_shared
                 regions.append(Region(variable(v.name), shared, shared + size, (size // 4,), np.dtype(np.uint32)))
-                shared += size
+                shared += v.size
             elif v.space == "local":
                 local = -(-local // v.align) * v.align
                 self._symbols[v.name] = local
                 local += v.size
+        shared += dynamic_shared if dynamic else 0
         self.shared = PerBlock(self.blocks if shared else 0, shared, regions)
         if RESERVED in self._symbols and shared:
             self.shared.zero(self._symbols[RESERVED], RESERVED_BYTES)
@@ -158,6 +164,7 @@ class Machine:
         arrays = tuple((v.name, self._symbols[v.name]) for v in self.kernel.variables if v.space == "shared")
         self.merged = merged_of(self.kernel, arrays) if self.tally and arrays else {}
         self.shared_arrays = arrays
+        self.arrays = arrays_of(self.kernel, arrays)
         self._allocate_parameters()
         self.shared_base = (self.block_of * self.shared.size).astype(np.uint64)
         self.local_base = (np.arange(self.slots, dtype=np.int64) * self.local.size).astype(np.uint64)
@@ -177,6 +184,11 @@ class Machine:
         if name == "param":
             return self.param_space, self.param_base
         return (self.shared, self.shared_base) if name == "shared" else (self.local, self.local_base)
+
+    def beside_arrays(self, address: Operand, at: int) -> str:
+        """Returns where a byte of shared memory is that is outside the arrays of an address, and what is there."""
+        there = f", {self.shared.describe(at)}" if at < self.shared.size else ""
+        return self.arrays.beside(address, at - (1 << 32 if at >> 31 == 1 else 0)) + there
 
     # -- operands --------------------------------------------------------------------------------
     def type_of(self, register: str) -> str:

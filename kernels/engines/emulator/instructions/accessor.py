@@ -36,6 +36,7 @@ class Accessor:
         self._short = _is_32_bit(m, base)
         self._base = m.reader(base, "u32" if self._short else "u64")
         self._offset = operand.offset
+        self._operand, self._ranges = operand, [] if self._remote else m.arrays.ranges(operand)
 
     def locate(self, inside: np.ndarray | None = None) -> tuple[Space, str, np.ndarray]:
         """Returns (space, its name, byte offsets into it as uint64: scalar or one a slot). `inside`: bytes to add to
@@ -57,9 +58,23 @@ class Accessor:
         if self._short and address.max() > limit:
             # A register below the address and a positive offset wrap at 32 bits.
             address = address & np.uint64(0xFFFFFFFF)
+        if name == "shared" and self._ranges:
+            self._check_arrays(address)
         if address.max() > limit:
             self._fail_outside(space, address, limit)
         return space, name, address + base
+
+    def _check_arrays(self, address: np.ndarray) -> None:
+        """Raise EmulatorError if an active lane leaves the arrays that its address is made of."""
+        if address.min() >= self._ranges[0][0] and address.max() + self.width <= self._ranges[0][1]:
+            return
+        active = self.m.active(address)
+        inside = [(active >= start) & (active + self.width <= stop) for start, stop in self._ranges]
+        bad = np.flatnonzero(~np.logical_or.reduce(inside))
+        if bad.size:
+            where = self.m.beside_arrays(self._operand, int(active[bad[0]]))
+            message = f"out-of-bounds access of {self.width} bytes {where}"
+            self.m.fail(self.pc, message, self.m.slot_of(int(bad[0])))
 
     def _fail_outside(self, space: Inner, address: np.ndarray, limit) -> None:
         """Raise EmulatorError if an active lane is beyond the block's memory. Idle lanes may hold any address."""

@@ -25,6 +25,7 @@ from kernels.engines.emulator.native.record import (
     ALL_NOTED,
     COUNTS,
     EPOCH,
+    FROM,
     LANES,
     LINE_BITS,
     MARKED,
@@ -32,6 +33,7 @@ from kernels.engines.emulator.native.record import (
     NEEDED,
     RACE,
     READS,
+    ROOM,
     SPACE,
     TIME,
     UPDATES,
@@ -123,9 +125,11 @@ class _Body:
             offsets = b.trunc(address, vector(I32))
         lane = b.cttz(e.mask, I1(1))
         offsets = b.select(active, offsets, e.splat(b.extract_element(offsets, lane)))
-        size = self._of_space(SIZE if a.space == "global" else PART)
-        limit = b.sub(size, I64(a.bytes))
-        e.unless(b.icmp_signed("<=", b.zext(e.reduced("umax", offsets), I64), limit))
+        if a.space == "shared":
+            inside, room = b.sub(offsets, e.splat(b.trunc(e.field(FROM), I32))), e.field(ROOM)
+        else:
+            inside, room = offsets, b.sub(self._of_space(SIZE if a.space == "global" else PART), I64(a.bytes))
+        e.unless(b.icmp_signed("<=", b.zext(e.reduced("umax", inside), I64), room))
         if a.space != "global":
             starts = self._starts(lane)
             offsets = b.add(offsets, starts)

@@ -27,6 +27,7 @@ from kernels.engines.emulator.native.record import (
     FLOOR,
     FLOOR_AFTER,
     FLOOR_BEFORE,
+    FROM,
     INFINITY,
     KIND,
     KINDS,
@@ -47,6 +48,7 @@ from kernels.engines.emulator.native.record import (
     RACE,
     RACES,
     RACES_OF,
+    ROOM,
     ROWS,
     SEVERAL,
     SPACE,
@@ -173,6 +175,8 @@ class Native:
         for pc, access in self.plan.accesses.items():
             records[pc, COUNTS] = counts + self._counts.strides[0] * pc
             records[pc, SPACE] = self._spaces[access.space].ctypes.data
+            if access.space == "shared":
+                records[pc, ROOM] = min(records[pc, ROOM], m.shared.size - records[pc, FROM] - access.bytes)
             if access.unit:
                 records[pc, RACE] = self._races[access.space].ctypes.data
         return records

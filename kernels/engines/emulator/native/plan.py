@@ -20,6 +20,7 @@ from kernels.engines.emulator.native.record import (
     END,
     EXECUTED,
     FLIP,
+    FROM,
     GUARD,
     HANDLER,
     KIND,
@@ -27,11 +28,13 @@ from kernels.engines.emulator.native.record import (
     LEADER,
     OPERANDS,
     RECORD,
+    ROOM,
     STOP,
     TARGET,
     VALUE,
 )
 from kernels.engines.emulator.patterns import guesses
+from kernels.engines.emulator.ptx.arrays import LARGEST, arrays_of
 from kernels.engines.emulator.ptx.flow import flow_of, is_clock
 from kernels.engines.emulator.ptx.kernel import Instruction, Kernel, Operand, type_bytes
 from kernels.engines.emulator.ptx.merged_loads import merged_of
@@ -223,6 +226,8 @@ class _Planner:
         if space_of(i) == "param" and not write and memory.root.kind == "symbol":
             return self._parameter(pc, i, memory, type_)
         access = self._accessed(pc, i, memory, values.elements, type_)
+        if access.space == "shared":
+            self._array(pc, memory, access)
         address = "u32" if access.short else "u64"
         if memory.root.name in self.index:
             self._operand(pc, 0, memory.root, address)
@@ -235,6 +240,12 @@ class _Planner:
         self.records[pc, VALUE] = memory.offset
         self.accesses[pc] = access
         return access.name, access.emit
+
+    def _array(self, pc: int, memory: Operand, access: Access) -> None:
+        first, *others = arrays_of(self.kernel, self.setting.arrays).ranges(memory) or [(0, LARGEST)]
+        if others:  # with others between them
+            raise _NoHandler
+        self.records[pc, [FROM, ROOM]] = first[0], first[1] - first[0] - access.bytes
 
     def _accessed(self, pc: int, i: Instruction, memory: Operand, values: Sequence[Operand], type_: str) -> Access:
         space, write, width = SPACES.get(space_of(i), ""), i.parts[0] == "st", type_bytes(type_)

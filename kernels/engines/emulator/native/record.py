@@ -3,13 +3,17 @@
 Operand n (0 is the result) is an address and the bytes from one warp to the next: 0 for a constant, which all warps share.
 """
 
-LANES, RECORD = 32, 26
+LANES, RECORD = 32, 28
 # Address of the handler; of the guard's row or 0, and -1 if the guard is negated.
 HANDLER, GUARD, FLIP = 0, 1, 2
 OPERANDS = 3  # up to 8, with two numbers each
 VALUE, COUNTS, SPACE = 19, 20, 21  # bytes added to an address; address of an access's counts; address of a space
 KIND, CHECK = 22, 23
 TIME, RACE = 24, 25  # when an access is noted; address of what is known of a space's races
+FROM, ROOM = (
+    26,
+    27,
+)  # the first byte of its block's shared memory that an access may reach, and how many bytes further it may start
 TARGET = VALUE  # of a branch
 # What the results are checked for, as bits: NaN or infinity made of other numbers, a signed 32-bit number that wraps.
 NAN, INFINITY, WRAPS = 1, 2, 4

@@ -16,6 +16,7 @@ cudaError_t host_set_device(int device);
 cudaError_t host_memory(size_t* free, size_t* total);
 cudaError_t host_occupancy(int* blocks, const void* kernel, int threads, size_t shared);
 cudaError_t host_allow_shared(const void* kernel, int bytes);
+cudaError_t host_failed(cudaError_t error);
 void host_exit(int status);
 }
 
@@ -40,6 +41,7 @@ inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMem
 }
 inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
                                 cudaMemcpyKind kind) {
+  if (width > to_pitch || width > from_pitch) return host_failed(cudaErrorInvalidPitchValue);
   for (size_t row = 0; row < height; ++row)
     if (cudaError_t e = host_copy((char*)to + row * to_pitch, (const char*)from + row * from_pitch, width, kind)) return e;
   return cudaSuccess;
@@ -96,13 +98,30 @@ inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { return
 inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return host_synchronize(); }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return cudaSuccess; }
-inline cudaError_t cudaEventCreate(cudaEvent_t* e) { *e = (cudaEvent_t)1; return cudaSuccess; }
-inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
-inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t = 0) { return cudaSuccess; }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return host_synchronize(); }
-inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
-inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { *ms = 0; return cudaSuccess; }
+struct host_event { bool timed, recorded; };
+inline cudaError_t cudaEventCreate(cudaEvent_t* e, unsigned flags = 0) {
+  *e = (cudaEvent_t)new host_event{!(flags & cudaEventDisableTiming), false};
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned flags) { return cudaEventCreate(e, flags); }
+inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t = 0) {
+  if (!e) return host_failed(cudaErrorInvalidResourceHandle);
+  ((host_event*)e)->recorded = true;
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t e) { return e ? host_synchronize() : host_failed(cudaErrorInvalidResourceHandle); }
+inline cudaError_t cudaEventQuery(cudaEvent_t e) { return e ? cudaSuccess : host_failed(cudaErrorInvalidResourceHandle); }
+inline cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  if (!e) return host_failed(cudaErrorInvalidResourceHandle);
+  delete (host_event*)e;
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+  for (cudaEvent_t e : {start, end})
+    if (!e || !((host_event*)e)->recorded || !((host_event*)e)->timed) return host_failed(cudaErrorInvalidResourceHandle);
+  *ms = 0;
+  return cudaSuccess;
+}
 
 template <class K> cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* n, K* kernel, int threads, size_t shared) {
   return host_occupancy(n, (const void*)kernel, threads, shared);

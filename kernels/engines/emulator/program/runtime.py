@@ -43,11 +43,15 @@ DEVICE, PINNED, MANAGED = range(3)
 KINDS = {DEVICE: "device", PINNED: "host", MANAGED: "managed"}
 # driver_types.h
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_DEVICE = 1, 2, 9, 98, 101
+INVALID_PITCH, INVALID_DIRECTION, INVALID_HANDLE = 12, 21, 400
 ERRORS = {
     0: ("cudaSuccess", "no error"),
     INVALID_VALUE: ("cudaErrorInvalidValue", "invalid argument"),
     OUT_OF_MEMORY: ("cudaErrorMemoryAllocation", "out of memory"),
     INVALID_CONFIGURATION: ("cudaErrorInvalidConfiguration", "invalid configuration argument"),
+    INVALID_PITCH: ("cudaErrorInvalidPitchValue", "invalid pitch argument"),
+    INVALID_DIRECTION: ("cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"),
+    INVALID_HANDLE: ("cudaErrorInvalidResourceHandle", "invalid resource handle"),
     INVALID_FUNCTION: ("cudaErrorInvalidDeviceFunction", "invalid device function"),
     INVALID_DEVICE: ("cudaErrorInvalidDevice", "invalid device ordinal"),
 }
@@ -132,6 +136,7 @@ class Runtime:
             "host_memory": (self._memory_info, ("u64", "u64"), "u32"),
             "host_occupancy": (self._occupancy, ("u64", "u64", "u32", "u64"), "u32"),
             "host_allow_shared": (self._allow_shared, ("u64", "u32"), "u32"),
+            "host_failed": (lambda m, pc, code: self._failed(code), ("u32",), "u32"),
             "host_exit": (self._exit, ("u32",), ""),
             "malloc": (self._malloc, ("u64",), "u64"),
             "free": (self._free, ("u64",), ""),
@@ -181,14 +186,14 @@ class Runtime:
         return 0
 
     def _new_buffer(self, m: Machine, pc: int, size: int, kind: str) -> int:
-        """Returns the address of a new buffer, named after the line that allocates it. An element has 4 bytes."""
+        """Returns the address of a new buffer, named after the line that allocates it. Its type is unknown: an element has 4 bytes."""
         self._buffers += 1
         name = f"{kind} memory {self._buffers} ({self._line(m, pc)})"
         self._kinds[name] = kind
         start = self.memory.add(name, size, b"")
         self.memory.unwrite(name)
         region = self.memory.regions[-1]
-        self.memory.regions[-1] = replace(region, shape=(size // 4,), dtype=np.dtype(np.float32))
+        self.memory.regions[-1] = replace(region, shape=(size // 4,), dtype=np.dtype(np.uint32))
         self._hide()
         return GLOBAL_BASE + start
 
@@ -268,8 +273,12 @@ class Runtime:
         return (self.memory, GLOBAL_BASE) if name == "global" else (m.space(name)[0], WINDOWS[name])
 
     def _copy(self, m: Machine, pc: int, to: int, source: int, size: int, kind: int) -> int:
+        if kind > BY_ADDRESS:
+            return self._failed(INVALID_DIRECTION)
         if not size:
             return 0
+        if not (to and source):
+            return self._refuse_null(m, pc, "source" if to else "destination")
         to_kind, data, states = self._bytes(m, pc, to, size)
         from_kind, values, written = self._bytes(m, pc, source, size)
         wanted = {
@@ -289,7 +298,13 @@ class Runtime:
         data[:], states[:] = values.copy(), written.copy()
         return 0
 
+    def _refuse_null(self, m: Machine, pc: int, what: str) -> int:
+        self.notes.append(f"{self._line(m, pc)}: this copy is refused: its {what} is a null pointer")
+        return self._failed(INVALID_VALUE)
+
     def _fill(self, m: Machine, pc: int, to: int, value: int, size: int) -> int:
+        if size and not to:
+            return self._refuse_null(m, pc, "destination")
         if size:
             _, data, states = self._bytes(m, pc, to, size)
             data[:], states[:] = value & 0xFF, WRITTEN

@@ -135,6 +135,7 @@ class Flow:
             self.stop[pc] = stop
         self._loops: dict[int, Loop] = {}
         self._past: dict[int, frozenset[int]] = {}
+        self._later: dict[int, set[int]] = {}
 
     def following(self, pc: int) -> tuple[int, ...]:
         """Returns the blocks that may follow the block that begins at pc; len(code) is the end."""
@@ -239,7 +240,34 @@ class Flow:
         if i.parts[0] not in ("bar", "barrier") or not i.place:
             return [barrier]
         same = (i.opcode, i.place)
-        return [pc for pc in self.endings if (self.code[pc].opcode, self.code[pc].place) == same]
+        at_place = [pc for pc in self.endings if (self.code[pc].opcode, self.code[pc].place) == same]
+        # PTX has one place for all statements of a line. Copies come one after the other. Of two barriers on the ways of a branch
+        # neither leads to the other.
+        return [pc for pc in at_place if pc == barrier or self._in_order(barrier, pc) or self._in_order(pc, barrier)]
+
+    def _in_order(self, first: int, second: int) -> bool:
+        """Returns whether control may get from one barrier to another without going back to the start of a loop."""
+        if first not in self._later:
+            at = self._block_of(first)
+            self._later[first] = _closure(at, lambda block: self._forward.get(block, ())) - {at}
+        return self._block_of(second) in self._later[first]
+
+    @cached_property
+    def _forward(self) -> dict[int, list[int]]:
+        """The blocks that follow each block, without the start of a loop around it. A depth-first search ends with such a start after it
+        has ended with the block."""
+        ended: dict[int, int] = {}
+        seen: set[int] = set()
+        for start in self.leaders:
+            todo = [start]
+            while todo:
+                block = todo[-1]
+                if block in seen:
+                    ended.setdefault(todo.pop(), len(ended))
+                    continue
+                seen.add(block)
+                todo += [n for n in self.following(block) if n in self.leaders and n not in seen]
+        return {block: [n for n in self.following(block) if ended.get(n, -1) < ended[block]] for block in self.leaders}
 
     def _block_of(self, pc: int) -> int:
         return next(block for block in reversed(self.leaders) if block <= pc)

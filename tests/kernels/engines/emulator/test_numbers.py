@@ -46,6 +46,8 @@ def _about_nan(run: Run) -> list[str]:
         ("out[t] = sqrtf(x[t]);", "NaN", "the square root of (-3)", 2, 24),
         ("out[t] = __logf(x[t]);", "NaN", "the logarithm of (-3)", 2, 24),
         ("out[t] = __fdividef(1.0f, x[t] * 0.0f);", "infinity", "/ 0", 0, 64),
+        ("out[t] = __fdividef(x[3], x[3] * x[t]);", "NaN", "0 / 0", 0, 64),
+        ("out[t] = acosf(x[t] + 1);", "NaN", "1 / the square root of (-0.5)", 0, 48),
         ("out[t] = exp2f(x[t] * 200);", "infinity", "2 to the power of 200", 0, 24),
         ("out[t] = __half2float(__float2half(x[t]));", "infinity", "1e+30 in fewer bits", 6, 16),
         ("out[t] = fmaf(x[t], 1e30f, x[t]);", "infinity", "1e+30 * 1e+30 + 1e+30", 6, 16),
@@ -146,6 +148,7 @@ def test_a_nan_among_the_inputs_is_none_of_the_kernel():
             "wraps to -2,147,483,648",
             "a comparison",
         ),
+        ("int q = big >> 14; for (int j = q * q; j > 0; --j) out[t] += j;", "wraps to 0", "a comparison"),
         ("int j = -big - big - 1 - t; if (j > 0) out[t] = 1;", "wraps to 2,147,483,647", "a comparison"),
         ("int j = big * 4 + t; out[j] = 1;", "1,073,741,824 << 2 wraps to 0", "an address"),
         ("int j = t << n / 2 - 5; if (j < n) out[t] = 1;", "16 << 27 wraps to -2,147,483,648", "a comparison"),
@@ -159,6 +162,66 @@ def test_a_signed_number_that_wraps(body, wraps, purpose):
     found = _run(body).warnings
     assert found and all(f"{NAME}:{LINE}" in message for message in found), found
     assert any(wraps in message and f"that {purpose} at" in message for message in found), found
+
+
+@pytest.mark.parametrize(
+    "body, product",
+    [
+        ("for (int j = 0; j < big * big; ++j) out[t] += j;", "65,536 * 65,536 wraps to 0"),
+        ("#pragma unroll 1\n for (int j = 0; j < big * big; ++j) out[t] += j;", "65,536 * 65,536 wraps to 0"),
+        ("int j = 0; while (j != big * n * 1024) out[t] += j++;", "wraps to 0"),
+        ("int j = 0; while (j != (n << 26)) out[t] += j++;", "64 << 26 wraps to 0"),
+        ("for (int j = big * big; j != 0; --j) out[t] += j;", "65,536 * 65,536 wraps to 0"),
+        ("int j = big * i[2] * big; while (j--) out[t] += j;", "wraps to 0"),
+        ("for (int j = 0; j != 5 + big * big; ++j) out[t] += j;", "65,536 * 65,536 wraps to 0"),
+        ("for (int j = 0; j != big * big + n; ++j) out[t] += j;", "65,536 * 65,536"),
+        ("int j = 0; do out[t] += j; while (++j < big * big);", "65,536 * 65,536 wraps to 0"),
+        ("for (int r = 0; r < n; r += 32) for (int j = 0; j != big * big; ++j) out[t] += r;", "65,536 * 65,536 wraps to 0"),
+        ("for (int r = 0; r < n; r += 32) for (int j = 0; j != big * big * r; ++j) out[t] += r;", "wraps to 0"),
+        # The same in PTX as of signed numbers.
+        ("#pragma unroll 1\n for (unsigned j = t; j < (unsigned)(big * big); j += 32) out[t] += j;", "65,536 * 65,536 wraps to 0"),
+        ("for (unsigned j = 0; j < (unsigned)big * big; ++j) out[t] += j;", "65,536 * 65,536 wraps to 0"),
+    ],
+)  # fmt: skip
+def test_a_product_that_wraps_and_ends_a_loop(body, product):
+    found = _run(body, big=65536).warnings
+    assert any(product in m and f"the end of the loop at {NAME}:" in m for m in found), found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for (int j = 0; j < n * n; j += n) out[t] += j;",
+        "for (int j = 0; j != n * n; j += n) out[t] += j;",
+        "for (int j = 0; j != (n << 1); ++j) out[t] += j;",
+        "for (int j = n * -1; j != 0; ++j) out[t] += j;",
+        "for (int j = -n * n; j != -n * n + 5; ++j) out[t] += j;",
+        "for (unsigned j = 0; j != 4u; ++j) out[t] += ((unsigned)big * j * 2654435761u) == 0;",
+        "unsigned h = n; for (int r = 0; r < 9 && h != 0; ++r) h = h * 2654435761u ^ (h >> 15); out[t] = h & 63;",
+        "unsigned h = n; do h = h * 1664525u + 1013904223u; while (h % 7); out[t] = h & 63;",
+        "unsigned h = n; while (h) { out[t] += h & 1; h <<= 1; }",
+        "unsigned h = i[t] * 2654435761u; for (unsigned j = h; j != h + 4; ++j) out[t] += x[j & 63] > 0;",
+        "unsigned h = i[t] * 2654435761u; for (unsigned j = h; j != h + n / 16; ++j) out[t] += x[j & 63] > 0;",
+        "unsigned h = i[t] * 2654435761u;\n#pragma unroll 1\n for (unsigned j = h, e = h + n; j < e; j += 3) out[t] += x[j & 63] > 0;",
+        "unsigned h = i[t] * 2654435761u; int j = 0; while (j < 4 && i[j] != h) ++j; out[t] = j;",
+        "unsigned h = i[t] * 2654435761u; for (unsigned j = 0; j != (h & 7); ++j) out[t] += j;",
+        "unsigned h = i[t] * 2654435761u; for (unsigned j = 0; j != h >> 29; ++j) out[t] += j;",
+        "unsigned h = i[t] * 2654435761u; for (unsigned j = 0; j != h % 9; ++j) out[t] += j;",
+        "unsigned h = i[t] * 2654435761u; for (unsigned j = 0; j != h % 7 + h % 10; ++j) out[t] += j;",
+        "unsigned h = i[t] * 2654435761u; for (int j = h % n; j > 0; --j) out[t] += j;",
+        "unsigned h = i[t] * 2654435761u; for (int j = h % 60; j < n; ++j) out[t] += j;",
+        "unsigned h = i[t] * 2654435761u; for (int j = 3; j < (int)(h & 15) * n; j += n) out[t] += j;",
+        "unsigned h = i[t] * 2654435761u, j = h % 64; while (i[j] < n / 2) j = (j + 1) % 64; out[t] = j;",
+        "unsigned h = i[t] * 2654435761u; for (int r = 0; r < 4; ++r) out[t] += x[(h + r) & 63] > 0;",
+        "if ((t * 2654435761u) == 0) out[t] = 1; if (((1 << i[t]) & n) == 0) out[t] = 2;",
+        "for (int j = 0; j < 4; ++j) if (((1u << t + j) & 5u) == 0) out[t] += 1;",
+        "unsigned head = 0xfffffffeu + (n - 64), tail = head + 5; for (unsigned j = head; j != tail; ++j) out[t] += x[j & 63] > 0;",
+        "unsigned m = big; for (unsigned j = m * 3u; j != m * 3u + 3u; ++j) out[t] += 1;",
+        "for (unsigned j = 3000000000u; j != 50000u * (unsigned)i[2] * 30000u + 2u; ++j) out[t] += 1;",
+    ],
+)
+def test_no_word_about_loops_that_end_where_they_should(body):
+    assert _run(body).warnings == ()
 
 
 def test_the_number_that_wraps_is_named_with_the_fault_that_follows():
@@ -215,6 +278,18 @@ def test_no_word_about_numbers_that_may_wrap_or_do_not(body):
         "atomicMax((unsigned*)out, __float_as_uint(x[t]));",
         "__shared__ int most; if (threadIdx.x == 0) most = 0xff800000; __syncthreads();"
         " atomicMax(&most, __float_as_int(x[t] - 5)); __syncthreads(); out[t] = __int_as_float(most);",
+        # Loaded as whole numbers.
+        "__shared__ int most; if (threadIdx.x == 0) most = 0xff800000; __syncthreads();"
+        " atomicMax(&most, __float_as_int(x[t & 1 ? 2 : 5])); __syncthreads(); out[t] = __int_as_float(most);",
+        "__shared__ int least; if (threadIdx.x == 0) least = 0x7f800000; __syncthreads();"
+        " atomicMin(&least, ((const int*)x)[63 - t]); __syncthreads(); out[t] = __int_as_float(least);",
+        "__shared__ int most; if (threadIdx.x == 0) most = 0xff800000; __syncthreads();"
+        " atomicMax(&most, ((const int4*)x)[t % 16].z); __syncthreads(); out[t] = __int_as_float(most);",
+        "__shared__ int most; if (threadIdx.x == 0) most = 0xff800000; __syncthreads(); int v = __float_as_int(x[t & 1 ? 2 : 5]);"
+        " v = t < n ? __shfl_xor_sync(-1, v, 1) : __float_as_int(out[t]); atomicMax(&most, v); __syncthreads(); out[t] = __int_as_float(most);",
+        "__shared__ unsigned most; if (threadIdx.x == 0) most = 0; __syncthreads();"
+        " atomicMax(&most, ((const unsigned*)x)[t]); __syncthreads(); out[t] = __uint_as_float(most);",
+        "if (t == 0) *(int*)i = 0xff800000; __syncthreads(); if (t < 32) atomicMax((int*)i, __float_as_int(x[t & 1 ? 2 : 5]));",
     ],
 )
 def test_floats_compared_by_their_bits(body):
@@ -231,6 +306,11 @@ def test_floats_compared_by_their_bits(body):
         "__shared__ int most; if (threadIdx.x == 0) most = -9; __syncthreads(); atomicMax(&most, i[t] - 70); __syncthreads(); out[t] = most;",
         "__shared__ unsigned most; if (threadIdx.x == 0) most = 0; __syncthreads(); unsigned b = __float_as_uint(x[t]);"
         " atomicMax(&most, b & 0x80000000u ? ~b : b | 0x80000000u); __syncthreads(); out[t] = most;",
+        "__shared__ int most; if (threadIdx.x == 0) most = 0; __syncthreads(); int b = ((const int*)x)[t];"
+        " atomicMax(&most, b < 0 ? b ^ 0x7fffffff : b); __syncthreads(); out[t] = most;",
+        "__shared__ int most; if (threadIdx.x == 0) most = -9; __syncthreads(); atomicMax(&most, i[(int)x[t] & 63] - 70); __syncthreads(); out[t] = most;",
+        "__shared__ int most; if (threadIdx.x == 0) most = -90; __syncthreads(); atomicMax(&most, ~i[t]); __syncthreads(); out[t] = most;",
+        "__shared__ int most; if (threadIdx.x == 0) most = -9; __syncthreads(); atomicMax(&most, ((int*)x)[t] >> 23); __syncthreads(); out[t] = most;",
     ],
 )
 def test_no_word_about_numbers_whose_bits_have_their_order(body):

@@ -449,3 +449,16 @@ def test_unknown_special_register_is_an_error():
     source = f'extern "C" __global__ void k(unsigned* out) {{ unsigned v; {_special("pm0")} out[0] = v; }}'
     with pytest.raises(EmulatorError, match="the special register %pm0 is not emulated"):
         emulate(source, {}, {"out": ((1,), u32)})
+
+
+@pytest.mark.parametrize("block", [64, 128, 256, 384])
+def test_turns_of_warpgroups_that_a_kernel_has_or_has_not(block):
+    source = """extern "C" __global__ void k(int* out) {
+  __shared__ int s[384];
+  int t = threadIdx.x, half = blockDim.x / 2;
+  if (t < half) { s[t] = t; asm volatile("bar.arrive 1, %0;" :: "r"(blockDim.x) : "memory"); }
+  else { asm volatile("bar.sync 1, %0;" :: "r"(blockDim.x) : "memory"); out[t - half] = s[t - half]; }
+}"""
+    for order in ("forward", "turns"):
+        run = emulate(source, {}, {"out": ((block // 2,), np.int32)}, block=block, grid=2, order=order)
+        np.testing.assert_array_equal(run["out"], np.arange(block // 2))

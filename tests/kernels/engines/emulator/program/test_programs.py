@@ -117,6 +117,22 @@ def test_a_fault_names_its_line_and_the_memory(ended, body, message):
         ("return cudaMalloc(&x, 1ull << 40);", 2, None),
         ("cudaMemcpy(h, y, sizeof h, cudaMemcpyDeviceToHost); return 0;", 0, "256 of 256 bytes of this copy were never written"),
         ("exit(7);", 7, None),
+        ("return cudaMemcpy(x, h, sizeof h, (cudaMemcpyKind)7);", 21, None),
+        ("cudaMemcpy(x, h, sizeof h, (cudaMemcpyKind)5); return cudaGetLastError();", 21, None),
+        ("return cudaMemcpy(x, y, sizeof h, cudaMemcpyHostToHost);", 1, None),
+        ("return cudaMemcpy(x, h, sizeof h, cudaMemcpyDeviceToDevice);", 1, None),
+        ("return cudaMemcpy(h, h + 32, 8, cudaMemcpyDefault) + cudaMemcpy(x, h, 8, cudaMemcpyDefault);", 0, None),
+        ("return cudaMemcpy(nullptr, h, 8, cudaMemcpyHostToDevice);", 1, "refused: its destination is a null pointer"),
+        ("float* p = 0; cudaMemcpy(x, p, 8, cudaMemcpyHostToDevice); return cudaGetLastError();", 1, "its source is a null pointer"),
+        ("return cudaMemcpy(0, 0, 8, cudaMemcpyDefault);", 1, "its destination is a null pointer"),
+        ("return cudaMemcpyAsync(0, h, 8, cudaMemcpyHostToDevice);", 1, "its destination is"),
+        ("return cudaMemset(0, 0, 8);", 1, "its destination is a null pointer"),
+        ("return cudaMemcpy(0, 0, 0, cudaMemcpyHostToDevice) + cudaMemset(0, 0, 0);", 0, None),
+        ("return cudaMemcpy2D(x, 16, h, 32, 32, 2, cudaMemcpyHostToDevice);", 12, None),
+        ("return cudaMemcpy2D(x, 32, h, 16, 32, 2, cudaMemcpyHostToDevice);", 12, None),
+        ("cudaMemcpy2D(x, 32, h, 16, 32, 2, cudaMemcpyHostToDevice); return cudaGetLastError();", 12, None),
+        ("return cudaMemcpy2D(x, 32, h, 16, 16, 2, cudaMemcpyHostToDevice);", 0, None),
+        ("return cudaMemcpy2D(x, 32, h, 16, 16, 2, (cudaMemcpyKind)6);", 21, None),
     ],
 )  # fmt: skip
 def test_errors_of_the_runtime_come_back_as_codes(ended, body, code, note):
@@ -232,3 +248,44 @@ def test_only_memory_of_the_device_is_freed_by_cuda(ended):
   printf("%d %d %g\\n", a, b, second[0]);
 }"""
     assert ended(text).printed == b"1 1 2\n"
+
+
+@pytest.mark.parametrize(
+    "value, compared", [("x[threadIdx.x]", False), ("__float_as_int(-2.0f * threadIdx.x - 1)", True)]
+)
+def test_whole_numbers_in_memory_of_a_program_are_no_floats(ended, value, compared):
+    text = f"""__global__ void least(int* m, const int* x) {{ atomicMin(m, {value}); }}
+int main() {{
+  int h[32], *m, *x; cudaMalloc(&m, 4); cudaMalloc(&x, sizeof h);
+  for (int i = 0; i < 32; ++i) h[i] = -100000000 * (i % 20) - 5;
+  cudaMemcpy(x, h, sizeof h, cudaMemcpyHostToDevice); cudaMemset(m, 0x80, 4);
+  least<<<1, 32>>>(m, x);
+}}"""
+    (only,) = ended(text).launches
+    assert [("as whole numbers of their bits" in message) for message in only.warnings] == [True] * compared
+
+
+@pytest.mark.parametrize(
+    "lines, code",
+    [
+        ("cudaEventCreate(&a); cudaEventCreate(&b); cudaEventRecord(a); cudaEventRecord(b);", 0),
+        ("cudaEventCreate(&a); cudaEventCreate(&b); cudaEventRecord(a);", 400),
+        ("cudaEventCreate(&a); cudaEventCreate(&b); cudaEventRecord(b, 0);", 400),
+        ("cudaEventCreateWithFlags(&a, cudaEventDisableTiming); cudaEventCreate(&b); cudaEventRecord(a); cudaEventRecord(b);", 400),
+        ("cudaEventCreateWithFlags(&a, cudaEventBlockingSync); cudaEventCreate(&b); cudaEventRecord(a); cudaEventRecord(b);", 0),
+        ("cudaEventCreate(&a); b = 0; cudaEventRecord(a);", 400),
+    ],
+)  # fmt: skip
+def test_the_time_between_events_that_were_not_recorded(ended, lines, code):
+    text = f"""int main() {{
+  cudaEvent_t a, b; float ms = -1;
+  {lines}
+  cudaError_t e = cudaEventElapsedTime(&ms, a, b);
+  printf("%d %g %s", e == cudaGetLastError(), ms, cudaGetErrorName(e));
+  return e ? 1 : 0;
+}}"""
+    found = ended(text)
+    name = "cudaErrorInvalidResourceHandle" if code else "cudaSuccess"
+    assert found.printed.decode() == f"1 {-1 if code else 0} {name}"
+    with pytest.raises(EmulatorError, match="which was freed"):
+        ended("int main() { cudaEvent_t a; cudaEventCreate(&a); cudaEventDestroy(a); return cudaEventRecord(a); }")
