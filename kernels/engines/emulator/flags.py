@@ -1,16 +1,17 @@
 """Flags: words by whose values threads know that others have come to a point of the program.
 
-- A thread that writes or updates a word after a fence releases what the fence ordered. A thread that reads this word by a strong
-  access (atomic, volatile, relaxed) acquires it at its next fence. The qualifiers release and acquire need no fence. A fence,
+- A thread that writes or updates a word after a fence releases what it knew and had done at the fence. A thread that reads this word by a
+  strong access (atomic, volatile, relaxed) acquires it at its next fence. The qualifiers release and acquire need no fence. A fence,
   qualifier or atomic of the block (.cta) orders threads of the block only.
-- A barrier after all threads of a block have executed a fence counts as a fence of each.
-- Here a barrier also counts as the fence that an acquire needs, as many programs assume (NVIDIA's sample threadFenceReduction).
+- After a barrier of threads that have all executed a fence, each releases what any of them would: their fences have one order. So a barrier
+  of some lanes also hands on what one of them acquires at its next fence.
+- Here a barrier of a block also counts as the fence that an acquire needs, as many programs assume (NVIDIA's sample
+  threadFenceReduction).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,16 +25,50 @@ if TYPE_CHECKING:
     from kernels.engines.emulator.order import Order
 
 STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"})
+Word = tuple[int, int]  # a word, and the block of the grid whose threads it is released to; -1: all
 
 
-@dataclass
 class _Fences:
-    """By slot: the time of the thread's last fence, and up to which all accesses of its block came before that; by slot and warp of
-    the block the same of each warp."""
+    """What threads have released by their last fence, by slot. Most fences order nothing that anyone acquires, so what a thread knew is
+    kept in parts."""
 
-    thread: np.ndarray
-    block: np.ndarray
-    warps: dict[int, np.ndarray] = field(default_factory=dict)
+    def __init__(self, order: Order):
+        self.order = order
+        self.time = np.zeros(order.m.slots, np.int32)  # of the thread's last fence
+        self.until = np.zeros((order.m.slots, order.until.shape[1]), np.int32)  # as Order.until, then
+        self._lanes: dict[int, dict[int, int]] = {}
+        self._acquired: dict[int, list[Known]] = {}
+
+    def execute(self, slots: np.ndarray) -> None:
+        order = self.order
+        self.time[slots] = order.tick()
+        self.until[slots] = order.until[slots // LANES]
+        for slot in slots.tolist() if order.has_lanes else ():
+            self._lanes[slot] = order.of_lanes(slot)
+        for slot in slots.tolist() if order.has_acquired or self._acquired else ():
+            self._acquired[slot] = order.holders([slot])
+
+    def released(self, slot: int) -> Known:
+        """Returns what a thread has done and known before its last fence."""
+        order, time, until = self.order, int(self.time[slot]), self.until[slot]
+        block, first = order.block_at(slot), int(order.first_warp[slot // LANES])
+        threads = {**self._lanes.get(slot, {}), int(order.m.threads.number[slot]): time}
+        least = int(until.min())
+        warps = {first + warp: int(t) for warp, t in enumerate(until) if t > least}
+        return order.known(block, least, warps, threads).plus(*self._acquired.get(slot, ()))
+
+    def join(self, slots: np.ndarray) -> None:
+        """Threads that have all executed a fence leave a barrier: each releases what any of them would."""
+        if not self.time[slots].all():
+            return
+        self.until[slots] = self.until[slots].max(axis=0)
+        numbers, times = self.order.m.threads.number[slots].tolist(), self.time[slots].tolist()
+        own = dict(zip(numbers, times, strict=True))
+        acquired = [known for slot in slots.tolist() for known in self._acquired.get(slot, ())]
+        for slot in slots.tolist():
+            self._lanes[slot] = own
+            if acquired:
+                self._acquired[slot] = acquired
 
 
 class Flags:
@@ -42,98 +77,100 @@ class Flags:
     def __init__(self, order: Order):
         self.order = order
         self.acquires = may_acquire(order.m.kernel.code)
-        self._released: dict[tuple[int, int], Known] = {}  # by word and block of the grid; block -1: to all blocks
+        self._released: dict[Word, Known] = {}
 
     def begin(self) -> None:
         """The threads of a batch begin."""
-        slots = self.order.m.slots
-        # By slot: fences of the GPU, and those and fences of the block.
-        self._fences, self._fences_in_block = (
-            _Fences(np.zeros(slots, np.int32), np.zeros(slots, np.int32)) for _ in range(2)
-        )
-        # By slot: what it acquires at its next fence, and at its next fence of the block.
-        self._pending: dict[int, Known] = {}
-        self._pending_in_block: dict[int, Known] = {}
-
-    @property
-    def pending(self) -> tuple[dict[int, Known], ...]:
-        return self._pending, self._pending_in_block
+        # Fences of the GPU, and those and fences of the block.
+        self._fences, self._fences_in_block = _Fences(self.order), _Fences(self.order)
+        # By slot: what it acquires at its next fence, and at its next fence of the block, by the word that it has read.
+        self.pending: tuple[dict[int, dict[Word, Known]], ...] = ({}, {})
 
     def fence(self, slots: np.ndarray) -> None:
         """Threads execute a fence of the whole GPU."""
-        self._fence(self._fences, slots)
-        self._acquire_pending(self._pending, slots)
-        self.fence_in_block(slots)
+        if self.acquires:
+            self._acquire_pending(self.pending[0], slots)
+            self._acquire_pending(self.pending[1], slots)
+            self._fences.execute(slots)
+            self._fences_in_block.execute(slots)
 
     def fence_in_block(self, slots: np.ndarray) -> None:
         """Threads execute a fence of their block."""
-        self._fence(self._fences_in_block, slots)
-        self._acquire_pending(self._pending_in_block, slots)
-
-    def _fence(self, fences: _Fences, slots: np.ndarray) -> None:
-        fences.thread[slots] = self.order.tick()
-        until = self.order.until[slots // LANES]
-        fences.block[slots] = until.min(axis=1)
         if self.acquires:
-            for at in np.flatnonzero(until.max(axis=1) > fences.block[slots]).tolist():
-                fences.warps[int(slots[at])] = until[at]
+            self._acquire_pending(self.pending[1], slots)
+            self._fences_in_block.execute(slots)
 
-    def _acquire_pending(self, pending: dict[int, Known], slots: np.ndarray) -> None:
+    def _acquire_pending(self, pending: dict[int, dict[Word, Known]], slots: np.ndarray) -> None:
         for slot in pending.keys() & set(slots.tolist()) if pending else ():
-            self.order.acquire(slot, pending.pop(slot))
+            self.order.acquire([slot], pending.pop(slot).values())
 
     def strong(self, words: np.ndarray, slots: np.ndarray, reads: bool, writes: bool, parts: frozenset[str]) -> None:
         """Threads read, write or update words by strong accesses, one after the other. parts: of the instruction."""
         if not self.acquires:
             return
         if writes and {"release", "acq_rel"} & parts:
-            self._fence(self._fences_in_block, slots)
+            self._fences_in_block.execute(slots)
             if "cta" not in parts:
-                self._fence(self._fences, slots)
-        to_all, to_block = self._fences, self._fences_in_block
-        may_release = writes and bool(to_block.thread[slots].any())
+                self._fences.execute(slots)
+        may_release = writes and bool(self._fences_in_block.time[slots].any())
         if not may_release and not self._released:
             return
         acquires = bool({"acquire", "acq_rel"} & parts)
         for word, slot in zip(words.tolist(), slots.tolist(), strict=True):
-            for key, fences in ((-1, to_all), (self.order.block_at(slot), to_block)):
-                if key == -1 and "cta" in parts:
-                    continue
-                record = self._released.get((word, key))
-                if reads and record is not None:
-                    if acquires:
-                        self.order.acquire(slot, record)
-                    else:
-                        pending = self._pending if key == -1 else self._pending_in_block
-                        pending.setdefault(slot, self.order.nothing()).add(record)
-                if writes and not reads:
-                    record = None  # a store ends what was released there before
-                    self._released.pop((word, key), None)
-                if may_release and fences.thread[slot]:
-                    if record is None:
-                        record = self._released[word, key] = self.order.nothing()
-                    self._release(slot, record, fences)
+            if "cta" not in parts:
+                self._access((word, -1), slot, reads, writes, acquires, self._fences, self.pending[0])
+            key = word, self.order.block_at(slot)
+            self._access(key, slot, reads, writes, acquires, self._fences_in_block, self.pending[1])
 
-    def _release(self, slot: int, record: Known, fences: _Fences) -> None:
-        block, time = self.order.block_at(slot), int(fences.thread[slot])
-        for known in self.order.holders([slot]):
-            record.add(known)
-        record.add_block(block, int(fences.block[slot]))
-        first = int(self.order.first_warp[slot // LANES])
-        record.add_warps({first + warp: int(t) for warp, t in enumerate(fences.warps.get(slot, ()))})
-        record.add_threads({int(self.order.m.threads.number[slot]): time, **self.order.of_lanes(slot, time)})
+    def _access(
+        self,
+        key: Word,
+        slot: int,
+        reads: bool,
+        writes: bool,
+        acquires: bool,
+        fences: _Fences,
+        pending: dict[int, dict[Word, Known]],
+    ) -> None:
+        record = self._released.get(key)
+        if reads and record is not None:
+            if acquires:
+                self.order.acquire([slot], [record])
+            else:
+                pending.setdefault(slot, {})[key] = record
+        if writes and not reads:
+            record = None  # a store ends what was released there before
+            self._released.pop(key, None)
+        if writes and fences.time[slot]:
+            own = fences.released(slot)
+            self._released[key] = own if record is None else record.plus(own)
 
+    # -- barriers ---------------------------------------------------------------------------------------
     def barrier(self, threads: np.ndarray, key: np.ndarray) -> None:
-        """Threads leave a barrier; those with one key waited for each other."""
-        fences = self._fences
-        if not fences.thread.any():
+        """Threads leave a barrier of their block; those with one key waited for each other."""
+        if not self.acquires or not self._fences_in_block.time.any():
             return
         slots = np.flatnonzero(threads)
-        _, group = np.unique(key[slots], return_inverse=True)
-        all_fenced = np.full(group.max() + 1, np.iinfo(np.int32).max)
-        np.minimum.at(all_fenced, group, fences.thread[slots])
-        np.maximum.at(all_fenced, group, fences.block[slots])
-        fences.block[slots] = all_fenced[group]
+        for value in np.unique(key[slots]):
+            self._join(slots[key[slots] == value])
+
+    def barrier_of_lanes(self, slots: np.ndarray) -> None:
+        """Lanes of a warp leave a barrier."""
+        for pending in self.pending:
+            if found := [pending[slot] for slot in slots.tolist() if slot in pending]:
+                everything = {word: record for of in found for word, record in of.items()}
+                pending |= {slot: dict(everything) for slot in slots.tolist()}
+        if self.acquires and self._fences_in_block.time[slots].any():
+            self._join(slots)
+
+    def _join(self, slots: np.ndarray) -> None:
+        self._fences.join(slots)
+        self._fences_in_block.join(slots)
+
+
+def records_of(pending: Iterable[dict[Word, Known]]) -> list[Known]:
+    """Returns what threads would acquire at their next fence."""
+    return [record for of in pending for record in of.values()]
 
 
 def may_acquire(code: Sequence[Instruction]) -> bool:

@@ -10,29 +10,27 @@ import numpy as np
 from kernels.engines.emulator.threads import LANES
 
 
-@dataclass
+@dataclass(frozen=True)
 class Known:
     """Accesses that come before those of who knows this: of each block of the grid up to a time, and of single warps and threads, by
-    number in the grid, up to a later one. In a large grid `blocks` has one element and nothing is kept of blocks."""
+    number in the grid, up to a later one. In a large grid `blocks` has one element and nothing is kept of blocks. It never changes, so
+    many may share it."""
 
     blocks: np.ndarray
-    warps: dict[int, int] = field(default_factory=dict)
-    threads: dict[int, int] = field(default_factory=dict)
+    warps: Mapping[int, int] = field(default_factory=dict)
+    threads: Mapping[int, int] = field(default_factory=dict)
 
-    def add(self, other: Known) -> None:
-        np.maximum(self.blocks, other.blocks, out=self.blocks)
-        self.add_warps(other.warps)
-        self.add_threads(other.threads)
+    def __bool__(self) -> bool:
+        return bool(self.warps or self.threads or self.blocks.any())
 
-    def add_block(self, block: int, time: int) -> None:
-        if self.blocks.size > 1 or block == 0:
-            self.blocks[block] = max(self.blocks[block], time)
-
-    def add_warps(self, times: Mapping[int, int]) -> None:
-        _raise(self.warps, times)
-
-    def add_threads(self, times: Mapping[int, int]) -> None:
-        _raise(self.threads, times)
+    def plus(self, *others: Known) -> Known:
+        """Returns what who knows all of these knows."""
+        others = tuple(other for other in others if other is not self)
+        if not others:
+            return self
+        blocks = np.maximum.reduce([self.blocks, *(other.blocks for other in others)])
+        warps = _latest([self.warps, *(other.warps for other in others)])
+        return Known(blocks, warps, _latest([self.threads, *(other.threads for other in others)]))
 
     def until(self, who: np.ndarray, padded: int) -> np.ndarray:
         """Returns up to which time the accesses of threads come before, by number in the grid. `padded`: of threads in a block."""
@@ -40,7 +38,13 @@ class Known:
         return np.maximum(self.blocks[np.minimum(who // padded, self.blocks.size - 1)], single)
 
 
-def _raise(mine: dict[int, int], theirs: Mapping[int, int]) -> None:
-    for number, time in theirs.items():
-        if time > mine.get(number, 0):
-            mine[number] = time
+def _latest(times: list[Mapping[int, int]]) -> Mapping[int, int]:
+    """Returns the latest time of each number."""
+    first, *others = sorted((of for of in times if of), key=len, reverse=True) or [{}]
+    if not others:
+        return first
+    out = dict(first)
+    for number, time in (pair for of in others for pair in of.items()):
+        if time > out.get(number, 0):
+            out[number] = time
+    return out

@@ -13,11 +13,11 @@ Between blocks only the words of such accesses, clusters' barriers and mbarriers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from kernels.engines.emulator.flags import Flags
+from kernels.engines.emulator.flags import Flags, records_of
 from kernels.engines.emulator.known import Known
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES, bits_of_lanes
@@ -34,6 +34,8 @@ class Order:
         self.block = m.block_of[::LANES].copy()  # of each row of 32 slots, a warp
         self.warp = m.thread_of[::LANES] // LANES  # its number in the block
         self._all = False  # after an acquire or a cluster's barrier in a grid of more than MAX_BLOCKS
+        blocks = m.threads.in_grid
+        self._no_blocks = np.zeros(blocks if blocks <= MAX_BLOCKS else 1, np.int32)
         self.flags = Flags(self)
         self._reset()
 
@@ -88,24 +90,36 @@ class Order:
             known = self.until[group].max(axis=0)
             known[self.warp[group]] = now
             self.until[group] = known
-            record = self._arrived.pop(int(keys[group[0]]), None) or self.nothing()
-            self._take(record, group, threads)
+            record = self._taken(group, threads)
+            if (arrived := self._arrived.pop(int(keys[group[0]]), None)) is not None:
+                record = record.plus(arrived)
             for row in group.tolist():
                 self.learn(record, row)
-        for block in np.unique(self.block[rows[inside]]).tolist() if self._acquired() else ():
-            self._take(self._of_block(int(self.m.threads.blocks_here[block])), rows[self.block[rows] == block], threads)
+        for block in np.unique(self.block[rows[inside]]).tolist() if self.has_acquired else ():
+            number = int(self.m.threads.blocks_here[block])
+            record = self._taken(rows[self.block[rows] == block], threads)
+            if record:
+                self._known[number] = record.plus(self._known.get(number, record))
 
-    def _acquired(self) -> bool:
-        return bool(self._warp or self._thread or any(self.flags.pending))
+    @property
+    def has_acquired(self) -> bool:
+        return bool(self._known or self._warp or self._thread or any(self.flags.pending))
 
-    def _take(self, record: Known, rows: np.ndarray, threads: np.ndarray) -> None:
-        """Move to a record what warps and those of their threads have acquired, or acquire at their next fence."""
-        chosen = set(rows.tolist()) if self._acquired() else set()
-        for row in self._warp.keys() & chosen:
-            record.add(self._warp.pop(row))
-        for acquired in (self._thread, *self.flags.pending):
-            for slot in [slot for slot in acquired if slot // LANES in chosen and threads[slot]]:
-                record.add(acquired.pop(slot))
+    @property
+    def has_lanes(self) -> bool:
+        return bool(self._lanes)
+
+    def _taken(self, rows: np.ndarray, threads: np.ndarray) -> Known:
+        """Returns what warps and those of their threads have acquired, or acquire at their next fence, and lets go of it."""
+        if not self.has_acquired:
+            return self.nothing()
+        chosen = set(rows.tolist())
+        found = [self._warp.pop(row) for row in self._warp.keys() & chosen]
+        slots = {slot for row in chosen for slot in range(row * LANES, (row + 1) * LANES) if threads[slot]}
+        found += [self._thread.pop(slot) for slot in self._thread.keys() & slots]
+        for pending in self.flags.pending:
+            found += records_of([pending.pop(slot) for slot in pending.keys() & slots])
+        return self.nothing().plus(*found)
 
     def _one_key(self, rows: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Returns for each block whether its warps in `rows` have one key."""
@@ -128,32 +142,41 @@ class Order:
                 (of[:, None] >> np.arange(LANES, dtype=np.uint32) & 1).astype(bool) & here[row][:, None] & here[row]
             )
             self._lanes.setdefault(row, np.zeros((LANES, LANES), np.int32))[together] = now
-        if self._thread:
-            self._share(np.broadcast_to(masks, self.m.slots), active, set(rows.tolist()))
+        if self.has_acquired or self.flags.acquires:
+            self.share(np.broadcast_to(masks, self.m.slots), active)
 
-    def _share(self, masks: np.ndarray, active: np.ndarray, whole: set[int]) -> None:
-        """Let the lanes of a barrier of the warp know what one of them has acquired. `whole`: rows all of whose lanes take part."""
-        for slot, known in [(slot, known) for slot, known in self._thread.items() if active[slot]]:
-            if slot // LANES in whole:
-                self.learn(self._thread.pop(slot), slot // LANES)
-                continue
-            first = slot // LANES * LANES
-            for lane in range(LANES):
-                if active[first + lane] and int(masks[slot]) >> lane & 1 and first + lane != slot:
-                    self._thread.setdefault(first + lane, self.nothing()).add(known)
+    def share(self, masks: np.ndarray, active: np.ndarray) -> None:
+        """Let active lanes that name each other know what one of them has acquired, and release what they all would."""
+        for row in np.flatnonzero(active.reshape(-1, LANES).any(axis=1)).tolist():
+            lanes = np.arange(row * LANES, (row + 1) * LANES)
+            lanes = lanes[active[lanes]]
+            for mask in np.unique(masks[lanes]).tolist():
+                of_mask = lanes[(masks[lanes] == mask) & (mask >> (lanes % LANES) & 1 == 1)]
+                if of_mask.size:
+                    self._share_between(row, of_mask)
+
+    def _share_between(self, row: int, slots: np.ndarray) -> None:
+        found = [self._thread[slot] for slot in slots.tolist() if slot in self._thread]
+        if found:
+            record = self.nothing().plus(*found)
+            if self._is_whole(row, slots.tolist()):
+                self.learn(record, row)
+            else:
+                self.acquire(slots.tolist(), [record])
+        self.flags.barrier_of_lanes(slots)
 
     # -- arrivals and waits ----------------------------------------------------------------------------
     def arrive(self, keys: np.ndarray, slots: np.ndarray) -> None:
         """Threads arrive at barriers or mbarriers, one key each, and do not wait."""
         now = self.tick()
         for key, row, of_row in _by_key_and_row(keys, slots):
-            record = self._arrived.setdefault(key, self.nothing())
-            record.add(self._of_threads(row, of_row, now))
+            record = self._of_threads(row, of_row, now)
+            self._arrived[key] = record.plus(self._arrived.get(key, record))
 
     def phase_ended(self, key: int) -> None:
         """All arrivals at a phase of an mbarrier, or of the barrier of a cluster, have come."""
         if (arrived := self._arrived.pop(key, None)) is not None:
-            self._phases.setdefault(key, self.nothing()).add(arrived)
+            self._phases[key] = arrived.plus(self._phases.get(key, arrived))
 
     def waited(self, keys: np.ndarray, slots: np.ndarray) -> None:
         """Threads have waited for a phase, one key each."""
@@ -163,8 +186,7 @@ class Order:
             if self._is_whole(row, of_row):
                 self.learn(record, row)
             else:
-                for slot in of_row:
-                    self.acquire(slot, record)
+                self.acquire(of_row, [record])
 
     def everything(self) -> None:
         """All that was done so far comes before what is done from now on, in each cluster."""
@@ -172,8 +194,11 @@ class Order:
         self.until[:], self.floor = now, now
         of = self.m.threads.cluster_of_block
         self._all |= of.size > MAX_BLOCKS
-        for block in range(of.size) if not self._all else ():
-            self._of_block(block).blocks[of == of[block]] = now
+        for members in self.m.threads.blocks_of_cluster if not self._all else ():
+            times = np.zeros(of.size, np.int32)
+            times[members] = now
+            for block in members.tolist():
+                self._known[block] = Known(times).plus(self._known.get(block, Known(times)))
 
     def is_quiet_since(self, time: int) -> bool:
         """Returns whether nothing was accessed after a time."""
@@ -181,30 +206,30 @@ class Order:
 
     def _of_threads(self, row: int, slots: list[int], time: int) -> Known:
         """Returns what threads of one warp have done up to a time and what they know."""
-        record, first = self.nothing(), int(self.first_warp[row])
-        record.warps = {first + warp: until for warp, until in enumerate(self.until[row].tolist()) if until}
+        first = int(self.first_warp[row])
+        warps = {first + warp: until for warp, until in enumerate(self.until[row].tolist()) if until}
+        threads: dict[int, int] = {}
         if self._is_whole(row, slots):
-            record.warps[int(self.warp_in_grid[row])] = time
+            warps[int(self.warp_in_grid[row])] = time
         else:
-            numbers = self.m.threads.number[slots].tolist()
-            record.threads = dict.fromkeys(numbers, time)
             for slot in slots:
-                record.add_threads(self.of_lanes(slot, time))
-        for known in self.holders(slots):
-            record.add(known)
-        return record
+                threads |= self.of_lanes(slot)
+            threads |= dict.fromkeys(self.m.threads.number[slots].tolist(), time)
+        return self.known(0, 0, warps, threads).plus(*self.holders(slots))
 
     def _is_whole(self, row: int, slots: list[int]) -> bool:
         """Returns whether these are all live threads of a warp."""
         return np.count_nonzero(self.m.live[row * LANES : (row + 1) * LANES]) == len(slots)
 
     # -- what threads know -------------------------------------------------------------------------------
-    def acquire(self, slot: int, record: Known) -> None:
-        """Let a thread know what a record says."""
+    def acquire(self, slots: Sequence[int], records: Iterable[Known]) -> None:
+        """Let threads know what records say."""
         if self.m.threads.in_grid > MAX_BLOCKS:
             self._all = True
-        else:
-            self._thread.setdefault(slot, self.nothing()).add(record)
+            return
+        record = self.nothing().plus(*records)
+        for slot in slots:
+            self._thread[slot] = record.plus(self._thread.get(slot, record))
 
     def learn(self, record: Known, row: int) -> None:
         """Let all lanes of a warp know what a record says."""
@@ -216,7 +241,7 @@ class Order:
             else:
                 rest = True
         if rest:
-            self._warp.setdefault(row, self.nothing()).add(record)
+            self._warp[row] = record.plus(self._warp.get(row, record))
 
     def holders(self, slots: Sequence[int]) -> list[Known]:
         """Returns what threads of one warp have acquired."""
@@ -224,23 +249,25 @@ class Order:
         holders += [self._thread.get(slot) for slot in slots] if self._thread else []
         return [known for known in holders if known is not None]
 
-    def of_lanes(self, slot: int, most: int) -> dict[int, int]:
-        """Returns up to which time, and at most which, the accesses of the lanes of a thread's warp come before its own by barriers of some
-        lanes, by their numbers in the grid."""
+    def of_lanes(self, slot: int) -> dict[int, int]:
+        """Returns up to which time the accesses of the lanes of a thread's warp come before its own by barriers of some lanes, by their
+        numbers in the grid."""
         if (lanes := self._lanes.get(slot // LANES)) is None:
             return {}
         first = int(self.warp_in_grid[slot // LANES]) * LANES
-        return {first + lane: min(time, most) for lane, time in enumerate(lanes[slot % LANES].tolist()) if time}
+        return {first + lane: time for lane, time in enumerate(lanes[slot % LANES].tolist()) if time}
 
     def block_at(self, slot: int) -> int:
         return int(self.m.threads.index_of[slot])
 
     def nothing(self) -> Known:
-        blocks = self.m.threads.in_grid
-        return Known(np.zeros(blocks if blocks <= MAX_BLOCKS else 1, np.int32))
+        return Known(self._no_blocks)
 
-    def _of_block(self, block: int) -> Known:
-        return self._known.setdefault(block, self.nothing())
+    def known(self, block: int, time: int, warps: Mapping[int, int], threads: Mapping[int, int]) -> Known:
+        """Returns what who comes after a block up to a time, and after warps and threads, knows."""
+        blocks = self._no_blocks.copy()
+        blocks[block : block + 1] = time
+        return Known(blocks, warps, threads)
 
     # -- what is ordered ----------------------------------------------------------------------------
     def ordered(self, who: np.ndarray, time: np.ndarray, slots: np.ndarray) -> np.ndarray:
