@@ -72,7 +72,8 @@ class Loops:
         loop = self.m.flow.loop(target)
         if not loop.ends:
             self.m.fail(pc, "this loop never ends: no path leads out of it", _first(threads))
-        return Iterations(pc, threads, loop, waits=loop.polls, next_check=1 if loop.polls else FIRST_CHECK)
+        waits = self.m.flow.waits_at(pc, target)
+        return Iterations(pc, threads, loop, waits, next_check=1 if waits else FIRST_CHECK)
 
     def _compare_state(self, iterations: Iterations) -> None:
         """Compare the group's state with an earlier one, which is stored again after every power of two and after

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kernels.engines.emulator.watch.trace import Watched, WatchTrace
 
 TURNS = "turns"  # one warpgroup after the other (scheduler.InTurns)
-BLOCKS = "blocks"  # one block after the other, of a kernel whose blocks may wait for each other (scheduler.OneByOne)
+BLOCKS = "blocks"  # one block after the other, until it waits for another (scheduler.OneByOne)
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def launch_ranks(
     params = [_param_bytes(kernel, entry, of_rank, memory) for of_rank in args]
     symbols = _allocate_module_variables(kernel, memory)
     tally = Tally(kernel.code) if options.count else None
-    alone = len(params) == 1 and options.trace_block is None and options.order != TURNS and host is None
+    alone = len(params) == 1 and options.trace_block is None and options.order not in (TURNS, BLOCKS) and host is None
     machine = Machine(
         kernel,
         grid,
@@ -313,7 +313,7 @@ def _scheduler(machine: Machine, options: Options) -> Scheduler:
         return InTurns(machine, options.seconds)
     if threads.ranks > 1 and options.order not in ("forward", BLOCKS):
         return OneByOne(machine, options.seconds, threads.rank_of, permutation(options.order, threads.ranks))
-    if options.order == BLOCKS and machine.flow.may_wait_for_blocks:
+    if options.order == BLOCKS:
         return OneByOne(machine, options.seconds, threads.index_of, np.arange(threads.in_grid))
     return Scheduler(machine, options.seconds, plan_for(machine) if options.machine_code else None)
 

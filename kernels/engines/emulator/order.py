@@ -13,7 +13,7 @@ Between blocks only the words of such accesses, clusters' barriers and mbarriers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -130,7 +130,7 @@ class Order:
 
     def warp_barrier(self, masks: np.ndarray) -> None:
         """The active threads leave a barrier of the lanes in their masks (uint32, one a slot or one for all)."""
-        now, active = self.tick(), self.m.live if self.m.active_mask is None else self.m.active_mask
+        now, active = self.tick(), self._active()
         missing = bits_of_lanes(self.m.threads.exists) & ~np.broadcast_to(masks, self.m.slots).reshape(-1, LANES).T
         here = active.reshape(-1, LANES)
         whole = ~((missing.T != 0) & here).any(axis=1)
@@ -143,19 +143,29 @@ class Order:
             )
             self._lanes.setdefault(row, np.zeros((LANES, LANES), np.int32))[together] = now
         if self.has_acquired or self.flags.acquires:
-            self.share(np.broadcast_to(masks, self.m.slots), active)
+            for row, slots in self._groups_of_lanes(masks):
+                self._share(row, slots)
+                self.flags.barrier_of_lanes(slots)
 
-    def share(self, masks: np.ndarray, active: np.ndarray) -> None:
-        """Let active lanes that name each other know what one of them has acquired, and release what they all would."""
+    def exchange(self, masks: np.ndarray) -> None:
+        """The active threads exchange values with the lanes in their masks. What one of them has acquired they all know then, as CUDA's
+        cooperative groups assume. It is no barrier: what they have done themselves stays without an order."""
+        for row, slots in self._groups_of_lanes(masks) if self._thread else ():
+            self._share(row, slots)
+
+    def _groups_of_lanes(self, masks: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields the active lanes with one mask that it names: the row, the slots."""
+        active, masks = self._active(), np.broadcast_to(masks, self.m.slots)
         for row in np.flatnonzero(active.reshape(-1, LANES).any(axis=1)).tolist():
             lanes = np.arange(row * LANES, (row + 1) * LANES)
             lanes = lanes[active[lanes]]
             for mask in np.unique(masks[lanes]).tolist():
                 of_mask = lanes[(masks[lanes] == mask) & (mask >> (lanes % LANES) & 1 == 1)]
                 if of_mask.size:
-                    self._share_between(row, of_mask)
+                    yield row, of_mask
 
-    def _share_between(self, row: int, slots: np.ndarray) -> None:
+    def _share(self, row: int, slots: np.ndarray) -> None:
+        """Let lanes know what one of them has acquired."""
         found = [self._thread[slot] for slot in slots.tolist() if slot in self._thread]
         if found:
             record = self.nothing().plus(*found)
@@ -163,7 +173,9 @@ class Order:
                 self.learn(record, row)
             else:
                 self.acquire(slots.tolist(), [record])
-        self.flags.barrier_of_lanes(slots)
+
+    def _active(self) -> np.ndarray:
+        return self.m.live if self.m.active_mask is None else self.m.active_mask
 
     # -- arrivals and waits ----------------------------------------------------------------------------
     def arrive(self, keys: np.ndarray, slots: np.ndarray) -> None:

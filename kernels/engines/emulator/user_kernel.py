@@ -17,6 +17,7 @@ from kernels.engines.emulator.compiler.source import Source
 from kernels.engines.emulator.compiler.translated import Translated, translated, unoptimized
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.errors import BadCall, EmulatorError, RemovedCode
+from kernels.engines.emulator.flags import may_acquire
 from kernels.engines.emulator.iterations import SECONDS
 from kernels.engines.emulator.launch import BLOCKS, Dim, Options, Run, device_memory, launch
 from kernels.engines.emulator.memory import Global
@@ -225,10 +226,10 @@ class _Launch:
 
     def differences(self, code: Translated, after: Mapping[str, np.ndarray], run: Run) -> list[str]:
         """Returns what differs in further runs, if the first one was short and in the order of the warps: with the warps in reverse, and one
-        block after the other if blocks may wait for each other."""
+        block after the other if blocks may learn from each other."""
         if self.order != "forward" or run.races or run.counted.total["warp_instructions"] > SECOND_RUN:
             return []
-        orders = [*_OTHER_ORDERS] if run.ended.flow.may_wait_for_blocks else ["reversed"]
+        orders = [*_OTHER_ORDERS] if may_acquire(run.ended.kernel.code) else ["reversed"]
         for order in orders:
             if found := self._differences_in(order, code, after):
                 return [*found, *run.ended.undefined.values()]

@@ -21,6 +21,15 @@ def _lanes(m: Machine, value) -> np.ndarray:
     return np.broadcast_to(value, m.slots).reshape(-1, 32)
 
 
+def _exchange(m: Machine, i: Instruction) -> Run:
+    """Returns what the race detector does for lanes that exchange values. Their mask is the last operand."""
+    order = m.order
+    if order is None or not order.flags.acquires or "sync" not in i.parts:
+        return lambda: None
+    masks = m.reader(i.operands[-1], "u32")
+    return lambda: order.exchange(masks())
+
+
 def shuffle(m: Machine, pc: int, i: Instruction) -> Run:
     """Build shfl.sync.{up,down,bfly,idx}: PTX ISA, section "shfl.sync". What a lane reads of one that does not take part is undefined: here
     its register, in another order of the warps the inverted bits of it."""
@@ -30,6 +39,7 @@ def shuffle(m: Machine, pc: int, i: Instruction) -> Run:
     put = m.writer(first, "b32")
     inside = m.writer(second, "pred") if second is not None else None
     value, b, c = (m.reader(o, "u32") for o in i.operands[1:4])
+    exchange = _exchange(m, i)
     undefined = np.int64(0 if m.threads.order == "forward" else 0xFFFFFFFF)
 
     def run() -> None:
@@ -57,6 +67,7 @@ def shuffle(m: Machine, pc: int, i: Instruction) -> Run:
         put(values.astype(np.uint32).reshape(-1))
         if inside:
             inside(ok.reshape(-1))
+        exchange()
 
     return run
 
@@ -81,6 +92,7 @@ def vote(m: Machine, pc: int, i: Instruction) -> Run:
     """Build vote.sync.{all,any,uni,ballot} over the active lanes."""
     mode = i.parts[2] if i.parts[1] == "sync" else i.parts[1]
     put, p = m.writer(i.operands[0], "b32" if mode == "ballot" else "pred"), m.reader(i.operands[1], "pred")
+    exchange = _exchange(m, i)
 
     def run() -> None:
         active, predicate = _active(m), _lanes(m, p())
@@ -94,6 +106,7 @@ def vote(m: Machine, pc: int, i: Instruction) -> Run:
             if mode == "uni":
                 out |= ~true_lanes.any(axis=1)
         put(np.repeat(out, 32))
+        exchange()
 
     return run
 

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
-from kernels.engines.emulator.flags import STRONG, orders_some_threads
+from kernels.engines.emulator.flags import STRONG, may_acquire, orders_some_threads
 from kernels.engines.emulator.instructions.accessor import operands_of, space_of
 from kernels.engines.emulator.native import lanes, operations
 from kernels.engines.emulator.native.accesses import Access
@@ -193,6 +193,8 @@ class _Planner:
         """Of an instruction of all lanes. With races, NumPy knows what a barrier of the lanes orders."""
         op = lanes.operation(i)
         if op is None or i.guard is not None or (i.parts[0] == "bar" and self.setting.races):
+            raise _NoHandler
+        if self.setting.races and may_acquire(self.kernel.code):  # what one lane has acquired the others know then
             raise _NoHandler
         first, *others = i.operands if op.types else (None,)
         results = first.elements if first is not None else ()

@@ -67,11 +67,6 @@ class Loop:
         return bool(self._polled)
 
     @cached_property
-    def polls_global_memory(self) -> bool:
-        """Whether it polls memory that other blocks may write."""
-        return any(i.parts[0] != "mbarrier" and not any("shared" in part for part in i.parts) for i in self._polled)
-
-    @cached_property
     def _polled(self) -> list[Instruction]:
         """The reads that another thread may end it by."""
         loads = [i for i in self.body if i.opcode.startswith(("ld.", "ldu.", "atom.", "mbarrier."))]
@@ -184,17 +179,20 @@ class Flow:
     @cached_property
     def may_wait_for_others(self) -> bool:
         """Whether threads may wait for others in a loop, or never leave one."""
-        return any(loop.polls or not loop.ends for loop in self._all_loops)
+        loops = (self.loop(target) for target, _ in self._back_edges)
+        return any(loop.polls or not loop.ends for loop in loops)
+
+    def waits_at(self, branch: int, target: int) -> bool:
+        """Whether threads that take a branch back to a loop wait there for others. In a loop around one that polls they have waited before."""
+        edge = target, branch
+        inside = (e for e in self._back_edges if edge[0] <= e[0] and e[1] <= branch and e != edge)
+        return self.loop(target).polls and not any(self.loop(to).polls for to, _ in inside)
 
     @cached_property
-    def may_wait_for_blocks(self) -> bool:
-        """Whether threads may wait in a loop for what another block writes."""
-        return any(loop.polls_global_memory for loop in self._all_loops)
-
-    @cached_property
-    def _all_loops(self) -> list[Loop]:
-        back = {i.targets[0] for pc, i in enumerate(self.code) if i.parts[0] == "bra" and i.targets[0] <= pc}
-        return [self.loop(target) for target in sorted(back)]
+    def _back_edges(self) -> list[tuple[int, int]]:
+        """The targets and branches that lead back."""
+        branches = ((i.targets[0], pc) for pc, i in enumerate(self.code) if i.parts[0] == "bra")
+        return [(target, pc) for target, pc in branches if target <= pc]
 
     def past(self, barrier: int) -> frozenset[int]:
         """Returns the blocks after a barrier from which no path leads back to it, without those that only return.
