@@ -20,3 +20,7 @@ class BadCall(EmulatorError):
 
 class RemovedCode(EmulatorError):
     """A thread reached code that the compiler removed, because CUDA does not define what it does."""
+
+
+class UnwrittenRead(EmulatorError):
+    """A thread reads memory that nobody has written."""

@@ -48,6 +48,10 @@ class Fault(Exception):
         self.description, self.index = description, index
 
 
+class Unwritten(Fault):
+    """A read of what nobody has written."""
+
+
 @dataclass(frozen=True)
 class Region:
     """A buffer in a space: bytes start .. stop, elements of `dtype`."""
@@ -111,7 +115,7 @@ class Space:
                     f"{_verb(write)} {self.describe(offset)} before the copy that {verb} it was waited for{copy}", at
                 )
         if states.size == width and states.min() == ALLOCATED and not write:
-            raise Fault(f"read {self.describe(offset)}, which was never written", at)
+            raise Unwritten(f"read {self.describe(offset)}, which was never written", at)
         raise Fault(f"out-of-bounds {_verb(write)} of {width} bytes {self.describe(offset)}", at)
 
     def load(self, offsets: np.ndarray, width: int) -> np.ndarray:

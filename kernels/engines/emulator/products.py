@@ -71,7 +71,7 @@ class Products:
         """Note a product of the warps in these rows. EmulatorError if a wgmma.fence is missing before it."""
         at = np.ix_(registers, rows)
         bad = ~self._fenced[rows] | self._changed[at].any(axis=0)
-        if bad.any() and not self.m.kernel.watched:
+        if bad.any() and not self.m.kernel.debug:
             slot = int(rows[np.flatnonzero(bad)[0]]) * LANES
             message = "no wgmma.fence is between this product and the threads' last access to its registers"
             self._fail(pc, message, slot)
@@ -93,7 +93,7 @@ class Products:
     def checked(self, pc: int, i: Instruction, run: Callable) -> Callable:
         """Returns the closure of an instruction, which first checks that it touches no register of a product under
         way. A product itself may use the accumulators of the one before. In a build for watching, variables are copied at any time."""
-        if i.parts[0] == "wgmma" or self.m.kernel.watched:
+        if i.parts[0] == "wgmma" or self.m.kernel.debug:
             return run
         changes = sorted(written(i) & self._row_of.keys())
         touches = sorted((read(i) & self._accumulators) | set(changes))

@@ -158,7 +158,7 @@ class Machine:
         if RESERVED in self._symbols and shared:
             self.shared.zero(self._symbols[RESERVED], RESERVED_BYTES)
         self.local = PerThread(self.slots if local else 0, local, ())
-        if self.kernel.watched:  # it copies variables before they have a value
+        if self.kernel.debug:  # it copies variables before they have a value
             self.local.state[:] = WRITTEN
         # Width in bytes of the merged load that each shared load belongs to. Counters use it; execution does not.
         arrays = tuple((v.name, self._symbols[v.name]) for v in self.kernel.variables if v.space == "shared")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from kernels.engines.emulator.compiler.sass import Sass, disassembled
 from kernels.engines.emulator.compiler.source import Source
 from kernels.engines.emulator.compiler.translated import Translated, translated, unoptimized
 from kernels.engines.emulator.counters import Counters
-from kernels.engines.emulator.errors import BadCall, EmulatorError, RemovedCode
+from kernels.engines.emulator.errors import BadCall, EmulatorError, RemovedCode, UnwrittenRead
 from kernels.engines.emulator.flags import may_acquire
 from kernels.engines.emulator.iterations import SECONDS
 from kernels.engines.emulator.launch import BLOCKS, Dim, Options, Run, device_memory, launch
@@ -28,7 +30,8 @@ from kernels.model.program import RuleError
 
 MAX_SHOWN = 120  # characters of a source line in the table: PTX has mangled names of hundreds
 LAST_PRINTED = 20  # lines shown with an error
-_OTHER_ORDERS = {"reversed": "the warps in reverse order", BLOCKS: "one block after the other"}
+_OTHER_ORDERS: dict[str | int, str] = {"reversed": "the warps in reverse order", BLOCKS: "one block after the other"}
+_LONGEST_AGAIN = 200_000  # warp instructions of a launch whose races are looked for in code that is not optimized, too
 SECOND_RUN = 20_000  # warp instructions: a launch of no more is run again with the warps in reverse
 _CONSTANT = re.compile(r"([A-Za-z_$][A-Za-z0-9_$]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)=(.*)", re.DOTALL)
 
@@ -170,20 +173,23 @@ def emulate(
         Path(out).mkdir(parents=True, exist_ok=True)
     call = _Launch(entry, grid, block, shared, values, variables, seed, seconds, order)
     want = comparison.expected(checked, call.before()) if checked else np.zeros(0)
+    plain = partial(unoptimized, code, entry) if code.options else None  # compiled where it is needed
     try:
         run, memory, locations = call.run(code)
-    except EmulatorError as error:
-        e = error
-        if isinstance(e, RemovedCode) and code.options:
-            e = call.bad_call(unoptimized(code, entry)) or e
-        raise EmulatorError(_with_causes(e, source) + _printed_before(e)) from None
+    except UnwrittenRead as e:  # the compiler may have moved a load before the condition of the source
+        run, memory, locations = (call.run_again(plain()) if plain else None) or _fail(e, source)
+        code = plain() if plain else code
+    except EmulatorError as e:
+        bad_call = call.bad_call(plain()) if isinstance(e, RemovedCode) and plain else None
+        _fail(bad_call or e, source)
+    races = call.races_of_the_source(plain, run)
     after = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in locations.items()}
     if out is not None:
         _save(after, Path(out))
-    warnings = (*run.warnings, *call.differences(code, after, run))
+    warnings = (*run.warnings, *([] if races else call.differences(code, plain, after, run)))
     about_nan = run.ended.first_nan.messages() if run.ended.first_nan else ()
     notes = (*ledger.notes(run.ended), *about_nan)
-    races, warnings, notes = (tuple(map(source.quoted, messages)) for messages in (run.races, warnings, notes))
+    races, warnings, notes = (tuple(map(source.quoted, messages)) for messages in (races, warnings, notes))
     compared = _compared(checked, want, after, run) if checked else None
     measured = found.beside((grid, block), run.counted.with_derived) if found else None
     return Emulated(
@@ -202,6 +208,21 @@ def _compared(checked: Check, want: np.ndarray, after: Mapping[str, np.ndarray],
 
     unwritten = ledger.unwritten(machine, region).reshape(got.shape)
     return comparison.compare(checked, got, want, unwritten, writer)
+
+
+Launched = tuple[
+    Run, Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]
+]  # a run, the memory, where arrays are in it
+
+
+Plain = Callable[[], Translated] | None  # compiles the same kernel without optimizing; None for PTX
+
+
+def _lines_of_races(run: Run) -> dict[str, frozenset[str]]:
+    """Returns the two lines of each race, by its message."""
+    code = run.ended.kernel.code
+    found = (pair for races in run.ended.races.values() for pair in races.found.items())
+    return {message: frozenset(str(code[pc].line) for pc in pcs) for pcs, message in found}
 
 
 @dataclass(frozen=True)
@@ -224,33 +245,51 @@ class _Launch:
         arrays = {n: a.values(rng) for n, value in self.values.items() for n, a in parameters.arrays(n, value)}
         return {n: arrays.get(n, value) for n, value in self.values.items() if not isinstance(value, Struct)}
 
-    def differences(self, code: Translated, after: Mapping[str, np.ndarray], run: Run) -> list[str]:
+    def differences(self, code: Translated, plain: Plain, after: Mapping[str, np.ndarray], run: Run) -> list[str]:
         """Returns what differs in further runs, if the first one was short and in the order of the warps: with the warps in reverse, and one
         block after the other if blocks may learn from each other."""
-        if self.order != "forward" or run.races or run.counted.total["warp_instructions"] > SECOND_RUN:
+        if self.order != "forward" or run.counted.total["warp_instructions"] > SECOND_RUN:
             return []
         orders = [*_OTHER_ORDERS] if may_acquire(run.ended.kernel.code) else ["reversed"]
         for order in orders:
-            if found := self._differences_in(order, code, after):
+            if found := replace(self, order=order)._differences_from(code, plain, after):
                 return [*found, *run.ended.undefined.values()]
         return []
 
-    def _differences_in(self, order: str, code: Translated, after: Mapping[str, np.ndarray]) -> list[str]:
+    def _differences_from(self, code: Translated, plain: Plain, after: Mapping[str, np.ndarray]) -> list[str]:
+        """Returns what differs in this launch from the arrays after another one."""
+        how = _OTHER_ORDERS[self.order]
         try:
-            run, memory, locations = replace(self, order=order).run(code)
+            run, memory, locations = self.run(code)
         except EmulatorError as error:
-            return [f"with {_OTHER_ORDERS[order]} the launch fails: {error}"]
+            return [f"with {how} the launch fails: {error}"]
         now = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in locations.items()}
-        lines = (_depends_on_order(n, after[n], array, _OTHER_ORDERS[order]) for n, array in now.items())
-        return [*run.races, *filter(None, lines)]
+        lines = (_depends_on_order(n, after[n], array, how) for n, array in now.items())
+        return [*self.races_of_the_source(plain, run), *filter(None, lines)]
 
-    def run(self, code: Translated) -> tuple[Run, Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]]:
+    def run(self, code: Translated) -> Launched:
         """Returns the run, the memory after it, and where its arrays are in it."""
         memory, locations = fill_memory(self.values, self.variables, code.lowered, np.random.default_rng(self.seed))
         args = [np.void(parameters.packed(n, value, memory.address)) for n, value in self.values.items()]
         options = Options(races=True, numbers=True, seconds=self.seconds, order=self.order)
         run = launch(code.ptx, code.name, self.grid, self.block, args, memory, self.shared, options, name=self.entry)
         return run, memory, locations
+
+    def run_again(self, code: Translated) -> Launched | None:
+        """Returns the run of code that was not optimized; None if that fails too."""
+        try:
+            return self.run(code)
+        except EmulatorError:
+            return None
+
+    def races_of_the_source(self, plain: Plain, run: Run) -> tuple[str, ...]:
+        """Returns the races of a run that code that was not optimized has too, if the launch is short enough to look. The optimizer makes a
+        load by all threads, whose value most of them drop, of a load under a condition."""
+        short = run.counted.total["warp_instructions"] <= _LONGEST_AGAIN
+        if not run.races or not plain or not short or not (again := self.run_again(plain())):
+            return run.races
+        lines = set(_lines_of_races(again[0]).values())
+        return tuple(message for message, pair in _lines_of_races(run).items() if pair in lines)
 
     def bad_call(self, code: Translated) -> BadCall | None:
         """Returns the error of a call by pointer in code that was not optimized, None if there is none. The optimizer
@@ -287,6 +326,10 @@ def _depends_on_order(name: str, first: np.ndarray, second: np.ndarray, how: str
 def _save(arrays: Mapping[str, np.ndarray], folder: Path) -> None:
     for name, array in arrays.items():
         np.save(folder / f"{name.replace('::', '.')}.npy", array)
+
+
+def _fail(e: EmulatorError, source: Source) -> NoReturn:
+    raise EmulatorError(_with_causes(e, source) + _printed_before(e)) from None
 
 
 def _with_causes(e: EmulatorError, source: Source) -> str:

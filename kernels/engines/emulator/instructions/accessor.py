@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, Fault, Space, space_at
+from kernels.engines.emulator.errors import UnwrittenRead
+from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, Fault, Space, Unwritten, space_at
 from kernels.engines.emulator.ptx.kernel import Instruction, Operand
 from kernels.engines.emulator.state import Inner, Machine, needed
 
@@ -96,10 +97,12 @@ class Accessor:
             offsets = np.full(m.slots, offsets) if write or name != "const" else offsets[None]
         chosen = offsets if m.active_mask is None or len(offsets) == 1 else offsets[m.active_mask]
         width = self.width
-        if name == "local" and m.kernel.watched:  # a variable is aligned for its own type, and read as a vector
+        if name == "local" and m.kernel.debug:  # a variable is aligned for its own type, and read as a vector
             width //= m.kernel.code[self.pc].elements
         try:
             space.check(chosen, width, write)
+        except Unwritten as fault:
+            m.fail(self.pc, fault.description, m.slot_of(fault.index), kind=UnwrittenRead)
         except Fault as fault:
             m.fail(self.pc, fault.description, m.slot_of(fault.index))
         if write and name == "shared" and m.proxies is not None:

@@ -159,7 +159,7 @@ class Kernel:
     max_threads: int = 0  # of a block, by __launch_bounds__; 0 without a bound
     required_block: tuple[int, int, int] | None = None  # threads of a block along x, y, z, by .reqntid
     bodies: list[Body] = field(default_factory=list)  # its own, and those of functions without frames
-    watched: bool = False  # compiled for watching
+    debug: bool = False  # compiled with -G: variables may be copied before they have a value
 
     @cached_property
     def symbols(self) -> set[str]:

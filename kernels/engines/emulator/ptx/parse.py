@@ -20,6 +20,7 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.(entry|func)\b")
 _HEADER = re.compile(r".*?\.(?:entry|func)\s*(\([^)]*\))?\s*([\w$]+)\s*(\(.*\))?", re.DOTALL)
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
+_DEBUG = re.compile(r"^\s*\.target\b.*\bdebug\b")
 _UP_TO_THREE = r"\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?"
 _CLUSTER = re.compile(rf"\.reqnctapercluster{_UP_TO_THREE}")
 _THREADS = re.compile(rf"\.(?:max|req)ntid{_UP_TO_THREE}")
@@ -52,6 +53,7 @@ def read(ptx: str, entry: str) -> Kernel:
         cluster=text.cluster,
         max_threads=text.max_threads,
         required_block=text.required_block,
+        debug=any(map(_DEBUG.match, lines)),
     )
     BodyReader(kernel, Statements(lines, numbers, found), functions, _framed(kernel, lines, functions)).read()
     return kernel

@@ -67,7 +67,6 @@ def kernel(ptx: str, entry: str) -> Kernel:
     fused = first.removeprefix(_FUSED).split() if first.startswith(_FUSED) else []
     kernel = parse.read(ptx, entry)
     contract(kernel.code, {line for place in fused for line in _parts(*place.rsplit(":", 1))})
-    kernel.watched = True
     for i in kernel.code:
         i.statement = (i.inlined or i.line).number // PART if i.line else 0
         i.line, i.inlined = _whole(i.line), _whole(i.inlined)
