@@ -9,9 +9,11 @@ import numpy as np
 
 from kernels.engines.emulator.memory import WINDOWS
 from kernels.engines.emulator.order import Order
-from kernels.engines.emulator.state import Machine, cluster_key
+from kernels.engines.emulator.state import Machine, cluster_key, needed
+from kernels.engines.emulator.threads import LANES
 
 RANK = 24  # the lowest bit of a rank, plus one, in an address; no block has 2^24 bytes of shared memory
+BEGINNING = 1  # the time of a launch at which its blocks begin
 INSIDE = np.uint64((1 << RANK) - 1)
 _WINDOW = np.uint64(WINDOWS["shared"])
 
@@ -34,6 +36,8 @@ class Clusters:
         self._target = np.zeros(m.slots, np.int64)  # the phase that a thread waits for
         # Since all threads have left the barrier: the time of the first arrival, and whether one released nothing.
         self._since, self._relaxed = 0, False
+        # By block and thread of another block, by number: when and by which instruction it has accessed the block's shared memory last.
+        self._visits: dict[int, dict[int, tuple[int, int]]] = {}
 
     # -- addresses ---------------------------------------------------------------------------------
     def resolve(self, pc: int, address: np.ndarray, base: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -46,6 +50,8 @@ class Clusters:
         rank = np.where(remote, named - 1, 0)
         blocks = self.m.threads.blocks_of_cluster[self.cluster_of, rank]
         self.check_alive(pc, blocks, remote)
+        if self.m.order is not None:
+            self._note_visits(self.m.order, pc, blocks, remote)
         base = np.where(remote, (blocks * self.m.shared.size).astype(np.uint64), base)
         return np.where(remote, address & INSIDE, address), base
 
@@ -61,6 +67,49 @@ class Clusters:
             slot = int(np.flatnonzero(bad)[0])
             rank = int(np.flatnonzero(m.threads.blocks_of_cluster[self.cluster_of[slot]] == blocks[slot])[0])
             m.fail(pc, f"this access is to block {rank} of the cluster, which has ended", slot)
+
+    # -- the life of blocks -------------------------------------------------------------------------
+    def _note_visits(self, order: Order, pc: int, blocks: np.ndarray, chosen: np.ndarray) -> None:
+        """Note accesses of chosen slots to a block each (one a slot). Report those before which a block may not have begun."""
+        m, numbers = self.m, self.m.threads.number
+        active = m.live if m.active_mask is None else m.active_mask
+        slots = np.flatnonzero(chosen & active & (blocks != m.block_of))
+        first = m.threads.blocks_here[blocks[slots]] * m.threads.padded  # the first thread of each block
+        early = slots[~order.ordered(first, np.full(slots.size, BEGINNING), slots)]
+        for slot in early[:1].tolist():
+            self._report(pc, slot, int(blocks[slot]), "may not have begun: nothing orders its beginning before this")
+        now = order.tick(pc) if slots.size else 0
+        for slot in slots.tolist():
+            self._visits.setdefault(int(blocks[slot]), {})[int(numbers[slot])] = now, pc
+
+    def ended(self, threads: np.ndarray) -> None:
+        """Threads have ended. Report accesses of others to the shared memory of their blocks that may come after."""
+        m, order = self.m, self.m.order
+        for block in np.unique(m.block_of[threads]).tolist() if order is not None and self._visits else ():
+            visits = self._visits.get(block)
+            if not visits or m.live[m.block_of == block].any():
+                continue
+            who, times = np.array(list(visits)), np.array([time for time, _ in visits.values()])
+            known = np.zeros(who.size, bool)
+            for slot in np.flatnonzero((m.block_of == block) & m.threads.exists)[::LANES].tolist():
+                known |= needed(order).ordered(who, times, np.full(who.size, slot))
+            for at in np.flatnonzero(~known)[:1].tolist():
+                slot = int(np.flatnonzero(m.threads.number == who[at])[0])
+                pc = visits[int(who[at])][1]
+                self._report(pc, slot, block, "may have ended: nothing orders its end after this")
+            del self._visits[block]
+
+    def _report(self, pc: int, slot: int, block: int, what: str) -> None:
+        m = self.m
+        text, other = (
+            m.threads.text(int(m.threads.number[slot])),
+            m.threads.block_text(int(m.threads.blocks_here[block])),
+        )
+        m.races["shared"].found.setdefault(
+            (pc, pc),
+            f"{m.where(pc)}: {text} accesses the shared memory of block {other}, which {what}. A barrier of the cluster does "
+            "(cluster.sync()).",
+        )
 
     # -- the barrier -------------------------------------------------------------------------------
     def arrive(self, pc: int, releases: bool) -> None:

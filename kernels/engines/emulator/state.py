@@ -410,6 +410,8 @@ class Machine:
         """Mark these threads as ended."""
         self.live = self.live & ~threads
         self._all_live = False
+        if self.clusters is not None:
+            self.clusters.ended(threads)
 
     def whole_warps(self, threads: np.ndarray) -> bool:
         """Returns whether the threads include every live thread of their warps."""
