@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -36,12 +37,13 @@ class Load:
 
 @dataclass
 class Store:
-    """A copy from shared memory, from these `pieces`. `move` does it."""
+    """A copy from shared memory, from these `pieces`. `read` returns their bytes as uint8 [pieces, 16], and `write` stores them."""
 
     pc: int
     slot: int
     pieces: np.ndarray
-    move: Callable[[], None]
+    read: Callable[[], np.ndarray]
+    write: Callable[[np.ndarray], None]
     number: int = NONE  # in the trace
 
 
@@ -53,6 +55,9 @@ class BulkCopies:
         self._loads: list[Load] = []
         self._open: dict[int, list[Store]] = {}  # by slot: stores in no group yet
         self._groups: dict[int, list[list[Store]]] = {}  # by slot: groups, the oldest first
+        self._have_read: dict[
+            int, list[Callable[[], None]]
+        ] = {}  # by slot: what writes the stores that have read their bytes
         m.shared.copies.append(self._describe)
 
     # -- loads -------------------------------------------------------------------------------------
@@ -143,16 +148,22 @@ class BulkCopies:
         for slot in slots.tolist():
             self._groups.setdefault(slot, []).append(self._open.pop(slot, []))
 
-    def wait(self, slots: np.ndarray, pending: int) -> None:
-        """Do the groups of these threads but the last `pending` ones."""
+    def wait(self, slots: np.ndarray, pending: int, only_read: bool) -> None:
+        """Do the groups of these threads but the last `pending` ones, or only let them read their bytes."""
         for slot in slots.tolist():
             groups = self._groups.get(slot, [])
             while len(groups) > pending:
                 for store in groups.pop(0):
-                    store.move()
+                    self._have_read.setdefault(slot, []).append(partial(store.write, store.read()))
                     self._moved(store)
                     if self.m.trace is not None:
                         self.m.trace.events.copied(store.pc, store.number, int(self.m.block_of[store.slot]))
+            if not only_read:
+                self._write(slot)
+
+    def _write(self, slot: int) -> None:
+        for write in self._have_read.pop(slot, ()):
+            write()
 
     def _moved(self, moved: Store) -> None:
         """Let the bytes of a store be written again, but not those that another one still reads."""
@@ -164,7 +175,9 @@ class BulkCopies:
             self._mark(store.pieces, LEAVING)
 
     def check_ended(self) -> None:
-        """Raise EmulatorError if a block has ended while a store may still read its shared memory."""
+        """Raise EmulatorError if a block has ended while a store may still read its shared memory. Its other stores are done then."""
+        for slot in [slot for slot in self._have_read if not self.m.live[slot]]:
+            self._write(slot)
         for store in self._stores():
             self._check_alive(store, int(self.m.block_of[store.slot]), "reads")
 

@@ -156,12 +156,16 @@ class Flags:
 
     def barrier_of_lanes(self, slots: np.ndarray) -> None:
         """Lanes of a warp leave a barrier."""
+        self.share(slots)
+        if self.acquires and self._fences_in_block.time[slots].any():
+            self._join(slots)
+
+    def share(self, slots: np.ndarray) -> None:
+        """Let lanes acquire at their next fence what one of them would."""
         for pending in self.pending:
             if found := [pending[slot] for slot in slots.tolist() if slot in pending]:
                 everything = {word: record for of in found for word, record in of.items()}
                 pending |= {slot: dict(everything) for slot in slots.tolist()}
-        if self.acquires and self._fences_in_block.time[slots].any():
-            self._join(slots)
 
     def _join(self, slots: np.ndarray) -> None:
         self._fences.join(slots)

@@ -150,8 +150,9 @@ class Order:
     def exchange(self, masks: np.ndarray) -> None:
         """The active threads exchange values with the lanes in their masks. What one of them has acquired they all know then, as CUDA's
         cooperative groups assume. It is no barrier: what they have done themselves stays without an order."""
-        for row, slots in self._groups_of_lanes(masks) if self._thread else ():
+        for row, slots in self._groups_of_lanes(masks) if self.has_acquired else ():
             self._share(row, slots)
+            self.flags.share(slots)
 
     def _groups_of_lanes(self, masks: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """Yields the active lanes with one mask that it names: the row, the slots."""

@@ -38,6 +38,7 @@ class Races:
         fences = any(i.parts[0] in ("membar", "fence") for i in m.kernel.code)
         self._strong = STRONG if fences or name == "global" else STRONG - {"volatile"}
         # Whether a barrier that all threads leave together orders all accesses before it.
+        self._has_mbarriers = any(i.parts[0] == "mbarrier" for i in m.kernel.code)
         self.by_block = m.threads.in_grid == 1 or (name == "shared" and m.threads.cluster_size == 1)
         # Reads: the offsets and numbers of the threads, the width, the time.
         self._deferred: list[tuple[np.ndarray, np.ndarray, int, int]] = []
@@ -72,6 +73,11 @@ class Races:
         self._order(pc, words, slots, reads=True)
         time = self.order.tick(pc)
         self._check(pc, words, slots, "reads", self.writes)
+        parts = self.m.kernel.code[pc].parts
+        if "cta" in parts and self.name == "global":
+            self._check_scope(pc, words, slots, "reads")
+        if "volatile" in parts and self.name == "shared" and pc not in self.m.flow.polled:
+            self._check_lanes(pc, words, slots)
         self.strong_reads.note(words, self.m.threads.number[slots], time, self.floor)
         if self._updates_by_hand:
             self._times_of_loads.setdefault(pc, np.zeros(self.m.slots, np.int64))[slots] = time
@@ -134,7 +140,7 @@ class Races:
         self._check(pc, words, slots, "updates", self.writes)
         self._check(pc, words, slots, "updates", self.reads)
         if "cta" in self.m.kernel.code[pc].parts and self.name == "global":
-            self._check_scope(pc, words, slots)
+            self._check_scope(pc, words, slots, "updates")
         self.updates.note(words, self.m.threads.number[slots], time, self.floor)
 
     def write(self, pc: int, offsets: np.ndarray, width: int, values: np.ndarray) -> None:
@@ -147,6 +153,8 @@ class Races:
             time = self.order.tick(pc)
             self._check(pc, words, slots, "writes", self.writes)
             self._check(pc, words, slots, "writes", self.reads)
+            if "cta" in self.m.kernel.code[pc].parts and self.name == "global":
+                self._check_scope(pc, words, slots, "writes")
             if pc in self._updates_by_hand:
                 other = self._differ(words, values)
                 self._check_lost(pc, words[other], slots[other])
@@ -192,16 +200,22 @@ class Races:
         for at in np.flatnonzero((word[1:] == word[:-1]) & (slot[1:] != slot[:-1]))[:1].tolist():
             self._report(pc, int(word[at]), int(slot[at + 1]), "writes", int(number[order[at]]), "writes", pc, cure)
 
-    def _check_scope(self, pc: int, words: np.ndarray, slots: np.ndarray) -> None:
-        """Report an atomic of the block that updates a word which a thread of another block has updated."""
+    def _check_scope(self, pc: int, words: np.ndarray, slots: np.ndarray, verb: str) -> None:
+        """Report an access of the scope of a block to a word that a thread of another block has updated."""
         number, padded = self.m.threads.number, self.m.threads.padded
         elsewhere = self.updates.who[words] // padded != number[slots] // padded
-        self._check(pc, words[elsewhere], slots[elsewhere], "updates", self.updates)
+        self._check(pc, words[elsewhere], slots[elsewhere], verb, self.updates)
         order = np.argsort(words, kind="stable")
         word, slot = words[order], slots[order]
         block = number[slot] // padded
         for at in np.flatnonzero((word[1:] == word[:-1]) & (block[1:] != block[:-1]))[:1].tolist():
-            self._report(pc, int(word[at + 1]), int(slot[at + 1]), "updates", int(number[slot[at]]), "updates", pc)
+            if verb != "reads":
+                self._report(pc, int(word[at + 1]), int(slot[at + 1]), verb, int(number[slot[at]]), verb, pc)
+
+    def _check_lanes(self, pc: int, words: np.ndarray, slots: np.ndarray) -> None:
+        """Report a volatile load of what another lane of the warp has stored, unless the lane waits for it: nothing orders lanes."""
+        same = self.updates.who[words] // LANES == self.m.threads.number[slots] // LANES
+        self._check(pc, words[same], slots[same], "reads", self.updates)
 
     # -- bulk copies by a thread, of elements of these offsets and this width -------------------------------
     def begun_by_copy(self, pc: int, slot: int, offsets: np.ndarray, width: int) -> None:
@@ -336,30 +350,40 @@ class Races:
         self, pc: int, word: int, slot: int, verb: str, who: int, other_verb: str, other_pc: int, cure: str = ""
     ) -> None:
         """Report an access of a slot that races with one of a thread, by number. `cure`: what to write instead."""
-        m, code, key, number = self.m, self.m.kernel.code, (pc, other_pc), int(self.m.threads.number[slot])
-        lines = {code[at].line for at in key}
-        if len(self.found) >= MAX_RACES or any({code[at].line for at in pair} == lines for pair in self.found):
+        m, key, number = self.m, (pc, other_pc), int(self.m.threads.number[slot])
+        lines = {*map(m.line, key)}
+        if len(self.found) >= MAX_RACES or any({*map(m.line, pair)} == lines for pair in self.found):
             return
         a, b = (m.threads.text(n) for n in (number, who))
         self.found[key] = (
-            f"{m.name}, {code[pc].line}: data race on {self.name} memory: {a} {verb} {self._place(word)}, which {b} {other_verb} at "
-            f"{code[other_pc].line}. {cure or self._cure(number, who, verb, other_verb)}"
+            f"{m.name}, {m.line(pc)}: data race on {self.name} memory: {a} {verb} {self._place(word)}, which {b} {other_verb} at "
+            f"{m.line(other_pc)}. {cure or self._cure(number, who, (verb, other_verb), key)}"
         )
 
     def _place(self, word: int) -> str:
         where = self.memory.describe(word * self.unit)
         return where.removeprefix("at ").removesuffix(" in shared memory")
 
-    def _cure(self, number: int, who: int, verb: str, other_verb: str) -> str:
-        """Returns what would order the accesses of two threads."""
-        padded = self.m.threads.padded
+    def _cure(self, number: int, who: int, verbs: tuple[str, str], pcs: tuple[int, int]) -> str:
+        """Returns what would order the accesses of two threads by two instructions."""
+        padded, code = self.m.threads.padded, self.m.kernel.code
+        inside = number // padded == who // padded
+        if not inside and any("cta" in code[pc].parts for pc in pcs):
+            return "What is of the scope of a block (_block, .cta) is atomic and ordered for that block only."
+        if "updates" in verbs and set(verbs) != {"updates"}:
+            return (
+                "An atomic does not order what is not atomic beside it. Make both atomic (atomicExch, a volatile load), or put a "
+                f"barrier of the {'block' if inside else 'grid'} between them."
+            )
         if number // LANES == who // LANES:
             return "Nothing orders lanes of one warp but __syncwarp() or __syncthreads() between them."
-        if number // padded == who // padded:
-            return "Nothing orders warps of one block but __syncthreads() between them."
+        if inside:
+            also = ", or an arrival at an mbarrier and a wait for it" if self._has_mbarriers else ""
+            lanes = ". An arrival or a wait of one lane is not one of its warp without __syncwarp()" if also else ""
+            return f"Nothing orders warps of one block but __syncthreads() between them{also}{lanes}."
         if self.name == "shared":
             return "Nothing orders blocks of a cluster but its barrier, or an mbarrier, between them."
-        if "updates" in (verb, other_verb):
+        if "updates" in verbs:
             return "Nothing orders blocks but a barrier of the grid, or another launch."
         return (
             "Nothing orders blocks but a barrier of the grid, another launch, or a flag that is written after "

@@ -366,10 +366,14 @@ class Machine:
         """Returns the kernel's name and the CUDA line of an instruction; of one past the end, the last line."""
         if not self.kernel.code:
             return self.name
-        i = self.kernel.code[min(pc, len(self.kernel.code) - 1)]
-        if self.host is not None:
-            return f"{self.name}, {self.host.line(i)}"
-        return f"{self.name}, {i.line or 'unknown line'}" + (f" (in code from {i.inlined})" if i.inlined else "")
+        pc = min(pc, len(self.kernel.code) - 1)
+        line = self.line(pc) if self.host is None else self.host.line(self.kernel.code[pc])
+        return f"{self.name}, {line}"
+
+    def line(self, pc: int) -> str:
+        """Returns the CUDA line of an instruction, and that in the function that is inlined there."""
+        i = self.kernel.code[pc]
+        return f"{i.line or 'unknown line'}" + (f" (in code from {i.inlined})" if i.inlined else "")
 
     def fail(
         self, pc: int, message: str, slot: int, role: str = "by", kind: type[EmulatorError] = EmulatorError

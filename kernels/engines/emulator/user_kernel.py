@@ -186,9 +186,11 @@ def emulate(
     after = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in locations.items()}
     if out is not None:
         _save(after, Path(out))
-    warnings = (*run.warnings, *([] if races else call.differences(code, plain, after, run)))
+    outputs = {checked.name} if checked else set(after)
+    depends, may_depend = ([], []) if races else call.differences(code, plain, after, outputs, run)
+    warnings = (*run.warnings, *depends)
     about_nan = run.ended.first_nan.messages() if run.ended.first_nan else ()
-    notes = (*ledger.notes(run.ended), *about_nan)
+    notes = (*ledger.notes(run.ended), *about_nan, *may_depend)
     races, warnings, notes = (tuple(map(source.quoted, messages)) for messages in (races, warnings, notes))
     compared = _compared(checked, want, after, run) if checked else None
     measured = found.beside((grid, block), run.counted.with_derived) if found else None
@@ -245,27 +247,37 @@ class _Launch:
         arrays = {n: a.values(rng) for n, value in self.values.items() for n, a in parameters.arrays(n, value)}
         return {n: arrays.get(n, value) for n, value in self.values.items() if not isinstance(value, Struct)}
 
-    def differences(self, code: Translated, plain: Plain, after: Mapping[str, np.ndarray], run: Run) -> list[str]:
+    def differences(
+        self, code: Translated, plain: Plain, after: Mapping[str, np.ndarray], outputs: set[str], run: Run
+    ) -> tuple[list[str], list[str]]:
         """Returns what differs in further runs, if the first one was short and in the order of the warps: with the warps in reverse, and one
-        block after the other if blocks may learn from each other."""
+        block after the other if blocks may learn from each other. Last what differs in other arrays than the outputs."""
         if self.order != "forward" or run.counted.total["warp_instructions"] > SECOND_RUN:
-            return []
+            return [], []
         orders = [*_OTHER_ORDERS] if may_acquire(run.ended.kernel.code) else ["reversed"]
+        others: list[str] = []
         for order in orders:
-            if found := replace(self, order=order)._differences_from(code, plain, after):
-                return [*found, *run.ended.undefined.values()]
-        return []
+            found, elsewhere = replace(self, order=order)._differences_from(code, plain, after, outputs)
+            if found:
+                return [*found, *run.ended.undefined.values()], []
+            others = others or elsewhere
+        return [], others
 
-    def _differences_from(self, code: Translated, plain: Plain, after: Mapping[str, np.ndarray]) -> list[str]:
-        """Returns what differs in this launch from the arrays after another one."""
+    def _differences_from(
+        self, code: Translated, plain: Plain, after: Mapping[str, np.ndarray], outputs: set[str]
+    ) -> tuple[list[str], list[str]]:
+        """Returns what differs in this launch from the arrays after another one, in outputs and in others."""
         how = _OTHER_ORDERS[self.order]
         try:
             run, memory, locations = self.run(code)
         except EmulatorError as error:
-            return [f"with {how} the launch fails: {error}"]
+            return [f"with {how} the launch fails: {error}"], []
         now = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in locations.items()}
-        lines = (_depends_on_order(n, after[n], array, how) for n, array in now.items())
-        return [*self.races_of_the_source(plain, run), *filter(None, lines)]
+        lines = {n: line for n, array in now.items() if (line := _depends_on_order(n, after[n], array, how))}
+        in_outputs = [line for n, line in lines.items() if n in outputs]
+        return [*self.races_of_the_source(plain, run), *in_outputs], [
+            line for n, line in lines.items() if n not in outputs
+        ]
 
     def run(self, code: Translated) -> Launched:
         """Returns the run, the memory after it, and where its arrays are in it."""

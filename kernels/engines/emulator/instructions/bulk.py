@@ -44,7 +44,8 @@ def bulk(m: Machine, pc: int, i: Instruction) -> Run:
         return lambda: _commit(m, pc)
     if "wait_group" in i.parts:
         pending = i.operands[0].number
-        return lambda: _wait(m, pc, pending)
+        only_read = "read" in i.parts
+        return lambda: _wait(m, pc, pending, only_read)
     if not set(i.parts) <= _KNOWN:
         raise Unknown(f"unknown opcode {i.opcode}")
     return _Copy(m, pc, i).run
@@ -56,8 +57,8 @@ def _commit(m: Machine, pc: int) -> None:
         m.trace.events.active(Kind.CLOSE_COPIES, pc)
 
 
-def _wait(m: Machine, pc: int, pending: int) -> None:
-    needed(m.copies).wait(_slots(m), pending)
+def _wait(m: Machine, pc: int, pending: int, only_read: bool) -> None:
+    needed(m.copies).wait(_slots(m), pending, only_read)
     if m.trace is not None:
         m.trace.events.active(Kind.WAIT_COPIES, pc, pending)
 
@@ -146,14 +147,13 @@ class _Copy:
                 races.overwritten_by_copy(self.pc, slot, offsets, width)
         self._count("st", offsets.size * width)
 
-        def move() -> None:
-            data = self._pieces(pieces).reshape(-1).view(f"u{width}")
+        def write(data: np.ndarray) -> None:
             if offsets.size:
-                m.memory.store(offsets, width, data[inside])
+                m.memory.store(offsets, width, data.reshape(-1).view(f"u{width}")[inside])
                 if races is not None:
                     races.written_by_copy(self.pc, slot, offsets, width)
 
-        store = Store(self.pc, slot, pieces, move)
+        store = Store(self.pc, slot, pieces, lambda: self._pieces(pieces), write)
         if m.trace is not None:
             store.number = self._event(slot, [block], at, target, nbytes, map_)
         needed(m.copies).store(store)

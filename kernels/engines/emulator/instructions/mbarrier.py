@@ -118,6 +118,8 @@ def _arrivals(
         if phase.pending < count:
             message = f"{count} arrivals at an mbarrier that waits for {phase.pending} of {phase.expected}"
             m.fail(access.pc, message, m.slot_of(n))
+        if of_copies < 0 and any(offset == of_ended for of_ended, _ in ended):
+            m.fail(access.pc, "the phase of this mbarrier expected fewer bytes than this store writes", m.slot_of(n))
         phase.bytes += of_copies
         if abs(phase.bytes) > MAX_COUNT:
             m.fail(access.pc, f"an mbarrier expects at most {MAX_COUNT:,} bytes, got {phase.bytes:,}", m.slot_of(n))

@@ -64,10 +64,10 @@ class Loop:
     @cached_property
     def polls(self) -> bool:
         """Whether its branches depend on memory that it reads in each iteration, so that another thread may end it."""
-        return bool(self._polled)
+        return bool(self.polled)
 
     @cached_property
-    def _polled(self) -> list[Instruction]:
+    def polled(self) -> list[Instruction]:
         """The reads that another thread may end it by."""
         loads = [i for i in self.body if i.opcode.startswith(("ld.", "ldu.", "atom.", "mbarrier."))]
         strong = [i for i in loads if i.parts[0] in ("atom", "mbarrier") or STRONG & set(i.parts)]
@@ -187,6 +187,12 @@ class Flow:
         edge = target, branch
         inside = (e for e in self._back_edges if edge[0] <= e[0] and e[1] <= branch and e != edge)
         return self.loop(target).polls and not any(self.loop(to).polls for to, _ in inside)
+
+    @cached_property
+    def polled(self) -> set[int]:
+        """The reads of loops that another thread may end them by."""
+        polled = {id(i) for target, _ in self._back_edges for i in self.loop(target).polled}
+        return {pc for pc, i in enumerate(self.code) if id(i) in polled}
 
     @cached_property
     def _back_edges(self) -> list[tuple[int, int]]:

@@ -235,3 +235,29 @@ def test_copies_of_global_memory_are_ordered_like_other_accesses(before, copy, a
     args = {"float* y": "y", "float* z": "z"}
     found = run_hopper(body, args, {"y": np.zeros(64, f32)}, {"z": ((64,), f32)}, block=64, races=True).races
     assert len(found) == races and all(verb in race for race in found for verb in verbs)
+
+
+@pytest.mark.parametrize(("read", "error"), [("", False), (".read", True)])
+def test_a_store_has_written_only_after_a_full_wait(read, error):
+    body = f"""
+  __shared__ __align__(128) float s[64]; int t = threadIdx.x;
+  s[t] = t; publish_writes(); __syncthreads();
+  if (t == 0) {{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 256;" :: "l"(y), "r"(shared_address(s)) : "memory");
+    close_stores(); asm volatile("cp.async.bulk.wait_group{read} 0;" ::: "memory");
+  }}
+  __syncthreads();
+  s[t] = -1;
+  z[t] = LATER ? 0 : y[t ^ 32];
+"""
+
+    def launched(later: str) -> Outcome:
+        args, outputs = {"float* y": "y", "float* z": "z"}, {"y": ((64,), f32), "z": ((64,), f32)}
+        return run_hopper(body.replace("LATER", later), args, {}, outputs, block=64, races=True)
+
+    np.testing.assert_array_equal(launched("true")["y"], np.arange(64))
+    if error:
+        with pytest.raises(EmulatorError, match=r"read at y\[\d+\], which was never written"):
+            launched("false")
+    else:
+        np.testing.assert_array_equal(launched("false")["z"], np.arange(64) ^ 32)

@@ -217,6 +217,84 @@ def test_what_depends_on_the_order_of_the_warps_is_a_warning(run):
     assert run(sums, "f32:64:random", "f32:1:zeros").warnings == ()  # its last digits do
 
 
+ONE_THREAD = """extern "C" __global__ void k(const int* in, int* out) {
+  __shared__ int total; int t = threadIdx.x, sum = 0;
+  if (t == 0) total = 0;
+  for (int i = 0; i < 4; ++i) {
+    if (t == 0) total += in[i];
+    __syncthreads();
+    if (ALSO) sum += total;
+  }
+  if (t == 0) *out = sum;
+}"""
+UNUSED = """extern "C" __global__ void k(int use, const int* in, int* out) {
+  __shared__ int bias;
+  if (use && threadIdx.x == 0) bias = in[0];
+  __syncthreads();
+  out[threadIdx.x] = CONDITION ? bias : 0;
+}"""
+
+
+@needs_nvrtc
+def test_a_load_that_the_compiler_moved_before_its_condition_is_no_race(run):
+    arrays = "i32:4:arange", "i32:1:empty"
+    alone = run(ONE_THREAD.replace("ALSO", "t == 0"), *arrays, check="arg1 = np.array([10])")
+    assert alone.races == alone.warnings == () and alone.compared.right
+    assert len(run(ONE_THREAD.replace("ALSO", "t < 40"), *arrays).races) == 1
+
+
+@needs_nvrtc
+def test_a_load_that_the_compiler_moved_before_its_condition_reads_nothing(run):
+    found = run(UNUSED.replace("CONDITION", "use"), "i32:0", "i32:1:zeros", "i32:64:empty", check="arg2 = np.zeros(64)")
+    assert found.warnings == () and found.compared.right
+    with pytest.raises(RuleError, match=r"k.cu:5: read at bias\[0\] in shared memory, which was never written"):
+        run(UNUSED.replace("CONDITION", "threadIdx.x < 9"), "i32:0", "i32:1:zeros", "i32:64:empty")
+
+
+RING = """extern "C" __global__ void k(volatile int* sync, int* out) {
+  int* slot = (int*)sync + 2;
+  if (threadIdx.x) return;
+#pragma unroll 1
+  for (int i = 0; i < 8; ++i)
+    if (blockIdx.x == 0) {
+      while (i - sync[1] MORE_THAN);
+      __threadfence(); slot[i & 1] = i + 1; __threadfence(); sync[0] = i + 1;
+    } else {
+      while (sync[0] <= i);
+      __threadfence(); out[i] = slot[i & 1]; __threadfence(); sync[1] = i + 1;
+    }
+}"""
+CLAIM = """extern "C" __global__ void k(int* owner, int* mine) {
+  if (threadIdx.x == 0) {
+    bool free = atomicAdd(owner, 0) == 0;
+    if (free) atomicExch(owner, 1 + blockIdx.x);
+    mine[blockIdx.x] = free;
+  }
+}"""
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("more_than", "wrong"), [("> 1", False), ("> 2", True)])
+def test_a_ring_between_blocks_whose_writer_may_be_one_turn_ahead(run, more_than, wrong):
+    source, arrays = RING.replace("MORE_THAN", more_than), ("i32:4:zeros", "i32:8:empty")
+    found = run(source, *arrays, grid=(2, 1, 1), check="arg1 = np.arange(8) + 1")
+    assert wrong == bool(found.races or found.warnings or not found.compared.right)
+
+
+@needs_nvrtc
+def test_blocks_that_read_before_they_write_also_run_one_after_the_other(run):
+    (warning,) = run(CLAIM, "i32:1:zeros", "i32:2:empty", grid=(2, 1, 1), check="arg1 = np.ones(2)").warnings
+    assert "of arg1 depend on the order" in warning and "with one block after the other 0" in warning
+
+
+@needs_nvrtc
+def test_what_depends_on_the_order_beside_a_right_output_is_a_note(run):
+    source = """extern "C" __global__ void k(int* places, int* count) { places[atomicAdd(count, 1)] = threadIdx.x; }"""
+    found = run(source, "i32:64:empty", "i32:1:zeros", check="arg1 = np.array([64])")
+    assert found.warnings == () and any("arg0 depend on the order" in note for note in found.notes)
+    assert any("arg0 depend on the order" in line for line in run(source, "i32:64:empty", "i32:1:zeros").warnings)
+
+
 SHUFFLE = """extern "C" __global__ void k(int* y) {{
   int t = threadIdx.x, v = 1000 + t;
   if (t < 16) {{ v += __shfl_{}; y[t] = v; }}

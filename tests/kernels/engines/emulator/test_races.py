@@ -99,6 +99,32 @@ RACES = {
         "reads",
         "writes",
     ),
+    "the fence of a first lane before the barrier of its tile": (
+        "auto tile = cooperative_groups::tiled_partition<16>(cooperative_groups::this_thread_block());\n"
+        "bool first = tile.thread_rank() == 0;\n"
+        "if (b == 0) { out[t] = t; if (first) __threadfence(); tile.sync(); if (first) atomicExch(flag + t / 16, 1); }\n"
+        "else { if (first) { while (!atomicAdd(flag + t / 16, 0)); __threadfence(); } tile.sync(); in[i] = out[t ^ 8]; }\n",
+        "reads",
+        "writes",
+    ),
+    "a relay that fences before it knows": (
+        "if (t == 0) {\nif (b == 0) { out[5] = 1; __threadfence(); atomicExch(flag, 1); }\n"
+        "if (b == 1) { __threadfence(); while (!atomicAdd(flag, 0)); atomicExch(flag + 1, 1); }\n"
+        "if (b == 2) { while (!atomicAdd(flag + 1, 0)); __threadfence(); in[0] = out[5]; }\n}\n",
+        "reads",
+        "writes",
+    ),
+    "a flag of the block for all": (
+        "cuda::atomic_ref<int, cuda::thread_scope_block> f(*flag);\n"
+        "if (t == 0) { if (b == 0) f.store(1, cuda::memory_order_relaxed); else while (!f.load(cuda::memory_order_relaxed)); }\n",
+        "reads",
+        "updates",
+    ),
+    "a shuffle taken for a barrier": (
+        "if (b == 0 && t < 32) { out[t] = t; int v = __shfl_sync(~0u, t, 0); in[t] = out[31 - t] + v; }\n",
+        "reads",
+        "writes",
+    ),
     "a barrier of one block for two": ("out[i] = i;\n__syncthreads();\nin[i] = out[255 - i];\n", "reads", "writes"),
 }
 RIGHT = {
@@ -150,6 +176,24 @@ RIGHT = {
     "the first lane releases what its warp has written": (
         "if (t < 32) {\nif (b == 0) { out[t] = t; __syncwarp(); if (t == 0) { __threadfence(); atomicExch(flag, 1); } }\n"
         "else { if (t == 0) { while (!atomicAdd(flag, 0)); __threadfence(); } __syncwarp(); in[i] = out[t]; }\n}\n"
+    ),
+    "lanes that fence, a barrier, one releases": (
+        "if (t < 32) {\nif (b == 0) { out[t] = t; __threadfence(); __syncwarp(); if (t == 0) atomicExch(flag, 1); }\n"
+        "else { if (t == 0) { while (!atomicAdd(flag, 0)); __threadfence(); } __syncwarp(); in[i] = out[31 - t]; }\n}\n"
+    ),
+    "one lane waits, a barrier, all fence": (
+        "if (t < 32) {\nif (b == 0) { out[t] = t; __syncwarp(); if (t == 0) { __threadfence(); atomicExch(flag, 1); } }\n"
+        "else { if (t == 0) while (!atomicAdd(flag, 0)); __syncwarp(); __threadfence(); in[i] = out[31 - t]; }\n}\n"
+    ),
+    "the last warp sums": (
+        "out[i] = t;\n__threadfence();\n__syncwarp();\nint last = 0;\nif (t % 32 == 0) last = atomicAdd(flag, 1) == 7;\n"
+        "last = __shfl_sync(~0u, last, 0);\n"
+        "if (last) { __threadfence(); int s = 0; for (int j = t % 32; j < 256; j += 32) s += out[j]; atomicAdd(flag + 1, s); }\n"
+    ),
+    "a lane hands on what it has acquired": (
+        "if (t < 32) {\nif (b == 0) { out[t] = t; __syncwarp(); if (t == 0) { __threadfence(); atomicExch(flag, 1); } }\n"
+        "else { int n = 0; if (t == 0) { while (!(n = atomicAdd(flag, 0))); __threadfence(); }\n"
+        "n = __shfl_sync(~0u, n, 0); in[i] = n ? out[31 - t] : 0; }\n}\n"
     ),
     "the first lane of each tile": (
         "auto tile = cooperative_groups::tiled_partition<16>(cooperative_groups::this_thread_block());\n"
@@ -233,6 +277,49 @@ def test_the_last_of_many_blocks_sums():
     assert run.races == () and run["sum"] == 50
 
 
+@pytest.mark.parametrize("threads", [(16, 64), (64, 32)])
+def test_many_threads_take_a_lock_one_after_the_other(threads):
+    source = """extern "C" __global__ void k(int* lock, int* count) {
+  int mine = atomicAdd(lock, 1);
+  for (bool done = false; !done;)
+    if (atomicAdd(lock + 1, 0) == mine) { __threadfence(); *count += 1; __threadfence(); atomicAdd(lock + 1, 1); done = true; }
+}"""
+    grid, block = threads
+    arrays = {"lock": np.zeros(2, i32), "count": np.zeros(1, i32)}
+    run = emulate(source, arrays, {}, grid=grid, block=block, races=True)
+    assert run.races == () and run["count"] == grid * block
+
+
+def test_a_report_names_the_line_in_a_function():
+    source = """__device__ void put(int* s, int v) {
+  s[threadIdx.x] = v;
+}
+__device__ int get(int* s) {
+  return s[63 - threadIdx.x];
+}
+extern "C" __global__ void k(int* out) {
+  __shared__ int s[64];
+  put(s, 3); out[threadIdx.x] = get(s);
+}"""
+    (race,) = emulate(source, {}, {"out": (64, i32)}, block=64, races=True).races
+    assert (
+        "kernel.cu:9 (in code from kernel.cu:5)" in race and "writes at kernel.cu:9 (in code from kernel.cu:2)" in race
+    )
+
+
+@pytest.mark.parametrize(
+    "name, cure",
+    [
+        ("an atomic of the block for all", "for that block only"),
+        ("a flag of the block for all", "for that block only"),
+        ("an atomic beside a plain store", "Make both atomic"),
+        ("a flag without fences", "a flag that is written after __threadfence()"),
+    ],
+)
+def test_a_report_says_what_to_write_instead(name, cure):
+    assert cure in found(RACES[name][0])[0]
+
+
 def test_a_pair_of_lines_is_reported_once():
     assert len(found("for (int r = 0; r < 5; ++r) out[(i + r) % 9] = i;\n")) == 1
 
@@ -281,6 +368,7 @@ SHARED_RACES = {
     "if (t == 32) { while (!*(volatile int*)&flag); s[1] = s[0]; }",
     "an atomic beside a store": "if (t < 32) atomicAdd(s, 1); else if (t == 32) s[0] = 5;",
     "volatile lanes": "volatile int* v = s; v[t] = t; if (lane < 31) v[t] = v[t] + v[t + 1];",
+    "volatile lanes beside a fence": "volatile int* v = s; v[t] = t; if (lane < 31) v[t] = v[t] + v[t + 1]; __threadfence();",
     "a sum by load and store": "if (lane == 0) sum = sum + 1;",
     "the arrival of a first lane": f"s[t] = t; if (lane < 2) {ARRIVE_MANY.format(16)} {WAIT} out[t] = s[t ^ 32];",
     "the wait of a first lane": f"s[t] = t; {ARRIVE} if (lane == 0) {WAIT} out[t] = s[t ^ 32];",
@@ -364,6 +452,8 @@ CLUSTER_RACES = {
     "a relaxed arrival": f"s[t] = t; {ARRIVES_RELAXED} {WAITS} here[t] = there[t];",
     "a write after the arrival": f"cluster.barrier_arrive(); s[t] = t; {WAITS} here[t] = there[t];",
     "a write before the other has read": "s[t] = t; cluster.sync(); here[t] = there[t]; s[t] = 5;",
+    "no barrier at the end": "s[t] = t; cluster.sync(); here[t] = there[t]; return;",
+    "no barrier at the beginning": "there[t] = t; cluster.sync(); here[t] = s[t];",
     "another warp's arrival": f"s[t] = t; if (t < 32) cluster.barrier_arrive(); else {ARRIVES_RELAXED} {WAITS} here[t] = there[t ^ 32];",
 }
 CLUSTER_RIGHT = {

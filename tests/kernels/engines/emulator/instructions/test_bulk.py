@@ -364,7 +364,7 @@ def test_the_wait_for_a_store_is_no_barrier():
 @needs_nvrtc
 def test_a_copy_over_bytes_that_threads_read_is_a_race():
     again = """if (threadIdx.x == 0) {
-    wait_stores_read<0>();
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     arrive_expecting(&full, 96);
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
       :: "r"(shared_address(s)), "l"(x + 16), "r"(96), "r"(shared_address(&full)) : "memory");
