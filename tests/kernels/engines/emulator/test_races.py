@@ -108,8 +108,9 @@ RACES = {
         "writes",
     ),
     "a relay that fences before it knows": (
+        "cuda::atomic_ref<int, cuda::thread_scope_device> f(*flag);\n"
         "if (t == 0) {\nif (b == 0) { out[5] = 1; __threadfence(); atomicExch(flag, 1); }\n"
-        "if (b == 1) { __threadfence(); while (!atomicAdd(flag, 0)); atomicExch(flag + 1, 1); }\n"
+        "if (b == 1) { __threadfence(); while (!f.load(cuda::memory_order_acquire)); atomicExch(flag + 1, 1); }\n"
         "if (b == 2) { while (!atomicAdd(flag + 1, 0)); __threadfence(); in[0] = out[5]; }\n}\n",
         "reads",
         "writes",
