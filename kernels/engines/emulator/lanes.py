@@ -14,6 +14,8 @@ from kernels.engines.emulator.ptx.kernel import Operand
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES, Groups, bits_of_lanes, join
 
+_OF_THE_WARP = {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"}  # instructions of all lanes, without a mask
+
 
 class Lanes:
     """The threads that wait for other lanes of their warp, by instruction (`waiting`)."""
@@ -26,7 +28,12 @@ class Lanes:
         self._masks = {pc: m.reader(self._mask(pc), "u32") for pc in lanes}
 
     def _mask(self, pc: int) -> Operand:
-        return self.code[pc].operands[0 if pc in self._barriers else -1]
+        if self._has_mask(pc):
+            return self.code[pc].operands[0 if pc in self._barriers else -1]
+        return Operand("imm", -1)
+
+    def _has_mask(self, pc: int) -> bool:
+        return self.code[pc].parts[0] not in _OF_THE_WARP
 
     def arrive(self, pc: int, here: np.ndarray) -> Groups:
         """Add threads that reach an instruction with a mask. Return the threads that can now execute, by instruction."""
@@ -87,7 +94,8 @@ class Lanes:
     def _fail(self, pc: int, missing: np.ndarray, outcome: str) -> None:
         warp = int(np.flatnonzero(missing)[0])
         lanes = [n for n in range(LANES) if int(missing[warp]) >> n & 1]
-        message = f"not all lanes that the mask names reach this instruction: lanes {_ranges(lanes)} {outcome}"
+        named = "that the mask names" if self._has_mask(pc) else "of the warp"
+        message = f"not all lanes {named} reach this instruction: lanes {_ranges(lanes)} {outcome}"
         self.m.fail(pc, message, warp * LANES + lanes[0], "first")
 
 

@@ -25,6 +25,7 @@ ENDINGS = {
     "match": "lanes",
     "redux": "lanes",
     "elect": "lanes",
+    **dict.fromkeys(("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"), "lanes"),
     "brkpt": "trap",
     "mbarrier": "wait",
 }
@@ -36,7 +37,7 @@ ORDERS = ("membar", "fence", "nanosleep")
 def ending(i: Instruction) -> str:
     """Returns how an instruction ends a basic block: "branch", "table", "frame" (a call of a function with a frame, or
     its return), "return" (of the kernel), "trap", "barrier" (of the block), "lanes" (the lanes in its mask wait for
-    each other) or "wait" (threads wait for a phase of an mbarrier, or for their cluster); "" if it does not."""
+    each other, without a mask all of the warp) or "wait" (threads wait for a phase of an mbarrier, or for their cluster); "" if it does not."""
     kind = ENDINGS.get(i.opcode.partition(".")[0], "")
     if kind == "lanes":
         return kind if ".sync" in i.opcode else ""

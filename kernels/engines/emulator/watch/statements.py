@@ -94,12 +94,12 @@ def _references(words: list[Word]) -> Iterator[tuple[int, int, str]]:
 
 
 def _words(text: str) -> Iterator[Word]:
-    """Yields the words of C++ code, brackets one by one. Comments and directives are none."""
+    """Yields the words of C++ code, brackets one by one, of a text in quotes only the quotes. Comments and directives are none."""
     row = column = 0
-    for kind, part in lexers.get_lexer_by_name("cuda", stripnl=False, ensurenl=False).get_tokens(text):
+    for kind, part in lexers.get_lexer_by_name("cuda", stripnl=False).get_tokens(text):
         if kind in token.Punctuation:
             yield from ((row, column + n, character) for n, character in enumerate(part))
         elif part.strip() and kind not in token.Comment:
-            yield row, column, part
+            yield row, column, '"' if kind in token.Literal.String else part
         lines = part.count("\n")
         row, column = row + lines, len(part) - part.rindex("\n") - 1 if lines else column + len(part)

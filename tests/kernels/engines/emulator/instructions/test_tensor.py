@@ -461,3 +461,25 @@ def test_stmatrix_is_the_opposite_of_ldmatrix(count, trans):
     run = emulate(source, {"in": registers}, {"out": ((count, 8, 8), u16)})
     np.testing.assert_array_equal(run["out"], matrices.swapaxes(1, 2) if trans else matrices)
     assert run.races == () and run.total["bank_conflicts_st"] == 0
+
+
+PART_OF_A_WARP = """extern "C" __global__ void k(float* y) {
+  unsigned a[4] = {}, b[2] = {};
+  float c[4] = {1, 1, 1, 1};
+  if (CONDITION)
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  y[threadIdx.x] = c[0];
+}"""
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("condition", "error"), [("threadIdx.x < 16", True), ("threadIdx.x / 32 == 1", False)])
+def test_a_product_is_one_of_all_lanes_of_a_warp(condition, error):
+    source, outputs = PART_OF_A_WARP.replace("CONDITION", condition), {"y": (64, np.float32)}
+    if not error:
+        np.testing.assert_array_equal(emulate(source, {}, outputs, block=64)["y"], 1)
+        return
+    with pytest.raises(EmulatorError, match="not all lanes of the warp reach this instruction: lanes 16 to 31"):
+        emulate(source, {}, outputs, block=64)
