@@ -142,6 +142,12 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
         help="a file that ncu --csv printed; its numbers are shown beside the counters",
     )
     add("--sass", action="store_true", help="also show the machine code of the architecture, by line; needs nvdisasm")
+    add(
+        "--watch",
+        default="",
+        metavar="THREAD",
+        help="also show what one thread does, line by line, with the values of its variables: 9 of block 0, or 2:9 of block 2",
+    )
     add("--json", action="store_true")
 
 
@@ -311,6 +317,7 @@ def do_emulate(args) -> int:
         out=args.out,
         report=args.ncu,
         sass=args.sass,
+        watch=args.watch,
     )
     print(json.dumps(result.to_json(), allow_nan=False) if args.json else result.text())
     return 1 if result.compared and not result.compared.right else 0

@@ -158,7 +158,13 @@ def launch_ranks(
     params = [_param_bytes(kernel, entry, of_rank, memory) for of_rank in args]
     symbols = _allocate_module_variables(kernel, memory)
     tally = Tally(kernel.code) if options.count else None
-    alone = len(params) == 1 and options.trace_block is None and options.order not in (TURNS, BLOCKS) and host is None
+    alone = (
+        len(params) == 1
+        and not isinstance(options.watch, Watch)
+        and options.trace_block is None
+        and options.order not in (TURNS, BLOCKS)
+        and host is None
+    )
     machine = Machine(
         kernel,
         grid,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +17,7 @@ from kernels.engines.emulator.arguments import Argument, Array, Struct
 from kernels.engines.emulator.comparison import Check, Compared
 from kernels.engines.emulator.compiler.sass import Sass, disassembled
 from kernels.engines.emulator.compiler.source import Source
-from kernels.engines.emulator.compiler.translated import Translated, translated, unoptimized
+from kernels.engines.emulator.compiler.translated import Translated, for_watching, translated, unoptimized
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.errors import BadCall, EmulatorError, RemovedCode, UnwrittenRead
 from kernels.engines.emulator.flags import may_acquire
@@ -25,12 +26,17 @@ from kernels.engines.emulator.launch import BLOCKS, Dim, Options, Run, device_me
 from kernels.engines.emulator.memory import Global
 from kernels.engines.emulator.printer import PRINT_BUFFER, Printed
 from kernels.engines.emulator.ptx import targets
+from kernels.engines.emulator.state import needed
+from kernels.engines.emulator.watch.account import Deed, account
+from kernels.engines.emulator.watch.account import parameters as parameters_of
+from kernels.engines.emulator.watch.watch import Watch
 from kernels.model import numerals
 from kernels.model.program import RuleError
 
 MAX_SHOWN = 120  # characters of a source line in the table: PTX has mangled names of hundreds
 LAST_PRINTED = 20  # lines shown with an error
 _OTHER_ORDERS: dict[str | int, str] = {"reversed": "the warps in reverse order", BLOCKS: "one block after the other"}
+MOST_DEEDS = 200  # steps of a thread that are shown
 _LONGEST_AGAIN = 200_000  # warp instructions of a launch whose races are looked for in code that is not optimized, too
 SECOND_RUN = 20_000  # warp instructions: a launch of no more is run again with the warps in reverse
 _CONSTANT = re.compile(r"([A-Za-z_$][A-Za-z0-9_$]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)=(.*)", re.DOTALL)
@@ -56,6 +62,7 @@ class Emulated:
     compared: Compared | None = None
     measured: ncu.Beside | None = None  # a report's numbers beside these
     sass: Sass | None = None  # the kernel's machine code
+    account: tuple[Deed, ...] | None = None  # what a thread does, step by step
 
     def to_json(self) -> dict:
         return self.counters.to_json() | {
@@ -65,6 +72,7 @@ class Emulated:
             "nsight": nsight.to_json(),
             "measured": self.measured and asdict(self.measured),
             "sass": self.sass and self.sass.to_json(),
+            "watched": self.account and [asdict(deed) for deed in self.account],
             "check": self.compared and {"right": self.compared.right, "text": self.compared.text},
             "printed": [asdict(line) for line in self.printed],
             "unprinted": self.unprinted,
@@ -87,7 +95,21 @@ class Emulated:
         out += ["PTX-level counts", *self._prints()]
         out += [self.measured.text()] if self.measured else []
         out += [self.sass.text(self.source)] if self.sass else []
+        out += ["", *self._account()] if self.account is not None else []
         return "\n".join(out)
+
+    def _account(self) -> Iterator[str]:
+        from kernels.engines.emulator.watch.statements import statements  # needs Pygments
+
+        yield "line   what the thread does, from a build without optimising"
+        for deed in (self.account or ())[:MOST_DEEDS]:
+            line = deed.line if deed.inner is None else deed.inner
+            of_line = statements(self.source.line(line.file, line.number))
+            code = of_line[min(deed.statement, len(of_line) - 1)]
+            yield f"{line.number:4}   {code if len(code) <= MAX_SHOWN else f'{code[:MAX_SHOWN]} ...'}"
+            yield f"       {deed.text()}"
+        if (rest := len(self.account or ()) - MOST_DEEDS) > 0:
+            yield f"and {rest:,} more steps (--json has all)"
 
     def _prints(self) -> Iterator[str]:
         if self.printed:
@@ -117,6 +139,20 @@ def order_of(text: str) -> str | int:
     return text
 
 
+def watched_thread(text: str, grid: Dim, block: Dim) -> tuple[int, int]:
+    """Parse "9" or "2:9" into a block and a thread of it, by number. RuleError for other text, and for one that the launch does not have."""
+    before, colon, last = text.rpartition(":")
+    numbers = (before if colon else "0", last)
+    if not all(number.isdecimal() for number in numbers):
+        raise RuleError(f"--watch is a thread of block 0, such as 9, or of another one, such as 2:9, got {text!r}")
+    of_block, thread = map(int, numbers)
+    if of_block >= math.prod(grid) or thread >= math.prod(block):
+        raise RuleError(
+            f"--watch {text}: the launch has {math.prod(grid):,} blocks of {math.prod(block):,} threads, numbered from 0"
+        )
+    return of_block, thread
+
+
 def emulate(
     file: Path,
     entry: str,
@@ -138,6 +174,7 @@ def emulate(
     out: Path | None = None,
     report: Path | None = None,
     sass: bool = False,
+    watch: str = "",
 ) -> Emulated:
     """Compile `file` and run its kernel `entry`, a name of C++: "naive", "ns::naive", "sgemm<16, float>". A file of PTX (.ptx)
     is run as it is; its kernels have their names of PTX too.
@@ -147,7 +184,7 @@ def emulate(
     "NAME=VALUE". folders: more folders of headers. arch, standard: sm_80 and c++17 if empty. seconds: processor time that
     the launch may take. order: of the warps, as in Options. check: what an array must equal (comparison.parse). tolerance: of
     floats in it. out: a folder; each array is written there as .npy after the run. report: a file that ncu --csv printed.
-    sass: add the machine code.
+    sass: add the machine code. watch: "9" or "2:9", a thread of block 0 or of another one, whose steps are added.
     Raises RuleError (CompileError with the compiler's message, EmulatorError with line, thread and block), OSError.
     """
     for name, texts in (("args", args), ("constants", constants), ("defines", defines), ("folders", folders)):
@@ -161,6 +198,7 @@ def emulate(
     code = translated(Path(file), entry, list(variables), defines, folders, arch, standard)
     source, kernel = code.source, code.kernel
     machine_code = disassembled(code, entry) if sass else None
+    block_and_thread = watched_thread(watch, grid, block) if watch else None
     limits.check_bounds(kernel, block)
     limits.check_shared(kernel, shared)
     targets.check(kernel, code.arch, compiled=bool(code.options))
@@ -194,8 +232,20 @@ def emulate(
     races, warnings, notes = (tuple(map(source.quoted, messages)) for messages in (races, warnings, notes))
     compared = _compared(checked, want, after, run) if checked else None
     measured = found.beside((grid, block), run.counted.with_derived) if found else None
+    deeds = call.account(for_watching(code, entry), *block_and_thread) if block_and_thread else None
     return Emulated(
-        after, run.counted, races, source, run.printed, run.unprinted, warnings, notes, compared, measured, machine_code
+        after,
+        run.counted,
+        races,
+        source,
+        run.printed,
+        run.unprinted,
+        warnings,
+        notes,
+        compared,
+        measured,
+        machine_code,
+        deeds,
     )
 
 
@@ -286,6 +336,19 @@ class _Launch:
         options = Options(races=True, numbers=True, seconds=self.seconds, order=self.order)
         run = launch(code.ptx, code.name, self.grid, self.block, args, memory, self.shared, options, name=self.entry)
         return run, memory, locations
+
+    def account(self, code: Translated, block: int, thread: int) -> tuple[Deed, ...]:
+        """Returns what a thread of a block does, of code that was compiled for watching."""
+        memory, _ = fill_memory(self.values, self.variables, code.lowered, np.random.default_rng(self.seed))
+        args = [np.void(parameters.packed(n, value, memory.address)) for n, value in self.values.items()]
+        options = Options(count=False, seconds=self.seconds, watch=Watch((block,)))
+        launched = launch(
+            code.ptx, code.name, self.grid, self.block, args, memory, self.shared, options, name=self.entry
+        )
+        watched, shapes = needed(launched.watched), {region.name: region.shape for region in memory.regions}
+        names = parameters_of(watched)
+        of_arguments = dict(zip(self.values, names, strict=True)) if len(names) == len(self.values) else {}
+        return tuple(account(watched, thread, shapes, of_arguments))
 
     def run_again(self, code: Translated) -> Launched | None:
         """Returns the run of code that was not optimized; None if that fails too."""

@@ -70,6 +70,19 @@ def unoptimized(code: Translated, entry: str) -> Translated:
     return Translated(code.source, code.arch, *again, code.options)
 
 
+def for_watching(code: Translated, entry: str) -> Translated:
+    """Returns the kernel compiled again for watching (emulator.watch). RuleError for a file of PTX."""
+    from kernels.engines.emulator.watch import build, statements  # need Pygments
+
+    if not code.options:
+        raise RuleError(f"{code.source.path.name} is PTX: the variables of CUDA C++ are watched in its source")
+    options = tuple("-G" if option == "-lineinfo" else option for option in code.options)
+    path = os.path.abspath(code.source.path)
+    text, variables = statements.spread(code.source.text), list(code.lowered)
+    ptx, name, lowered = entries.compile_entry(text, path, options, entry, variables)
+    return Translated(code.source, code.arch, build.with_fused(ptx, code.ptx), name, lowered, options)
+
+
 def _of_ptx(source: Source, entry: str, variables: Sequence[str]) -> Translated:
     """Returns a kernel of a file of PTX. The lines shown are those of a source file beside it, if the kernel's instructions
     name one, else the PTX's own."""

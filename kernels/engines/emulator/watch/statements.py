@@ -57,6 +57,12 @@ def statement_at(line: str, column: int) -> int:
     return sum(start <= column for _, start in _starts(list(_words(line))))
 
 
+def statements(line: str) -> list[str]:
+    """Returns the statements of a line, each with the header before it if that is the first."""
+    edges = [0, *(start for _, start in _starts(list(_words(line)))), len(line)]
+    return [line[start:stop].strip() for start, stop in pairwise(edges)]
+
+
 def _starts(words: list[Word]) -> Iterator[tuple[int, int]]:
     """Yields where statements begin that follow another one or a header on a line: row and column, from 0."""
     around: list[str] = []  # the words before the brackets around; of braces, those of initial values and of lambdas
@@ -87,8 +93,7 @@ def _references(words: list[Word]) -> Iterator[tuple[int, int, str]]:
                 names.append(last)
             depth += (word in "([{") - (word in ")]}")
             if word == ";":
-                listed = ", ".join(f"&{SHARED}{name} = {name}" for name in names)
-                yield row, column + 1, f"auto {listed};"
+                yield row, column + 1, " ".join(f"auto& {SHARED}{name} = {name};" for name in names)
                 names = None
         last = word
 

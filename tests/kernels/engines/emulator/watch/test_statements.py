@@ -61,12 +61,12 @@ def test_numbers_of_lines_go_on():
 def test_a_reference_follows_shared_arrays():
     text = "__shared__ float a[BM][BK + 1], b[8]; __shared__ __align__(16) Tile<4> tiles[2];\nextern __shared__ char all[];"
     first, number, second, _, third = spread(text).split("\n")
-    assert first.strip() == "__shared__ float a[BM][BK + 1], b[8]; auto &watched_a = a, &watched_b = b;"
+    assert first.strip() == "__shared__ float a[BM][BK + 1], b[8]; auto& watched_a = a; auto& watched_b = b;"
     assert (number, second) == (
         f"#line {PART + 1}",
-        "__shared__ __align__(16) Tile<4> tiles[2]; auto &watched_tiles = tiles;",
+        "__shared__ __align__(16) Tile<4> tiles[2]; auto& watched_tiles = tiles;",
     )
-    assert third == "extern __shared__ char all[]; auto &watched_all = all;"
+    assert third == "extern __shared__ char all[]; auto& watched_all = all;"
 
 
 @given(st.text("ab;(){}[]=,\"' \n", max_size=60))
