@@ -65,5 +65,5 @@ def test_a_thread_that_the_launch_does_not_have_is_refused(text):
 @needs_nvrtc
 def test_ptx_has_no_variables(tmp_path):
     (tmp_path / "k.ptx").write_text(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n ret;\n}\n")
-    with pytest.raises(RuleError, match="k.ptx is PTX: the variables of CUDA C"):
+    with pytest.raises(RuleError, match=r"k\.ptx is PTX: the variables of CUDA C"):
         user_kernel.emulate(tmp_path / "k.ptx", "k", (1, 1, 1), (1, 1, 1), [], watch="0")
