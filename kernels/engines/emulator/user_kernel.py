@@ -270,13 +270,6 @@ Launched = tuple[
 Plain = Callable[[], Translated] | None  # compiles the same kernel without optimizing; None for PTX
 
 
-def _lines_of_races(run: Run) -> dict[str, frozenset[str]]:
-    """Returns the two lines of each race, by its message."""
-    code = run.ended.kernel.code
-    found = (pair for races in run.ended.races.values() for pair in races.found.items())
-    return {message: frozenset(str(code[pc].line) for pc in pcs) for pcs, message in found}
-
-
 @dataclass(frozen=True)
 class _Launch:
     """A launch of a kernel, with the values of its arguments and of variables."""
@@ -358,13 +351,11 @@ class _Launch:
             return None
 
     def races_of_the_source(self, plain: Plain, run: Run) -> tuple[str, ...]:
-        """Returns the races of a run that code that was not optimized has too, if the launch is short enough to look. The optimizer makes a
-        load by all threads, whose value most of them drop, of a load under a condition."""
+        """Returns the races of a run; none if code that was not optimized has none, where the launch is short enough to look. The optimizer
+        makes a load by all threads, whose value most of them drop, of a load under a condition."""
         short = run.counted.total["warp_instructions"] <= _LONGEST_AGAIN
-        if not run.races or not plain or not short or not (again := self.run_again(plain())):
-            return run.races
-        lines = set(_lines_of_races(again[0]).values())
-        return tuple(message for message, pair in _lines_of_races(run).items() if pair in lines)
+        again = self.run_again(plain()) if run.races and plain and short else None
+        return run.races if again is None or again[0].races else ()
 
     def bad_call(self, code: Translated) -> BadCall | None:
         """Returns the error of a call by pointer in code that was not optimized, None if there is none. The optimizer

@@ -108,7 +108,8 @@ def _arrivals(
     if (races := m.races.get(name)) is not None:
         races.update(access.pc, offsets, WIDTH)
         if "relaxed" not in m.kernel.code[access.pc].parts:
-            needed(m.order).arrive(_keys(chosen[counts > 0]), m.active_slots()[counts > 0])
+            arrives = counts > 0 if nbytes is None else (counts > 0) | (nbytes < 0)
+            needed(m.order).arrive(_keys(chosen[arrives]), m.active_slots()[arrives])
     words = dict(zip(chosen.tolist(), memory.load(chosen, WIDTH).tolist(), strict=True))
     before, ended = np.empty(len(chosen), np.uint64), []
     more = np.zeros(len(chosen), np.int64) if nbytes is None else nbytes
@@ -198,7 +199,6 @@ def store_and_report(m: Machine, pc: int, i: Instruction) -> Run:
         values = [m.active(read()).view(UNSIGNED[width]) for read in reads]
         if (races := m.races.get("shared")) is not None:
             races.write(pc, offsets, nbytes, np.stack(values, axis=-1))
-            needed(m.order).arrive(_keys(to.checked(write=False)[3]), m.active_slots())
         for n, value in enumerate(values):
             memory.store(chosen + np.uint64(n * width), width, value)
         _arrivals(m, to, m.active(none), drop=False, nbytes=np.full(len(chosen), -nbytes))
