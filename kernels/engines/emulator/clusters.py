@@ -141,8 +141,7 @@ class Clusters:
         all_ = slots.size == np.count_nonzero(self.m.live)
         if all_ and self._since and not self._relaxed and order.is_quiet_since(self._since):
             order.everything()
-        else:
-            order.waited(self._keys(slots), slots)
+        order.waited(self._keys(slots), slots)
         if all_:
             self._since, self._relaxed = 0, False
 

@@ -57,6 +57,11 @@ class _Fences:
         warps = {first + warp: int(t) for warp, t in enumerate(until) if t > least}
         return order.known(block, least, warps, threads).plus(*self._acquired.get(slot, ()))
 
+    def learn(self, slot: int, record: Known) -> None:
+        """Let a thread that has executed a fence release what others have released."""
+        if self.time[slot]:
+            self._acquired[slot] = [*self._acquired.get(slot, ()), record]
+
     def join(self, slots: np.ndarray) -> None:
         """Threads that have all executed a fence leave a barrier: each releases what any of them would."""
         if not self.time[slots].all():
@@ -85,6 +90,9 @@ class Flags:
         self._fences, self._fences_in_block = _Fences(self.order), _Fences(self.order)
         # By slot: what it acquires at its next fence, and at its next fence of the block, by the word that it has read.
         self.pending: tuple[dict[int, dict[Word, Known]], ...] = ({}, {})
+        # By the key of a phase's barrier: what its arrivals have released by their fences, and those of the phases that ended.
+        self._arrived: dict[int, tuple[Known, Known]] = {}
+        self._phases: dict[int, tuple[Known, Known]] = {}
 
     def fence(self, slots: np.ndarray) -> None:
         """Threads execute a fence of the whole GPU."""
@@ -166,6 +174,25 @@ class Flags:
             if found := [pending[slot] for slot in slots.tolist() if slot in pending]:
                 everything = {word: record for of in found for word, record in of.items()}
                 pending |= {slot: dict(everything) for slot in slots.tolist()}
+
+    def arrive(self, key: int, slots: Sequence[int]) -> None:
+        """Threads arrive at a phase."""
+        fenced = [slot for slot in slots if self._fences_in_block.time[slot]] if self.acquires else ()
+        if fenced:
+            of_all, of_block = self._arrived.get(key, (self.order.nothing(), self.order.nothing()))
+            of_all = of_all.plus(*(self._fences.released(slot) for slot in fenced if self._fences.time[slot]))
+            self._arrived[key] = of_all, of_block.plus(*map(self._fences_in_block.released, fenced))
+
+    def phase_ended(self, key: int) -> None:
+        if key in self._arrived:
+            self._phases[key] = self._arrived.pop(key)
+
+    def waited(self, key: int, slots: Sequence[int]) -> None:
+        """Threads have waited for a phase: after a fence of their own they release what those that arrived would."""
+        if key in self._phases:
+            for slot in slots:
+                for fences, record in zip((self._fences, self._fences_in_block), self._phases[key], strict=True):
+                    fences.learn(slot, record)
 
     def _join(self, slots: np.ndarray) -> None:
         self._fences.join(slots)

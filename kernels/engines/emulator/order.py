@@ -185,15 +185,18 @@ class Order:
         for key, row, of_row in _by_key_and_row(keys, slots):
             record = self._of_threads(row, of_row, now)
             self._arrived[key] = record.plus(self._arrived.get(key, record))
+            self.flags.arrive(key, of_row)
 
     def phase_ended(self, key: int) -> None:
         """All arrivals at a phase of an mbarrier, or of the barrier of a cluster, have come."""
         if (arrived := self._arrived.pop(key, None)) is not None:
             self._phases[key] = arrived.plus(self._phases.get(key, arrived))
+        self.flags.phase_ended(key)
 
     def waited(self, keys: np.ndarray, slots: np.ndarray) -> None:
         """Threads have waited for a phase, one key each."""
         for key, row, of_row in _by_key_and_row(keys, slots):
+            self.flags.waited(key, of_row)
             if (record := self._phases.get(key)) is None:
                 continue
             if self._is_whole(row, of_row):

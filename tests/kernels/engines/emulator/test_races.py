@@ -18,6 +18,7 @@ def found(body: str, grid: int = 4, block: int = 64, order: str | int = "forward
     includes = "#include <cooperative_groups.h>\n" * ("cooperative_groups" in body) + "#include <cuda/atomic>\n" * (
         "cuda::" in body
     )
+    includes += "#include <cuda/barrier>\n" * ("cuda::barrier" in body)
     source = f"""{includes or chr(10)}extern "C" __global__ void k(int* out, int* in, int* flag) {{
   int t = threadIdx.x, b = blockIdx.x, i = b * blockDim.x + t;
 {body}}}"""
@@ -195,6 +196,11 @@ RIGHT = {
         "if (t < 32) {\nif (b == 0) { out[t] = t; __syncwarp(); if (t == 0) { __threadfence(); atomicExch(flag, 1); } }\n"
         "else { int n = 0; if (t == 0) { while (!(n = atomicAdd(flag, 0))); __threadfence(); }\n"
         "n = __shfl_sync(~0u, n, 0); in[i] = n ? out[31 - t] : 0; }\n}\n"
+    ),
+    "threads that fence, a barrier of C++, one releases": (
+        "__shared__ cuda::barrier<cuda::thread_scope_block> c;\nif (t == 0) init(&c, 64);\n__syncthreads();\n"
+        "if (b == 0) { out[t] = t; __threadfence(); c.arrive_and_wait(); if (t == 0) *(volatile int*)flag = 1; }\n"
+        "else { while (!*(volatile int*)flag); __threadfence(); in[i] = out[63 - t]; }\n"
     ),
     "the first lane of each tile": (
         "auto tile = cooperative_groups::tiled_partition<16>(cooperative_groups::this_thread_block());\n"
