@@ -101,15 +101,10 @@ class Clusters:
 
     def _report(self, pc: int, slot: int, block: int, what: str) -> None:
         m = self.m
-        text, other = (
-            m.threads.text(int(m.threads.number[slot])),
-            m.threads.block_text(int(m.threads.blocks_here[block])),
-        )
-        m.races["shared"].found.setdefault(
-            (pc, pc),
-            f"{m.where(pc)}: {text} accesses the shared memory of block {other}, which {what}. A barrier of the cluster does "
-            "(cluster.sync()).",
-        )
+        thread = m.threads.text(int(m.threads.number[slot]))
+        other = m.threads.block_text(int(m.threads.blocks_here[block]))
+        message = f"{m.where(pc)}: {thread} accesses the shared memory of block {other}, which {what}"
+        m.races["shared"].found.setdefault((pc, pc), f"{message}. A barrier of the cluster does (cluster.sync()).")
 
     # -- the barrier -------------------------------------------------------------------------------
     def arrive(self, pc: int, releases: bool) -> None:
