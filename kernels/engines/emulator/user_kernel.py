@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -27,11 +27,12 @@ from kernels.engines.emulator.memory import Global
 from kernels.engines.emulator.printer import PRINT_BUFFER, Printed
 from kernels.engines.emulator.ptx import targets
 from kernels.engines.emulator.state import needed
-from kernels.engines.emulator.watch.account import Deed, account
-from kernels.engines.emulator.watch.account import parameters as parameters_of
 from kernels.engines.emulator.watch.watch import Watch
 from kernels.model import numerals
 from kernels.model.program import RuleError
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.watch.account import Deed
 
 MAX_SHOWN = 120  # characters of a source line in the table: PTX has mangled names of hundreds
 LAST_PRINTED = 20  # lines shown with an error
@@ -332,6 +333,8 @@ class _Launch:
 
     def account(self, code: Translated, block: int, thread: int) -> tuple[Deed, ...]:
         """Returns what a thread of a block does, of code that was compiled for watching."""
+        from kernels.engines.emulator.watch import account  # needs pyelftools
+
         memory, _ = fill_memory(self.values, self.variables, code.lowered, np.random.default_rng(self.seed))
         args = [np.void(parameters.packed(n, value, memory.address)) for n, value in self.values.items()]
         options = Options(count=False, seconds=self.seconds, watch=Watch((block,)))
@@ -339,9 +342,9 @@ class _Launch:
             code.ptx, code.name, self.grid, self.block, args, memory, self.shared, options, name=self.entry
         )
         watched, shapes = needed(launched.watched), {region.name: region.shape for region in memory.regions}
-        names = parameters_of(watched)
+        names = account.parameters(watched)
         of_arguments = dict(zip(self.values, names, strict=True)) if len(names) == len(self.values) else {}
-        return tuple(account(watched, thread, shapes, of_arguments))
+        return tuple(account.account(watched, thread, shapes, of_arguments))
 
     def run_again(self, code: Translated) -> Launched | None:
         """Returns the run of code that was not optimized; None if that fails too."""
