@@ -49,7 +49,8 @@ hypothesis.settings.load_profile("busy")
 # left. By processor seconds on two cores, `--durations=0` tells where a file belongs; the others follow by name.
 TESTS = Path(__file__).parent
 LONGEST_FIRST = """
-    pages/test_chapters_browser.py kernels/engines/emulator/test_hardware_counters.py pages/test_accessibility.py
+    pages/test_chapters_browser.py kernels/engines/emulator/watch/test_same_bits.py
+    kernels/engines/emulator/test_hardware_counters.py pages/test_accessibility.py
     hall/test_parity.py pages/parts/test_run_browser.py kernels/attention/backward/test_ladder.py
     pages/gemm/test_browser.py kernels/jobs/test_service.py visuals/site/test_hall_browser.py
     kernels/gemm/test_tensor_cores.py kernels/attention/test_hopper.py pages/conv/test_controls_browser.py
