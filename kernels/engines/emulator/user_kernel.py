@@ -32,12 +32,12 @@ from kernels.model import numerals
 from kernels.model.program import RuleError
 
 if TYPE_CHECKING:
-    from kernels.engines.emulator.watch.account import Deed
+    from kernels.engines.emulator.watch.thread_steps import ThreadStep
 
 MAX_SHOWN = 120  # characters of a source line in the table: PTX has mangled names of hundreds
 LAST_PRINTED = 20  # lines shown with an error
 _OTHER_ORDERS: dict[str | int, str] = {"reversed": "the warps in reverse order", BLOCKS: "one block after the other"}
-MOST_DEEDS = 200  # steps of a thread that are shown
+MOST_STEPS = 200  # steps of a thread that are shown
 _LONGEST_AGAIN = 200_000  # warp instructions of a launch whose races are looked for in code that is not optimized, too
 SECOND_RUN = 20_000  # warp instructions: a launch of no more is run again with the warps in reverse
 _CONSTANT = re.compile(r"([A-Za-z_$][A-Za-z0-9_$]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)=(.*)", re.DOTALL)
@@ -63,7 +63,7 @@ class Emulated:
     compared: Compared | None = None
     measured: ncu.Beside | None = None  # a report's numbers beside these
     sass: Sass | None = None  # the kernel's machine code
-    account: tuple[Deed, ...] | None = None  # what a thread does, step by step
+    thread_steps: tuple[ThreadStep, ...] | None = None  # what a thread does, step by step
 
     def to_json(self) -> dict:
         return self.counters.to_json() | {
@@ -73,7 +73,7 @@ class Emulated:
             "nsight": nsight.to_json(),
             "measured": self.measured and asdict(self.measured),
             "sass": self.sass and self.sass.to_json(),
-            "watched": self.account and [asdict(deed) for deed in self.account],
+            "watched": self.thread_steps and [asdict(step) for step in self.thread_steps],
             "check": self.compared and {"right": self.compared.right, "text": self.compared.text},
             "printed": [asdict(line) for line in self.printed],
             "unprinted": self.unprinted,
@@ -96,20 +96,20 @@ class Emulated:
         out += ["PTX-level counts", *self._prints()]
         out += [self.measured.text()] if self.measured else []
         out += [self.sass.text(self.source)] if self.sass else []
-        out += ["", *self._account()] if self.account is not None else []
+        out += ["", *self._steps()] if self.thread_steps is not None else []
         return "\n".join(out)
 
-    def _account(self) -> Iterator[str]:
+    def _steps(self) -> Iterator[str]:
         from kernels.engines.emulator.watch.statements import statements  # needs Pygments
 
         yield "line   what the thread does, from a build without optimising"
-        for deed in (self.account or ())[:MOST_DEEDS]:
-            line = deed.line if deed.inner is None else deed.inner
+        for step in (self.thread_steps or ())[:MOST_STEPS]:
+            line = step.line if step.inner is None else step.inner
             of_line = statements(self.source.line(line.file, line.number))
-            code = of_line[min(deed.statement, len(of_line) - 1)]
+            code = of_line[min(step.statement, len(of_line) - 1)]
             yield f"{line.number:4}   {code if len(code) <= MAX_SHOWN else f'{code[:MAX_SHOWN]} ...'}"
-            yield f"       {deed.text()}"
-        if (rest := len(self.account or ()) - MOST_DEEDS) > 0:
+            yield f"       {step.text()}"
+        if (rest := len(self.thread_steps or ()) - MOST_STEPS) > 0:
             yield f"and {rest:,} more steps (--json has all)"
 
     def _prints(self) -> Iterator[str]:
@@ -200,6 +200,7 @@ def emulate(
     source, kernel = code.source, code.kernel
     machine_code = disassembled(code, entry) if sass else None
     block_and_thread = watched_thread(watch, grid, block) if watch else None
+    to_watch = for_watching(code, entry) if block_and_thread else None
     limits.check_bounds(kernel, block)
     limits.check_shared(kernel, shared)
     targets.check(kernel, code.arch, compiled=bool(code.options))
@@ -213,11 +214,15 @@ def emulate(
     call = _Launch(entry, grid, block, shared, values, variables, seed, seconds, order)
     want = comparison.expected(checked, call.before()) if checked else np.zeros(0)
     plain = partial(unoptimized, code, entry) if code.options else None  # compiled where it is needed
+    early = []
     try:
         run, memory, locations = call.run(code)
     except UnwrittenRead as e:  # the compiler may have moved a load before the condition of the source
         run, memory, locations = (call.run_again(plain()) if plain else None) or _fail(e, source)
         code = plain() if plain else code
+        early = [
+            f"{e}: only code that was optimised reads it, before a condition. All counts are those of code that was not"
+        ]
     except EmulatorError as e:
         bad_call = call.bad_call(plain()) if isinstance(e, RemovedCode) and plain else None
         _fail(bad_call or e, source)
@@ -229,11 +234,11 @@ def emulate(
     depends, may_depend = ([], []) if races else call.differences(code, plain, after, outputs, run)
     warnings = (*run.warnings, *depends)
     about_nan = run.ended.first_nan.messages() if run.ended.first_nan else ()
-    notes = (*ledger.notes(run.ended), *about_nan, *may_depend)
+    notes = (*early, *ledger.notes(run.ended), *about_nan, *may_depend)
     races, warnings, notes = (tuple(map(source.quoted, messages)) for messages in (races, warnings, notes))
     compared = _compared(checked, want, after, run) if checked else None
     measured = found.beside((grid, block), run.counted.with_derived) if found else None
-    deeds = call.account(for_watching(code, entry), *block_and_thread) if block_and_thread else None
+    steps = call.thread_steps(to_watch, *block_and_thread) if to_watch and block_and_thread else None
     return Emulated(
         after,
         run.counted,
@@ -246,7 +251,7 @@ def emulate(
         compared,
         measured,
         machine_code,
-        deeds,
+        steps,
     )
 
 
@@ -263,11 +268,8 @@ def _compared(checked: Check, want: np.ndarray, after: Mapping[str, np.ndarray],
     return comparison.compare(checked, got, want, unwritten, writer)
 
 
-Launched = tuple[
-    Run, Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]
-]  # a run, the memory, where arrays are in it
-
-
+# A run, the memory after it, and where its arrays are in it.
+Launched = tuple[Run, Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]]
 Plain = Callable[[], Translated] | None  # compiles the same kernel without optimizing; None for PTX
 
 
@@ -324,27 +326,24 @@ class _Launch:
         ]
 
     def run(self, code: Translated) -> Launched:
-        """Returns the run, the memory after it, and where its arrays are in it."""
+        """Runs a kernel with all checks."""
+        return self._launch(code, Options(races=True, numbers=True, seconds=self.seconds, order=self.order))
+
+    def _launch(self, code: Translated, options: Options) -> Launched:
         memory, locations = fill_memory(self.values, self.variables, code.lowered, np.random.default_rng(self.seed))
         args = [np.void(parameters.packed(n, value, memory.address)) for n, value in self.values.items()]
-        options = Options(races=True, numbers=True, seconds=self.seconds, order=self.order)
         run = launch(code.ptx, code.name, self.grid, self.block, args, memory, self.shared, options, name=self.entry)
         return run, memory, locations
 
-    def account(self, code: Translated, block: int, thread: int) -> tuple[Deed, ...]:
+    def thread_steps(self, code: Translated, block: int, thread: int) -> tuple[ThreadStep, ...]:
         """Returns what a thread of a block does, of code that was compiled for watching."""
-        from kernels.engines.emulator.watch import account  # needs pyelftools
+        from kernels.engines.emulator.watch import thread_steps  # needs pyelftools
 
-        memory, _ = fill_memory(self.values, self.variables, code.lowered, np.random.default_rng(self.seed))
-        args = [np.void(parameters.packed(n, value, memory.address)) for n, value in self.values.items()]
-        options = Options(count=False, seconds=self.seconds, watch=Watch((block,)))
-        launched = launch(
-            code.ptx, code.name, self.grid, self.block, args, memory, self.shared, options, name=self.entry
-        )
-        watched, shapes = needed(launched.watched), {region.name: region.shape for region in memory.regions}
-        names = account.parameters(watched)
+        run, memory, _ = self._launch(code, Options(count=False, seconds=self.seconds, watch=Watch((block,))))
+        watched, shapes = needed(run.watched), {region.name: region.shape for region in memory.regions}
+        names = thread_steps.parameters(watched)
         of_arguments = dict(zip(self.values, names, strict=True)) if len(names) == len(self.values) else {}
-        return tuple(account.account(watched, thread, shapes, of_arguments))
+        return tuple(thread_steps.thread_steps(watched, thread, shapes, of_arguments))
 
     def run_again(self, code: Translated) -> Launched | None:
         """Returns the run of code that was not optimized; None if that fails too."""

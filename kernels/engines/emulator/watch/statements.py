@@ -52,11 +52,6 @@ def spread(text: str) -> str:
     return "\n".join(out)
 
 
-def statement_at(line: str, column: int) -> int:
-    """Returns which statement of a line a column is in, 0 for the first."""
-    return sum(start <= column for _, start in _starts(list(_words(line))))
-
-
 def statements(line: str) -> list[str]:
     """Returns the statements of a line, each with the header before it if that is the first."""
     edges = [0, *(start for _, start in _starts(list(_words(line)))), len(line)]

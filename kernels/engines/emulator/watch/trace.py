@@ -31,9 +31,6 @@ class Accesses:
     thread: np.ndarray
     bits: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.step)
-
 
 @dataclass(frozen=True)
 class Watched:

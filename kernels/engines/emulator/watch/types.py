@@ -29,11 +29,6 @@ class Type:
     shape: tuple[int, ...] = ()
     target: Type | None = None
 
-    def values(self, bits: np.ndarray, leaf: int) -> np.ndarray:
-        """Returns the values of a number from the bits of a register or of memory, unsigned."""
-        dtype = np.dtype(self.leaves[leaf].dtype)
-        return bits.astype(f"u{dtype.itemsize}").view(dtype)
-
 
 UNKNOWN = Type("", 0)
 

@@ -63,10 +63,6 @@ class Values:
         name = path.partition(".")[0].partition("[")[0]
         return self.named(name, pc)[path.removeprefix(name)]
 
-    @property
-    def nbytes(self) -> int:
-        return sum(h.step.nbytes + h.thread.nbytes + h.bits.nbytes for of in self.histories for h in of.values())
-
 
 @dataclass
 class _Column:

@@ -247,6 +247,7 @@ def test_a_load_that_the_compiler_moved_before_its_condition_is_no_race(run):
 def test_a_load_that_the_compiler_moved_before_its_condition_reads_nothing(run):
     found = run(UNUSED.replace("CONDITION", "use"), "i32:0", "i32:1:zeros", "i32:64:empty", check="arg2 = np.zeros(64)")
     assert found.warnings == () and found.compared.right
+    assert any("All counts are those of code that was not" in note for note in found.notes)
     with pytest.raises(RuleError, match=r"k.cu:5: read at bias\[0\] in shared memory, which was never written"):
         run(UNUSED.replace("CONDITION", "threadIdx.x < 9"), "i32:0", "i32:1:zeros", "i32:64:empty")
 

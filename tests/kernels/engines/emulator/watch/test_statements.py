@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.engines.emulator.watch.statements import PART, spread, statement_at
+from kernels.engines.emulator.watch.statements import PART, spread, statements
 
 
 def pieces(line: str) -> list[str]:
@@ -75,6 +75,6 @@ def test_nothing_is_lost(text):
     assert "".join(lines) == text.replace("\n", "")
 
 
-def test_which_statement_a_column_is_in():
-    line = "  for (int i = 0; i < n; ++i) sum += x[i];"
-    assert [statement_at(line, line.index(word)) for word in ("for", "++i", "sum", "x[i]")] == [0, 0, 1, 1]
+def test_the_statements_of_a_line():
+    assert statements("  for (int i = 0; i < n; ++i) sum += x[i];") == ["for (int i = 0; i < n; ++i)", "sum += x[i];"]
+    assert statements("a();") == ["a();"] and statements("") == [""]

@@ -15,7 +15,7 @@ MOST = 4  # of reads, writes or values that a step lists; the others are counted
 
 
 @dataclass(frozen=True)
-class Deed:
+class ThreadStep:
     """A step of one thread: the line, and texts such as "i = 2" and "x[3] = 0.5"."""
 
     line: Line
@@ -33,9 +33,9 @@ class Deed:
         return "; ".join(parts)
 
 
-def account(
+def thread_steps(
     watched: Watched, thread: int, shapes: Mapping[str, tuple[int, ...]], names: Mapping[str, str] = {}
-) -> list[Deed]:
+) -> list[ThreadStep]:
     """Returns the steps in which a thread, by its number in the trace, gives a variable a value, reads or writes. `shapes` and `names`: of the
     buffers."""
     values = _by_step(watched.steps, _values(watched, thread))
@@ -45,15 +45,15 @@ def account(
         write: _by_step(watched.steps, _accesses(watched, np.flatnonzero(mine & (of.write == write)), shapes, names))
         for write in (False, True)
     }
-    deeds = []
+    found = []
     for step in range(watched.steps):
         reads, writes = accesses[False][step], accesses[True][step]
         if values[step] or reads or writes:
             line, inner = (watched.lines[n] if n >= 0 else None for n in (watched.line[step], watched.inner[step]))
             if line is not None:
                 statement = int(watched.statement[step])
-                deeds.append(Deed(line, inner, statement, tuple(values[step]), tuple(reads), tuple(writes)))
-    return deeds
+                found.append(ThreadStep(line, inner, statement, tuple(values[step]), tuple(reads), tuple(writes)))
+    return found
 
 
 def parameters(watched: Watched) -> list[str]:
