@@ -13,10 +13,13 @@ from kernels.engines.emulator import ptx_archive
 from kernels.engines.emulator.compiler import compile
 from kernels.engines.emulator.precompiled import FOLDER, Defines, archive_entry, options
 from kernels.engines.emulator.ptx_archive import Compiled
+from kernels.engines.emulator.watch import build as watch
 from kernels.ladders import LADDERS
 from kernels.model.program import Launch, RuleError, Tiles
 from kernels.model.rung import Ladder, Rung
 from kernels.model.shape import Shape
+
+WATCHED = ("softmax",)  # topics
 
 
 def kernels() -> Iterator[tuple[str, str, Defines]]:
@@ -60,6 +63,19 @@ def build(source: str, defines: Defines) -> Compiled:
     )
 
 
+def build_for_watching(source: str, defines: Defines) -> Compiled:
+    """Compile a source now for watching and return its PTX and digest."""
+    options = watch.options(defines, source)
+    return Compiled(watch.compiled(source, defines), compile.digest(sources.translation_unit(source), options), {})
+
+
+def watched() -> Iterator[tuple[str, Defines]]:
+    """Yields (source, defines) of every kernel whose scene is compiled from what it does."""
+    for source, _, defines in kernels():
+        if archive_entry(source, defines)[0] in WATCHED:
+            yield source, defines
+
+
 def write(wanted: Collection[str] = ()) -> list[Path]:
     """Write the archives of these topics anew, of all if none is named, and return the paths written. RuleError names a
     topic that has no kernels."""
@@ -71,7 +87,13 @@ def write(wanted: Collection[str] = ()) -> list[Path]:
     if empty := [topic for topic, built in topics.items() if not built]:
         raise RuleError(f"no kernels are in {', '.join(empty)}")
     version = compile.version() or ""
-    return [path for topic, built in topics.items() for path in ptx_archive.write(FOLDER, topic, version, built)]
+    paths = [path for topic, built in topics.items() for path in ptx_archive.write(FOLDER, topic, version, built)]
+    for topic in WATCHED:
+        if topic in topics:
+            chosen = [(source, defines) for source, defines in watched() if archive_entry(source, defines)[0] == topic]
+            built = {archive_entry(*kernel)[1]: build_for_watching(*kernel) for kernel in chosen}
+            paths += ptx_archive.write(FOLDER, topic, version, built, ptx_archive.WATCHED)
+    return paths
 
 
 def ptxas_resources(log: str) -> dict[str, int]:

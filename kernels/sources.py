@@ -54,6 +54,11 @@ def _header(path: str, name: str) -> str:
     return f"{topic}/{name.rpartition('/')[2]}"
 
 
+def files(path: str) -> dict[str, str]:
+    """Returns the texts of a source and of the project's own headers in it, by the name of the file, the source first."""
+    return {name.rpartition("/")[2]: text(name) for name in (path, *sorted(_all_headers(path)))}
+
+
 @lru_cache(maxsize=MAX_CACHED)
 def translation_unit(path: str) -> str:
     """Returns the source with the project's own headers inlined. This text alone decides what is compiled and can be

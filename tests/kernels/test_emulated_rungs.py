@@ -20,6 +20,8 @@ from kernels.engines.emulator import precompiled, ptx_archive
 from kernels.engines.emulator.compiler import compile
 from kernels.engines.emulator.launch import Options
 from kernels.engines.emulator.ptx_archive import Compiled
+from kernels.engines.emulator.watch import build as watch
+from kernels.engines.emulator.watch import debug_info
 from kernels.ladders import LADDERS
 from kernels.model.program import RuleError
 from kernels.runner import compare, run, seeded_inputs
@@ -143,6 +145,24 @@ def test_archives_have_exactly_the_listed_kernels():
     assert archived_names == expected, "run: python -m kernels ptx"
 
 
+@needs_nvrtc
+def test_the_archives_for_watching_are_of_todays_sources_and_compiler():
+    """Compare the text of every build for watching with what its source compiles to, but for the names that NVRTC varies."""
+    expected: dict[str, set[str]] = {}
+    for source, defines in precompile.watched():
+        topic, name = precompiled.archive_entry(source, defines)
+        expected.setdefault(topic, set()).add(name)
+        built, stem = precompile.build_for_watching(source, defines), ptx_archive.WATCHED
+        listed = ptx_archive.listed(precompiled.FOLDER, topic, stem)[name]
+        assert listed == {"digest": built.digest}, "run: python -m kernels ptx"
+        archived = ptx_archive.read(precompiled.FOLDER, topic, name, stem)
+        assert opcodes(archived) == opcodes(built.ptx), "run: python -m kernels ptx"
+        assert debug_info.functions(archived).keys() == debug_info.functions(built.ptx).keys()
+    assert expected.keys() == set(precompile.WATCHED)
+    for topic, names in expected.items():
+        assert ptx_archive.listed(precompiled.FOLDER, topic, ptx_archive.WATCHED).keys() == names
+
+
 def test_archive_is_deterministic_and_reads_back(tmp_path):
     kernels = {
         name: Compiled(f".version 8.0\n// {name} ×\n" * 9, "0" * 16, {"registers": 8, "spill_bytes": 0})
@@ -164,6 +184,9 @@ def test_without_nvrtc_precompiled_kernels_run_and_others_list_them(monkeypatch)
     monkeypatch.setattr(compile, "compile_ptx", no_nvrtc)
     s = ConvShape(1, 1, 8, 8, 2, 3, 3)
     assert run("conv/im2col-gemm", s, engine="emulator", tiles={"TILE": 32}).error < 1e-5
+    assert ".debug_info" in watch.ptx("softmax/03_online.cu", (("BLOCK", 8),))
+    with pytest.raises(RuleError, match=r"BLOCK=16 is not among the compiled kernels \(03_online.BLOCK1024, "):
+        watch.ptx("softmax/03_online.cu", (("BLOCK", 16),))
     with pytest.raises(RuleError, match=r"TILE=4 is not among the compiled kernels \(03_gemm.TILE16, "):
         precompiled.ptx("conv/03_gemm.cu", (("TILE", 4),))
 

@@ -17,7 +17,7 @@ from visuals.site.host import SHELL
 ROOT = SHELL.parents[1]
 LAYERS = ("kernels", "visuals", "pages")
 KINDS = {".py", ".cu", ".cuh", ".json", ".jsonl", ".zip", ".npz", ".css", ".js", ".html"}
-LATER = "ptx.zip"  # loaded when the emulator counts a kernel of its topic
+LATER = ("ptx.zip", "watch.zip")  # loaded when the emulator runs a kernel of their topic
 SETTINGS = (".streamlit/config.toml",)  # the charts take their font from it
 WASM = "pyodide.asm.wasm"
 RUNTIME = ("pyodide.mjs", WASM, "python_stdlib.zip", "pyodide-lock.json")
@@ -28,7 +28,7 @@ NPM_ARCHIVE = "pkg/numpy-*.tar.gz"  # of that package: a folder of conda
 # Of NumPy: what nothing here imports.
 UNUSED = ("f2py", "tests", "_simd", "distutils", "typing", "_examples")
 FOLDER = "python"  # of the site
-# Pure Python that the code imports: all of rjsmin, and of Pygments what its CUDA lexer loads.
+# Pure Python that the code imports: all of rjsmin, of Pygments what its CUDA lexer loads, of pyelftools what its reader of DWARF loads.
 PACKAGES = {
     "rjsmin": ("rjsmin.py",),
     "pygments": tuple(
@@ -48,6 +48,43 @@ PACKAGES = {
             "regexopt",
             "token",
             "util",
+        )
+    ),
+    "elftools": tuple(
+        f"elftools/{name}.py"
+        for name in (
+            "__init__",
+            "construct/__init__",
+            "construct/adapters",
+            "construct/core",
+            "construct/debug",
+            "construct/lib/__init__",
+            "construct/lib/binary",
+            "construct/lib/bitstream",
+            "construct/lib/container",
+            "construct/lib/hex",
+            "construct/macros",
+            "common/__init__",
+            "common/construct_utils",
+            "common/exceptions",
+            "common/utils",
+            "dwarf/__init__",
+            "dwarf/abbrevtable",
+            "dwarf/aranges",
+            "dwarf/callframe",
+            "dwarf/compileunit",
+            "dwarf/constants",
+            "dwarf/die",
+            "dwarf/dwarf_expr",
+            "dwarf/dwarf_util",
+            "dwarf/dwarfinfo",
+            "dwarf/enums",
+            "dwarf/lineprogram",
+            "dwarf/locationlists",
+            "dwarf/namelut",
+            "dwarf/ranges",
+            "dwarf/structs",
+            "dwarf/typeunit",
         )
     ),
 }
@@ -136,7 +173,9 @@ def is_python(file: Path, names: Row) -> bool:
 
 def loaded_later() -> dict[str, Path]:
     """Returns the files beside the archive, by their place in it."""
-    return {str(path.relative_to(ROOT)): path for path in sorted((ROOT / LAYERS[0]).rglob(LATER))}
+    return {
+        str(path.relative_to(ROOT)): path for path in sorted((ROOT / LAYERS[0]).rglob("*.zip")) if path.name in LATER
+    }
 
 
 def archive() -> bytes:
@@ -145,7 +184,7 @@ def archive() -> bytes:
     sources = {
         str(path.relative_to(ROOT)): path
         for path in found
-        if path.is_file() and path.suffix in KINDS and "__pycache__" not in path.parts and path.name != LATER
+        if path.is_file() and path.suffix in KINDS and "__pycache__" not in path.parts and path.name not in LATER
     }
     sources |= {name: ROOT / name for name in SETTINGS}
     for package, names in PACKAGES.items():

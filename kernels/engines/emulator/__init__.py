@@ -67,9 +67,9 @@ class Session:
             self.memory.write(name, array)
         for step in self.program.steps:
             if isinstance(step, Launch):
-                runs.append(self._launch(step))
+                runs.append(self.launch(step))
             else:
-                self._call(step)
+                self.call(step)
                 uncounted.append(step.name)
         if self.options.count:
             self.counters = add_up([r.counted for r in runs], uncounted)
@@ -94,7 +94,7 @@ class Session:
     def fetch(self, name: str) -> np.ndarray:
         return self.memory.array(name)
 
-    def _launch(self, step: Launch) -> Run:
+    def launch(self, step: Launch) -> Run:
         check(step)
         options = self.options
         if options.trace_block is not None:  # in a launch with fewer blocks, the last is traced
@@ -110,7 +110,7 @@ class Session:
             options,
         )
 
-    def _call(self, step: Step) -> None:
+    def call(self, step: Step) -> None:
         """Run a library call's NumPy implementation on copies of the buffers, and write its results back."""
         arrays = {a: self.memory.array(a) for a in step.args if isinstance(a, str)}
         cpu_of(step)(*(arrays[a] if isinstance(a, str) else a for a in step.args))
@@ -137,9 +137,9 @@ def trace_launch(
     false."""
     session = Session(program, inputs, Options(count=False, seconds=math.inf))
     for step in program.steps[:n]:
-        session._launch(step) if isinstance(step, Launch) else session._call(step)
+        session.launch(step) if isinstance(step, Launch) else session.call(step)
     session.options = Options(trace_block=block, trace_values=values, seconds=math.inf)
-    run = session._launch(program.launch(n))
+    run = session.launch(program.launch(n))
     return run.traced, run.counted
 
 
@@ -152,7 +152,7 @@ def order_of_launch(program: Program, until: tuple[str, int] | None = None, orde
         zeros,
         Options(count=True, trace_block=0, trace_values=False, order=order, seconds=math.inf, until=until, zeros=True),
     )
-    return session._launch(program.launch()).traced
+    return session.launch(program.launch()).traced
 
 
 def open(program: Program, inputs: Mapping[str, np.ndarray], trace: int | None = None) -> Session:

@@ -6,6 +6,7 @@ compiled when it is needed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from kernels import sources
@@ -37,16 +38,27 @@ def archive_entry(source: str, defines: Defines) -> tuple[str, str]:
 def ptx(source: str, defines: Defines) -> str:
     """Returns the PTX of a project's source. CompilerMissing lists the precompiled kernels if none matches and NVRTC is
     missing."""
+    return stored_or(ptx_archive.MEASURED, source, defines, options(defines, source), lambda: compiled(source, defines))
+
+
+def compiled(source: str, defines: Defines) -> str:
+    """Returns the PTX of a project's source, compiled here. CompilerMissing without NVRTC."""
     text = sources.translation_unit(source)
+    return compile.compile_ptx(text, source.rpartition("/")[2], options(defines, source))
+
+
+def stored_or(stem: str, source: str, defines: Defines, options: tuple[str, ...], build: Callable[[], str]) -> str:
+    """Returns the PTX of a source in the archives of this stem, if it is that of this text and these options; else what `build` returns.
+    CompilerMissing lists the precompiled kernels if that needs NVRTC, which is missing."""
     topic, name = archive_entry(source, defines)
-    listed = ptx_archive.listed(FOLDER, topic)
-    if name in listed and listed[name]["digest"] == compile.digest(text, options(defines, source)):
-        return ptx_archive.read(FOLDER, topic, name)
+    listed = ptx_archive.listed(FOLDER, topic, stem)
+    if name in listed and listed[name]["digest"] == compile.digest(sources.translation_unit(source), options):
+        return ptx_archive.read(FOLDER, topic, name, stem)
     try:
-        return compile.compile_ptx(text, source.rpartition("/")[2], options(defines, source))
+        return build()
     except compile.CompilerMissing as e:
-        stem = archive_entry(source, ())[1]
-        available = ", ".join(other for other in listed if other.partition(".")[0] == stem) or "nothing"
+        first = archive_entry(source, ())[1]
+        available = ", ".join(other for other in listed if other.partition(".")[0] == first) or "nothing"
         requested = ", ".join(f"{name}={value}" for name, value in defines) or "no defines"
         raise compile.CompilerMissing(
             f"{source} with {requested} is not among the compiled kernels ({available}): {e}"

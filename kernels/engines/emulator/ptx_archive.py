@@ -1,4 +1,5 @@
-"""PTX in one archive a topic: kernels/conv/ptx.zip, and beside it ptx.json, which lists its kernels for a reader.
+"""PTX in one archive a topic: kernels/conv/ptx.zip, and beside it ptx.json, which lists its kernels for a reader. The builds for
+watching are in watch.zip and watch.json; `stem` says which of both.
 
 An archive is the same to the byte whenever the same kernels are written: sorted names, fixed dates.
 """
@@ -14,6 +15,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from kernels.model.row import Json
 
+MEASURED, WATCHED = "ptx", "watch"
 DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold
 
 
@@ -27,9 +29,9 @@ class Compiled:
     resources: Mapping[str, int]
 
 
-def write(folder: Path, topic: str, nvrtc: str, kernels: Mapping[str, Compiled]) -> list[Path]:
+def write(folder: Path, topic: str, nvrtc: str, kernels: Mapping[str, Compiled], stem: str = MEASURED) -> list[Path]:
     """Write the archive and the list of a topic's kernels, by name. Return the paths written."""
-    archive, listing = _paths(folder, topic)
+    archive, listing = _paths(folder, topic, stem)
     archive.parent.mkdir(parents=True, exist_ok=True)
     with ZipFile(archive, "w", ZIP_DEFLATED, compresslevel=9) as file:
         for name in sorted(kernels):
@@ -48,25 +50,25 @@ def _line(kernel: Compiled) -> Json:
 
 
 @lru_cache(maxsize=32)
-def listed(folder: Path, topic: str) -> dict[str, Json]:
+def listed(folder: Path, topic: str, stem: str = MEASURED) -> dict[str, Json]:
     """Returns the digest and the resources of each kernel of a topic, by name; empty if nothing is precompiled."""
     try:
-        return json.loads(_paths(folder, topic)[1].read_text(encoding="utf-8"))["kernels"]
+        return json.loads(_paths(folder, topic, stem)[1].read_text(encoding="utf-8"))["kernels"]
     except FileNotFoundError:
         return {}
 
 
-def nvrtc(folder: Path, topic: str) -> str:
+def nvrtc(folder: Path, topic: str, stem: str = MEASURED) -> str:
     """Returns the version of NVRTC that compiled a topic's kernels."""
-    return json.loads(_paths(folder, topic)[1].read_text(encoding="utf-8"))["nvrtc"]
+    return json.loads(_paths(folder, topic, stem)[1].read_text(encoding="utf-8"))["nvrtc"]
 
 
 @lru_cache(maxsize=64)  # each launch reads its kernel's PTX
-def read(folder: Path, topic: str, name: str) -> str:
+def read(folder: Path, topic: str, name: str, stem: str = MEASURED) -> str:
     """Returns the PTX of a listed kernel."""
-    with ZipFile(_paths(folder, topic)[0]) as file:
+    with ZipFile(_paths(folder, topic, stem)[0]) as file:
         return file.read(f"{name}.ptx").decode()
 
 
-def _paths(folder: Path, topic: str) -> tuple[Path, Path]:
-    return folder / topic / "ptx.zip", folder / topic / "ptx.json"
+def _paths(folder: Path, topic: str, stem: str) -> tuple[Path, Path]:
+    return folder / topic / f"{stem}.zip", folder / topic / f"{stem}.json"

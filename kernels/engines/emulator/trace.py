@@ -170,6 +170,9 @@ class Trace:
                 thread = m.thread_of[slots[here]]
                 self._accesses.append((len(self._steps) - 1, buffer, element, write, thread, bits[here].astype(float)))
 
+    def shuffled(self, lanes: np.ndarray, values: np.ndarray) -> None:
+        """Called when the active lanes have got `values` from `lanes`, both (warps, 32)."""
+
     def request(self, name: str, op: str, lines: np.ndarray, active: np.ndarray | None, width: int) -> None:
         """Record requests for `width` bytes a lane. `lines`: byte offsets (warps, 32); `active`: bool of the same
         shape, None for all."""

@@ -116,7 +116,7 @@ def test_missing_barrier_in_fused_kernel_is_a_race(which):
     inputs = seeded_inputs(program.of_role("input"))
     session = emulator.Session(program, inputs, Options())
     transform, step = program.steps
-    session._launch(transform)
+    session.launch(transform)
     assert sources.translation_unit(step.source).count("__syncthreads();") == 3
     result = relaunched(step, without_barrier(which), session.memory, stops="never written", order="reversed")
     assert result is None or "data race" in result.races[0]  # None: read before it was written

@@ -25,7 +25,7 @@ path, params = json.loads(sys.argv[1])[-1]
 while json.loads(one.count())['counting']:
     pass
 answers.append(json.loads(one.record(path, json.dumps(params))))
-names = {name: module.__file__ for name, module in sys.modules.items() if name.partition('.')[0] in ('kernels', 'visuals', 'pages', 'pygments', 'rjsmin') and getattr(module, '__file__', None)}
+names = {name: module.__file__ for name, module in sys.modules.items() if name.partition('.')[0] in ('kernels', 'visuals', 'pages', 'pygments', 'elftools', 'rjsmin') and getattr(module, '__file__', None)}
 print(json.dumps([answers, sorted(file for file in names.values() if not file.startswith(os.getcwd()))]))
 """
 

@@ -68,6 +68,8 @@ def shuffle(m: Machine, pc: int, i: Instruction) -> Run:
         if inside:
             inside(ok.reshape(-1))
         exchange()
+        if m.trace is not None:
+            m.trace.shuffled(j, values)
 
     return run
 

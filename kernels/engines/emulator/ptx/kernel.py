@@ -83,6 +83,7 @@ class Instruction:
     # File, line and column in the source, after those of the calls around it: the same in all copies that the compiler made.
     place: tuple[tuple[str, ...], ...] = ()
     statement: int = 0  # of its line, in a build for watching
+    inlined_statement: int = 0  # of the line in the function
 
     @cached_property
     def parts(self) -> list[str]:

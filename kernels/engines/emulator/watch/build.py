@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 
 from kernels import sources
-from kernels.engines.emulator import precompiled
+from kernels.engines.emulator import precompiled, ptx_archive
 from kernels.engines.emulator.compiler import compile
 from kernels.engines.emulator.precompiled import Defines
 from kernels.engines.emulator.ptx import parse
@@ -41,7 +41,13 @@ def options(defines: Defines, source: str = "") -> tuple[str, ...]:
 
 
 def ptx(source: str, defines: Defines) -> str:
-    """Returns the PTX of a project's source. CompilerMissing without NVRTC."""
+    """Returns the PTX of a project's source. Errors as those of precompiled.ptx."""
+    stem = ptx_archive.WATCHED
+    return precompiled.stored_or(stem, source, defines, options(defines, source), lambda: compiled(source, defines))
+
+
+def compiled(source: str, defines: Defines) -> str:
+    """Returns the PTX of a project's source, compiled here. CompilerMissing without NVRTC."""
     text = spread(sources.translation_unit(source))
     text = _DP4A + text if "__dp4a" in text else text
     watched = compile.compile_ptx(text, source.rpartition("/")[2], options(defines, source))
@@ -68,7 +74,7 @@ def kernel(ptx: str, entry: str) -> Kernel:
     kernel = parse.read(ptx, entry)
     contract(kernel.code, {line for place in fused for line in _parts(*place.rsplit(":", 1))})
     for i in kernel.code:
-        i.statement = (i.inlined or i.line).number // PART if i.line else 0
+        i.statement, i.inlined_statement = _statement(i.line), _statement(i.inlined)
         i.line, i.inlined = _whole(i.line), _whole(i.inlined)
     for body in kernel.bodies:
         body.line = _whole(body.line)
@@ -78,6 +84,10 @@ def kernel(ptx: str, entry: str) -> Kernel:
 def _parts(file: str, number: str) -> list[Line]:
     """Returns the lines that the statements of a line have in the build."""
     return [Line(file, int(number) + part * PART) for part in range(_MOST_STATEMENTS)]
+
+
+def _statement(line: Line | None) -> int:
+    return line.number // PART if line else 0
 
 
 def _whole(line: Line | None) -> Line | None:

@@ -51,7 +51,7 @@ def thread_steps(
         if values[step] or reads or writes:
             line, inner = (watched.lines[n] if n >= 0 else None for n in (watched.line[step], watched.inner[step]))
             if line is not None:
-                statement = int(watched.statement[step])
+                statement = int((watched.statement if inner is None else watched.inner_statement)[step])
                 found.append(ThreadStep(line, inner, statement, tuple(values[step]), tuple(reads), tuple(writes)))
     return found
 

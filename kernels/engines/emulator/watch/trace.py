@@ -10,7 +10,7 @@ from kernels.engines.emulator.memory import Region
 from kernels.engines.emulator.ptx.kernel import Line
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES
-from kernels.engines.emulator.trace import Trace
+from kernels.engines.emulator.trace import BARRIER, Trace
 from kernels.engines.emulator.watch.types import Type
 from kernels.engines.emulator.watch.values import Recorder, Values
 from kernels.engines.emulator.watch.variables import variables_of
@@ -33,23 +33,36 @@ class Accesses:
 
 
 @dataclass(frozen=True)
+class Shuffles:
+    """What lanes got from each other, one row a value: the step, the thread that got it, the one that had it, the bits, uint32."""
+
+    step: np.ndarray
+    thread: np.ndarray
+    source: np.ndarray
+    bits: np.ndarray
+
+
+@dataclass(frozen=True)
 class Watched:
     """What some blocks of a launch have done. A step is a run of instructions of one statement, in the kernel and in the function that is
     inlined there, by one set of lanes, up to a jump back.
 
     Of each step: `pc`, its first instruction; `line` and `inner`, the lines in the kernel and in the function, indices of `lines`, -1 for
-    none; `statement`, which of its line; `masks` [steps, warps] uint32, bit i is set if lane i is active. `dtypes`: of each of `buffers`.
-    `shared`: the types of the block's shared arrays."""
+    none; `statement` and `inner_statement`, which of their lines; `masks` [steps, warps] uint32, bit i is set if lane i is active. `dtypes`: of each of `buffers`.
+    `barriers`: the steps with a barrier of the block. `shared`: the types of the block's shared arrays."""
 
     lines: tuple[Line, ...]
     pc: np.ndarray
     line: np.ndarray
     inner: np.ndarray
     statement: np.ndarray
+    inner_statement: np.ndarray
     masks: np.ndarray
     buffers: tuple[str, ...]
     dtypes: tuple[str, ...]
     accesses: Accesses
+    shuffles: Shuffles
+    barriers: np.ndarray
     values: Values
     shared: dict[str, Type]
 
@@ -80,6 +93,7 @@ class WatchTrace(Trace):
         self._turn, self._last_pc = 0, -1
         self._dtypes: dict[int, str] = {}  # of buffers
         self._seen: list[tuple[int, int, np.ndarray, bool, np.ndarray, np.ndarray]] = []  # as the columns of Accesses
+        self._shuffles: list[tuple[np.ndarray, ...]] = []  # as the columns of Shuffles
 
     @property
     def _step(self) -> int:
@@ -97,7 +111,7 @@ class WatchTrace(Trace):
         self._turn += pc <= self._last_pc
         self._last_pc = pc
         i = self.m.kernel.code[pc]
-        return line, i.inlined, i.statement, self._turn
+        return line, i.inlined, i.statement, i.inlined_statement, self._turn
 
     def _begin(self, pc: int) -> None:
         self._pcs.append(pc)
@@ -114,9 +128,8 @@ class WatchTrace(Trace):
             return
         at = np.broadcast_to(offsets, m.slots)[slots].astype(np.int64)
         if name == "local":
-            if write:
-                at -= m.local_base[slots].astype(np.int64)
-                self.recorder.stored(self._step, pc, at, values.itemsize, self._lane[slots])
+            note = self.recorder.stored if write else self.recorder.loaded
+            note(self._step, pc, at - m.local_base[slots].astype(np.int64), values.itemsize, self._lane[slots])
             return
         by_slot = np.zeros(m.slots, values.dtype)
         by_slot[slice(None) if m.active_mask is None else m.active_mask] = values
@@ -132,6 +145,12 @@ class WatchTrace(Trace):
                 element = _elements(region, np.dtype(type_).itemsize, at[here], rank[here])
                 bits = by_slot[slots[here]].view(f"u{values.itemsize}").astype(np.uint64)
                 self._seen.append((self._step, buffer, element, write, self._thread[slots[here]], bits))
+
+    def shuffled(self, lanes: np.ndarray, values: np.ndarray) -> None:
+        here = self._slots if self.m.active_mask is None else self._slots[self.m.active_mask[self._slots]]
+        source = here // LANES * LANES + lanes.reshape(-1)[here]
+        steps = np.full(here.size, self._step)
+        self._shuffles.append((steps, self._thread[here], self._thread[source], values.reshape(-1)[here]))
 
     def request(self, name: str, op: str, lines: np.ndarray, active: np.ndarray | None, width: int) -> None:
         """Requests are those of the measured build."""
@@ -151,12 +170,22 @@ class WatchTrace(Trace):
             line=line,
             inner=inner,
             statement=np.array([code[pc].statement for pc in self._pcs], np.uint8),
+            inner_statement=np.array([code[pc].inlined_statement for pc in self._pcs], np.uint8),
             masks=np.array([masks for _, masks in self._steps], np.uint32).reshape(-1, len(self._rows)),
             buffers=tuple(self._buffers),
             dtypes=tuple(self._dtypes[n] for n in range(len(self._buffers))),
             accesses=self._accesses_seen(),
+            shuffles=self._shuffles_seen(),
+            barriers=np.unique([step for kind, _, step, *_ in self._syncs if kind == BARRIER]).astype(np.int64),
             values=self.recorder.result(),
             shared=dict(self.variables.shared),
+        )
+
+    def _shuffles_seen(self) -> Shuffles:
+        none = tuple(np.zeros(0, np.int64) for _ in range(4))
+        step, thread, source, bits = (np.concatenate(column) for column in zip(none, *self._shuffles, strict=True))
+        return Shuffles(
+            step.astype(np.uint32), thread.astype(np.uint16), source.astype(np.uint16), bits.astype(np.uint32)
         )
 
     def _accesses_seen(self) -> Accesses:

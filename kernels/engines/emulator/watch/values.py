@@ -41,11 +41,21 @@ class History:
 
 
 @dataclass(frozen=True)
+class Reads:
+    """Where a number of an array was read: the steps and the threads."""
+
+    step: np.ndarray
+    thread: np.ndarray
+
+
+@dataclass(frozen=True)
 class Values:
-    """`histories`: of each variable one for each of its numbers that was given a value, by path ("", ".m", "[0][3]")."""
+    """`histories`: of each variable one for each of its numbers that was given a value, by path ("", ".m", "[0][3]"). `reads`: the same of
+    arrays in local memory."""
 
     variables: tuple[Variable, ...]
     histories: tuple[dict[str, History], ...]
+    reads: tuple[dict[str, Reads], ...]
 
     def named(self, name: str, pc: int | None = None) -> dict[str, History]:
         """Returns the histories of the variable with a name in C++ that an instruction sees, else of the first one that was given a value.
@@ -83,6 +93,7 @@ class Recorder:
         self.threads = threads.astype(np.uint16)
         self._columns: dict[tuple[int, int], _Column] = {}  # by variable and number
         self._count = 0
+        self._reads: dict[tuple[int, int], list[tuple[int, np.ndarray]]] = {}  # by variable and number
         self._in_bytes: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
 
     # `lanes` are those of the recorded threads that execute an instruction.
@@ -113,6 +124,13 @@ class Recorder:
                 at = (self.m.local_base[self.slots[chosen]] + np.uint64(start)).astype(np.int64)
                 data = self.m.local.bytes[at[:, None] + np.arange(size)]
                 self._note(step, n, leaf, data.view(f"u{size}").reshape(-1), chosen, is_new=True)
+
+    def loaded(self, step: int, pc: int, offsets: np.ndarray, width: int, lanes: np.ndarray) -> None:
+        """Note the numbers of arrays that a load of `width` bytes from local memory has read."""
+        for offset in np.unique(offsets).tolist():
+            for n, leaf, _ in self._numbers_in(pc, offset, width):
+                if self.variables.all[n].type.shape:
+                    self._reads.setdefault((n, leaf), []).append((step, self.threads[lanes[offsets == offset]]))
 
     def _numbers_in(self, pc: int, offset: int, width: int) -> list[tuple[int, int, int]]:
         """Returns (variable, number, first byte) of the numbers in bytes of local memory that an instruction sees."""
@@ -153,7 +171,14 @@ class Recorder:
             if column.steps:
                 leaf = self.variables.all[n].type.leaves[k]
                 histories[n][leaf.path] = _history(leaf, column.steps, column.threads, column.bits)
-        return Values(self.variables.all, tuple(histories))
+        return Values(self.variables.all, tuple(histories), self._reads_seen())
+
+    def _reads_seen(self) -> tuple[dict[str, Reads], ...]:
+        reads: list[dict[str, Reads]] = [{} for _ in self.variables.all]
+        for (n, k), seen in sorted(self._reads.items()):
+            step = np.repeat(np.array([step for step, _ in seen], np.uint32), [threads.size for _, threads in seen])
+            reads[n][self.variables.all[n].type.leaves[k].path] = Reads(step, np.concatenate([of for _, of in seen]))
+        return tuple(reads)
 
 
 def _history(leaf: Leaf, steps: list[int], threads: Sequence[np.ndarray], bits: Sequence[np.ndarray]) -> History:

@@ -43,7 +43,7 @@ def test_the_running_maximum_of_a_softmax():
     rung, x = find("softmax/online"), np.arange(1, 13, dtype=f32).reshape(1, 12)
     program = rung.build(ladder_of("softmax/online").parse("M=1,N=12"), {"BLOCK": 4})
     session = emulator.Session(program, {"x": x}, Options(watch=Watch()))
-    trace = session._launch(program.launch(0)).watched
+    trace = session.launch(program.launch(0)).watched
     assert of_thread(trace, "running.m", 3) == [-np.inf, 4, 8, 12]
     assert of_thread(trace, "running.m", 0) == [-np.inf, 1, 5, 9, 11, 12]  # the tree goes on
     assert of_thread(trace, "col", 3)[:3] == [3, 7, 11] and of_thread(trace, "stride", 0) == [2, 1, 0]

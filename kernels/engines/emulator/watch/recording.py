@@ -1,0 +1,102 @@
+"""A program that runs twice: as it is measured, for its counts, and in the build for watching, for what its threads do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.engines import emulator
+from kernels.engines.emulator.counters import Counters
+from kernels.engines.emulator.launch import Options
+from kernels.engines.emulator.watch.trace import Watched
+from kernels.engines.emulator.watch.watch import Variable, Watch
+from kernels.model.program import INPUT, Launch, Program, buffer_of
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A launch. `counters`: of the measured build. `before`: the program's buffers, by name. `given`: those that have values before
+    the program. `arguments`: which buffer each pointer of the kernel begins in. `blocks`: how many are watched."""
+
+    launch: Launch
+    watched: Watched
+    counters: Counters
+    before: Arrays
+    given: frozenset[str]
+    arguments: Mapping[str, str]
+    blocks: int
+
+    @property
+    def block_threads(self) -> int:
+        return math.prod(self.launch.block)
+
+    @property
+    def threads(self) -> int:
+        """Returns the threads of all blocks that are watched."""
+        return self.block_threads * self.blocks
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A program's launches. `difference`: the largest of its outputs between the two builds, as a part of the largest number of the
+    output; 0 for equal bits."""
+
+    launches: tuple[Recording, ...]
+    arrays: Arrays  # after the program, of the measured build
+    difference: float
+
+
+def record(
+    program: Program,
+    inputs: Arrays,
+    blocks: Callable[[Launch], tuple[int, ...]],
+    names: Callable[[Launch], frozenset[str]],
+) -> Recorded:
+    """Run a program. `blocks`: of a launch, those that are watched. `names`: of the variables whose values are kept."""
+    measured, watched = (
+        emulator.Session(program, inputs, Options(count=count, seconds=math.inf)) for count in (True, False)
+    )
+    given = frozenset(b.name for b in program.buffers if b.role == INPUT or b.zeroed)
+    launches = []
+    for step in program.steps:
+        if not isinstance(step, Launch):
+            for session in (measured, watched):
+                session.call(step)
+            continue
+        chosen, wanted = blocks(step), names(step)
+        before = _arrays(program, watched)
+        counters = measured.launch(step).counted
+        watched.options = Options(count=False, seconds=math.inf, watch=Watch(chosen, _is_one_of(wanted)))
+        trace = watched.launch(step).watched
+        assert trace is not None  # the options have a Watch
+        pointers = [v.name for v in trace.values.variables if v.is_parameter and not v.calls]
+        arguments = {name: buffer for name, arg in zip(pointers, step.args, strict=True) if (buffer := buffer_of(arg))}
+        launches.append(Recording(step, trace, counters, before, given, arguments, len(chosen)))
+    arrays = _arrays(program, measured)
+    difference = max(_difference(arrays[b.name], watched.fetch(b.name)) for b in program.outputs)
+    return Recorded(tuple(launches), arrays, difference)
+
+
+def _is_one_of(names: frozenset[str]) -> Callable[[Variable], bool]:
+    return lambda variable: variable.name in names or (variable.is_parameter and not variable.calls)
+
+
+def _arrays(program: Program, session: emulator.Session) -> dict[str, np.ndarray]:
+    return {b.name: np.array(session.fetch(b.name)) for b in program.buffers}
+
+
+def _difference(measured: np.ndarray, watched: np.ndarray) -> float:
+    if measured.tobytes() == watched.tobytes():
+        return 0.0
+    a, b = measured.astype(np.float64), watched.astype(np.float64)
+    equal = (a == b) | (np.isnan(a) & np.isnan(b))
+    if equal.all():
+        return 0.0
+    if not (np.isfinite(a) & np.isfinite(b))[~equal].all():
+        return np.inf
+    return float(np.abs(a - b)[~equal].max() / np.abs(a[np.isfinite(a)]).max())
