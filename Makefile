@@ -57,7 +57,7 @@ wasm: .venv/.test .venv/wasm/.made node_modules/.made
 texts: .venv/.test
 	mkdir -p locale
 	PYTHONPATH=. $(BIN)/pybabel -q extract -F babel.cfg --no-default-keywords --no-location \
-	  -k tr -k trn:1,2 -k mark -k trParts -k trnParts:1,2 \
+	  -k tr -k trn:1,2 -k mark -k trParts -k trnParts:1,2 -k Say -k step:2 \
 	  --project "Kernel Theatre" --omit-header -o locale/kernel_theatre.pot .
 
 ifneq ($(NODE),)

@@ -39,7 +39,7 @@ from visuals.linear.scene import SCENES as LINEAR_SCENES
 from visuals.norm.scene import STEP_FUNCTIONS as NORM_SCENES
 from visuals.pooling.scene import PLANS as POOLING_PLANS
 from visuals.precision.instructions import SCENES as INSTRUCTION_SCENES
-from visuals.softmax.plan import STEP_FUNCTIONS
+from visuals.softmax.views import VIEWS as SOFTMAX_VIEWS
 
 COUNTERS = Path(__file__).parent / "fixtures" / "hardware_counters_h200.json"
 SCENES = (  # the names of the rungs that a stage shows, a line for each source of them
@@ -60,7 +60,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     ATTENTION_SCENES,
     ATTENTION_BACKWARD_SCENES,
     LSE_SCENES,
-    (f"softmax/{name}" for name in STEP_FUNCTIONS),
+    SOFTMAX_VIEWS,
     FUSION_PLANS,
     ("add/vector", "add/matrix", "add/matrix-transposed", "stride/copy", "banks/plain", "banks/padded"),
     ("layout/along-w", "layout/along-c"),

@@ -5,6 +5,7 @@ Also builds the scene of that row. Pure functions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -22,7 +23,6 @@ from pages.parts import rung_address
 from pages.parts.address import MAX_TEXT_CHARS, Number, Values, fewest_resets
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 from visuals.softmax import inputs
-from visuals.softmax.plan import blocks_of, threads_of
 from visuals.softmax.scene import MAX_THREADS, softmax_scene, visible_columns
 
 LADDER = LADDERS["softmax"]
@@ -143,12 +143,14 @@ def logits_kind(name: str | None) -> str:
 def tiles_at(query: rung_address.Selection, n: int) -> dict[str, int]:
     """Returns the tile sizes for a row of n numbers: the page's if the rung can run the row with them, in no more blocks
     than the stage shows. Of a grid of BLOCKS, the row has as many blocks as each row of the page's shape."""
-    row_only, name, tiles = SoftmaxShape(1, n), query.rung.name, dict(query.tiles)
+    row_only, tiles = SoftmaxShape(1, n), dict(query.tiles)
     splits = ladder.splits_of(query.shape, tiles) if "BLOCKS" in tiles else 0
     tiles |= {"BLOCKS": splits} if splits else {}
-    broken = any(query.rung.rules(row_only, tiles))
-    if not broken and (blocks_of(name, tiles) == 1 or threads_of(name, tiles) <= MAX_THREADS):
-        return tiles
+    if not any(query.rung.rules(row_only, tiles)):
+        first = query.rung.build(row_only, tiles).launches[0]
+        blocks, threads = math.prod(first.grid), math.prod(first.block)
+        if blocks == 1 or blocks * threads <= MAX_THREADS:
+            return tiles
     tiles = default_tiles_for(query.rung, row_only)
     return tiles | {"BLOCKS": min(splits, tiles["BLOCKS"])} if splits else tiles
 

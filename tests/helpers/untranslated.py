@@ -12,10 +12,10 @@ from babel.messages.jslexer import tokenize, unquote_string
 
 from visuals.stage.texts import FUNCTIONS
 
-TRANSLATING = {"tr", "trn", "mark"}
+TRANSLATING = {"tr", "trn", "mark", "Say", "step"}
 # Errors for programmers, options of a command line, and calls whose texts are names of things.
 FOR_PROGRAMMERS = {
-    "SceneError", "ValueError", "AttributeError", "add_argument", "TypeError", "KeyError", "AssertionError", "RuntimeError", "NotImplementedError",
+    "SceneError", "ValueError", "AttributeError", "add_argument", "TypeError", "KeyError", "AssertionError", "RuntimeError", "NotImplementedError", "ViewError", "ExpressionError", "MarkError",
     "compile", "sub", "match", "search", "fullmatch", "findall", "finditer", "split", "partition", "rpartition",
     "splitlines", "startswith", "endswith", "removeprefix", "removesuffix", "strip", "lstrip", "rstrip", "find", "index",
     "open", "getLogger", "TypeVar", "only", "getattr", "Work",

@@ -70,7 +70,7 @@ def validate(scene: Scene) -> None:
     need(not _circular(scene.writes), SceneError("copies go round in a circle"))
     for w in scene.writes:
         if w.source and tensors[w.source].values is None:
-            known = np.isfinite(scene.written(w)[2]).all()
+            known = not np.isnan(scene.written(w)[2]).any()
             need(known, SceneError(f"the copy into {w.target} reads cells of {w.source} that nothing has written yet"))
     for r in scene.reads:
         need(r.source in tensors, SceneError(f"a read names {r.source!r}, which is no tensor"))

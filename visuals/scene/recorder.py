@@ -66,8 +66,9 @@ class Recorder:
         events.append((self.now if at is None else at, cells, new))
 
     def look(self, source: str, cells: Cells, at: int | None = None) -> None:
-        """Records that the step reads cells without copying them."""
-        self._reads[source][self.now if at is None else at] = np.unique(np.ravel(cells))
+        """Records that the step reads cells, too, without copying them."""
+        of, at = self._reads[source], self.now if at is None else at
+        of[at] = np.unique(np.append(of.get(at, ()), cells).astype(int))
 
     # -- parts of a scene ---------------------------------------------------------------------------
     @property

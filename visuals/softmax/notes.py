@@ -18,7 +18,7 @@ from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
 from visuals import units
 from visuals.charts.ladder_notes import LadderNotes, Row, extremes, recorded_at, title
-from visuals.softmax.plan import run_rung
+from visuals.softmax.runs import run_rung
 
 UNSAFE, THREE, LIBRARY = "softmax/unsafe", "softmax/three-pass", ladder.LIBRARY.name
 OVERFLOW = 88.72  # above it exp overflows float32, to two decimals

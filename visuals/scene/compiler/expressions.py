@@ -1,0 +1,203 @@
+"""Expressions in the sentences of a view: Python's, on one number a thread. They are parsed once.
+
+Functions: exp, log, sqrt, abs, isnan, isinf, isfinite, where; min, max, sum and any over threads; count(x), how many threads have read x
+in the step; received(m), what each thread has got from another lane's m.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+
+FIELD = re.compile(r"\{([^{}]+)\}")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number, or one a thread. `known`: bool, which threads have one; None for all."""
+
+    of: np.ndarray
+    known: np.ndarray | None = None
+
+    def known_by(self, threads: int) -> np.ndarray:
+        """Returns bool[threads]: which have a number."""
+        return np.ones(threads, bool) if self.known is None else self.known
+
+    def at(self, thread: int) -> float:
+        """Returns the number of a thread, NaN if it has none."""
+        if self.known is not None and not self.known[thread]:
+            return float("nan")
+        return float(self.of if np.ndim(self.of) == 0 else self.of[thread])
+
+
+class Names(Protocol):
+    """Where an expression is evaluated. Each raises KeyError for a name that is not there."""
+
+    among: np.ndarray  # bool: the threads that min, max, sum and any are over
+
+    def value(self, name: str) -> Value: ...
+
+    def element(self, name: str, index: Value) -> Value: ...
+
+    def received(self, name: str) -> Value: ...
+
+    def count(self, name: str) -> int: ...
+
+
+Code = Callable[[Names], Value]
+_ARITHMETIC = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.true_divide,
+    ast.FloorDiv: np.floor_divide,
+    ast.Mod: np.mod,
+    ast.BitXor: np.bitwise_xor,
+    ast.Pow: np.power,
+}
+_COMPARE = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_FUNCTIONS = {
+    "exp": lambda a: np.exp(np.asarray(a, np.float32)),
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "abs": np.abs,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isfinite": np.isfinite,
+    "where": np.where,
+}
+_OVER_THREADS = {"min": np.min, "max": np.fmax.reduce, "sum": np.sum, "any": np.any}
+
+
+class ExpressionError(ValueError):
+    """Text that is no expression."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    text: str
+    names: tuple[str, ...]
+    code: Code
+
+    def value(self, names: Names) -> Value:
+        with np.errstate(all="ignore"):
+            return self.code(names)
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Expression:
+    """Returns a text as an expression. ExpressionError if it is none."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise ExpressionError(f"{text!r}: {error.msg}") from None
+    return Expression(text, tuple(dict.fromkeys(_names(tree))), _code(tree))
+
+
+@lru_cache(maxsize=4096)
+def template(text: str) -> tuple[str, tuple[Expression, ...]]:
+    """Returns a sentence with numbered fields, and what fills them."""
+    fields = list(dict.fromkeys(FIELD.findall(text)))
+    return FIELD.sub(lambda m: f"{{{fields.index(m[1])}}}", text), tuple(parse(field) for field in fields)
+
+
+def _name(node: ast.AST) -> str:
+    """Returns a name with its members and constant elements, "running.m" or "sum[0][1]"; "" if a node is no name."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (outer := _name(node.value)):
+        return f"{outer}.{node.attr}"
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and (outer := _name(node.value)):
+        return f"{outer}[{node.slice.value}]"
+    return ""
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    if name := _name(node):
+        yield name
+        return
+    if isinstance(node, ast.Call):
+        for argument in node.args:
+            yield from _names(argument)
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _names(child)
+
+
+def _code(node: ast.AST) -> Code:
+    if name := _name(node):
+        return _number(float("inf")) if name == "inf" else lambda names: names.value(name)
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return _number(number)
+        case ast.BinOp(op=op) if type(op) in _ARITHMETIC:
+            return _of_arrays(_ARITHMETIC[type(op)], node.left, node.right)
+        case ast.UnaryOp(op=ast.USub()):
+            return _of_arrays(np.negative, node.operand)
+        case ast.UnaryOp(op=ast.Not()):
+            return _of_arrays(np.logical_not, node.operand)
+        case ast.BoolOp(op=op):
+            both = np.logical_and if isinstance(op, ast.And) else np.logical_or
+            return _of_arrays(lambda *parts: both.reduce(np.broadcast_arrays(*parts)), *node.values)
+        case ast.Compare(ops=[op], comparators=[right]) if type(op) in _COMPARE:
+            return _of_arrays(_COMPARE[type(op)], node.left, right)
+        case ast.Subscript() if outer := _name(node.value):
+            index = _code(node.slice)
+            return lambda names: names.element(outer, index(names))
+        case ast.Call(func=ast.Name(id=function)):
+            return _call(function, node.args)
+    raise ExpressionError(f"{ast.unparse(node)!r} is not in the language of views")
+
+
+def _number(number: float) -> Code:
+    value = Value(np.asarray(number))
+    return lambda names: value
+
+
+def _of_arrays(function: Callable[..., np.ndarray], *nodes: ast.AST) -> Code:
+    parts = [_code(node) for node in nodes]
+
+    def code(names: Names) -> Value:
+        values = [part(names) for part in parts]
+        known = [value.known for value in values if value.known is not None]
+        return Value(function(*(value.of for value in values)), np.logical_and.reduce(known) if known else None)
+
+    return code
+
+
+def _call(function: str, arguments: list[ast.expr]) -> Code:
+    if function in _FUNCTIONS:
+        return _of_arrays(_FUNCTIONS[function], *arguments)
+    if function in _OVER_THREADS and len(arguments) == 1:
+        return _over_threads(_OVER_THREADS[function], _code(arguments[0]))
+    name = _name(arguments[0]) if len(arguments) == 1 else ""
+    if name and function == "received":
+        return lambda names: names.received(name)
+    if name and function == "count":
+        return lambda names: Value(np.asarray(names.count(name)))
+    raise ExpressionError(f"{function}(...) is not in the language of views")
+
+
+def _over_threads(reduce: Callable[[np.ndarray], np.ndarray], inner: Code) -> Code:
+    def code(names: Names) -> Value:
+        value = inner(names)
+        if np.ndim(value.of) == 0:
+            return value
+        chosen = value.of[names.among if value.known is None else names.among & value.known]
+        return Value(np.asarray(reduce(chosen) if chosen.size else np.nan))
+
+    return code

@@ -1,0 +1,315 @@
+"""What the names in a sentence are at a step: variables, elements and lanes of a recorded launch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from kernels.engines.emulator.threads import LANES
+from kernels.engines.emulator.watch.recording import Recording
+from kernels.engines.emulator.watch.values import History, Reads
+from kernels.engines.emulator.watch.watch import Variable
+from visuals.scene.compiler.expressions import Value
+from visuals.scene.compiler.steps import Visit
+from visuals.scene.compiler.view import Buffer, PerThread, Shared, Shown, Step, View
+
+_OF_ACCESSES = ("before", "at", "new", "read", "largest")  # what may follow a name
+_EXTENTS = {"x": 0, "y": 1, "z": 2}
+
+
+@dataclass(frozen=True)
+class Accessed:
+    """Accesses to one array, in the order of time: cells, whether they write, threads, values, and their rows in the recording."""
+
+    cell: np.ndarray
+    write: np.ndarray
+    thread: np.ndarray
+    value: np.ndarray
+    row: np.ndarray
+
+    def only(self, chosen: np.ndarray) -> Accessed:
+        return Accessed(*(getattr(self, name)[chosen] for name in ("cell", "write", "thread", "value", "row")))
+
+    def __len__(self) -> int:
+        return len(self.cell)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a variable: its place among the numbers of an array or a structure, what it held, and where it was read."""
+
+    row: int
+    history: History
+    reads: Reads | None
+
+
+@dataclass
+class Played:
+    """A recorded launch with a view of it: finds histories and accesses. What it finds is kept."""
+
+    recording: Recording
+    view: View
+    _after: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    _latest: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # by history: the last step asked for, events until then
+
+    @property
+    def threads(self) -> int:
+        return self.recording.threads
+
+    @property
+    def columns(self) -> int:
+        """Returns how many threads of a block are shown."""
+        return self.view.threads or self.recording.block_threads
+
+    # -- variables -------------------------------------------------------------------------------------
+    def numbers(self, path: str, pcs: tuple[int, ...], in_function: bool) -> list[Number]:
+        """Returns the numbers of a variable or of a part of it, "m", "running.m" or "sum[0][3]", that instructions see: of several scopes
+        the innermost. `in_function`: those of the function, too."""
+        values = self.recording.watched.values
+        root = _root(path)
+        seen = [
+            n
+            for n, variable in enumerate(values.variables)
+            if variable.name == root and _sees(variable, pcs, in_function)
+        ]
+        if not seen:
+            return []
+        n = min(seen, key=lambda n: _extent(values.variables[n]))
+        inner = path.removeprefix(root)
+        paths = [leaf.path for leaf in values.variables[n].type.leaves if leaf.path.startswith(inner)]
+        histories, reads = values.histories[n], values.reads[n]
+        return [Number(row, histories[p], reads.get(p)) for row, p in enumerate(paths) if p in histories]
+
+    def sees(self, path: str, pcs: tuple[int, ...], in_function: bool) -> bool:
+        """Returns whether instructions see a variable."""
+        variables = self.recording.watched.values.variables
+        return any(v.name == _root(path) and _sees(v, pcs, in_function) for v in variables)
+
+    def after(self, history: History, step: int) -> Value:
+        """Returns what each thread holds after a raw step."""
+        key = id(history), step
+        if key not in self._after:
+            until = int(np.searchsorted(history.step, step, "right"))
+            last, done = self._latest.get(id(history), (-1, 0))
+            if last < 0 or last > step:
+                values, known, done = np.zeros(self.threads, history.values.dtype), np.zeros(self.threads, bool), 0
+            else:
+                values, known = (array.copy() for array in self._after[id(history), last])
+            threads = history.thread[done:until]
+            values[threads], known[threads] = history.values[done:until], True
+            self._after[key], self._latest[id(history)] = (values, known), (step, until)
+        return Value(*self._after[key])
+
+    # -- memory ----------------------------------------------------------------------------------------
+    def array(self, name: str) -> int:
+        """Returns the index of a buffer or shared array by its name or the kernel's, -1 if no thread has accessed it."""
+        buffers = self.recording.watched.buffers
+        name = self.recording.arguments.get(name, name)
+        return buffers.index(name) if name in buffers else -1
+
+    @cached_property
+    def _rows(self) -> dict[int, np.ndarray]:
+        buffer = self.recording.watched.accesses.buffer
+        return {int(n): np.flatnonzero(buffer == n) for n in np.unique(buffer)}
+
+    def accessed(self, shown: Shown | str, first: int, stop: int) -> Accessed:
+        """Returns the accesses of raw steps to a tensor's array, or to an array by its name."""
+        name = shown if isinstance(shown, str) else array_of(shown)
+        array, of = self.array(name), self.recording.watched.accesses
+        rows = self._rows.get(array, np.zeros(0, int))
+        rows = rows[slice(*np.searchsorted(of.step[rows], (first, stop)))]
+        stored = np.dtype(self.recording.watched.dtypes[array]) if array >= 0 else np.dtype("f4")
+        dtype = np.dtype(shown.dtype) if isinstance(shown, Buffer | Shared) and shown.dtype else stored
+        parts = stored.itemsize // dtype.itemsize
+        bits = of.bits[rows].astype(f"u{stored.itemsize}").view(dtype)
+        rows = np.repeat(rows, parts)
+        cell = of.element[rows].astype(int) * parts + np.tile(np.arange(parts), len(rows) // parts)
+        found = Accessed(cell, of.write[rows], of.thread[rows].astype(int), bits, rows)
+        if not isinstance(shown, Buffer | Shared) or shown.every == (0, 1):
+            return found
+        start, step = shown.every
+        found = found.only(cell % step == start)
+        return Accessed((found.cell - start) // step, found.write, found.thread, found.value, found.row)
+
+    def content(self, shown: Shown | str, cells: np.ndarray, step: int) -> Value:
+        """Returns cells of an array as they are before a raw step."""
+        found = self.accessed(shown, 0, step)
+        found = found.only(found.write)
+        name = shown if isinstance(shown, str) else array_of(shown)
+        name = self.recording.arguments.get(name, name)
+        initial = np.ravel(self.recording.before.get(name, np.zeros(0)))
+        size = int(max([cells.max(initial=0), found.cell.max(initial=0), initial.size - 1])) + 1
+        known = np.arange(size) < initial.size
+        values = np.zeros(size, found.value.dtype if len(found) else initial.dtype)
+        values[: initial.size] = initial
+        values[found.cell], known[found.cell] = found.value, True
+        inside = (cells >= 0) & (cells < size)
+        at = np.where(inside, cells, 0)
+        return Value(values[at], known[at] & inside)
+
+
+def _root(path: str) -> str:
+    return path.partition(".")[0].partition("[")[0]
+
+
+def _sees(variable: Variable, pcs: tuple[int, ...], in_function: bool) -> bool:
+    return (in_function or not variable.calls) and any(map(variable.is_visible, pcs))
+
+
+def _extent(variable: Variable) -> int:
+    return variable.stop - variable.start
+
+
+def array_of(shown: Shown) -> str:
+    """Returns the name of the array that a tensor shows."""
+    return (shown.of or shown.name) if isinstance(shown, Buffer | Shared) else shown.name
+
+
+class Moment:
+    """The names at a step of a launch (expressions.Names)."""
+
+    def __init__(self, played: Played, visit: Visit, step: Step):
+        self.played, self.visit, self.step = played, visit, step
+        watched = played.recording.watched
+        self.pcs = int(watched.pc[visit.first]), int(watched.pc[visit.end - 1])
+        lanes = np.bitwise_or.reduce(watched.masks[visit.first : visit.end], axis=0)
+        bits = np.unpackbits(lanes.view(np.uint8), bitorder="little").astype(bool)
+        of_block = bits.reshape(played.recording.blocks, -1)[:, : played.recording.block_threads]
+        self.active = of_block.reshape(-1)
+        self.among = self.active
+        self._accessed: dict[str, Accessed] = {}
+
+    def of_all(self) -> Moment:
+        """Returns the moment with functions over all threads."""
+        other = Moment(self.played, self.visit, self.step)
+        other.among = np.ones(self.played.threads, bool)
+        return other
+
+    def accessed(self, name: str) -> Accessed:
+        """Returns the accesses in the step to a tensor's array, or to an array by its name."""
+        if name not in self._accessed:
+            shown = self.played.view.shown(name)
+            self._accessed[name] = self.played.accessed(shown or name, self.visit.first, self.visit.stop)
+        return self._accessed[name]
+
+    # -- names -----------------------------------------------------------------------------------------
+    def value(self, name: str) -> Value:
+        if m := re.fullmatch(r"(\w+)\[(\d+)\]", name):
+            return self.element(m[1], Value(np.asarray(int(m[2]))))
+        base, _, what = name.rpartition(".")
+        base, what = (base, what) if what in _OF_ACCESSES and base else (name, "")
+        found = self._found(base, what)
+        if found is None:
+            raise KeyError(f"{self.where()}: nothing is called {name}")
+        return found
+
+    def where(self) -> str:
+        """Returns the line of the kernel."""
+        watched = self.played.recording.watched
+        return str(watched.lines[watched.line[self.visit.first]])
+
+    def _found(self, name: str, what: str) -> Value | None:
+        shown = self.played.view.shown(name)
+        if isinstance(shown, PerThread):
+            return self.variable_of(shown, what)
+        if shown is not None:
+            return self._access(name, what)
+        in_function = bool(self.step.inside)
+        if self.played.sees(name, self.pcs, in_function):
+            numbers = self.played.numbers(name, self.pcs, in_function)
+            return self._held(numbers[0].history, what) if numbers else self._nothing()
+        if self.played.array(name) >= 0 and name not in self._numbers:
+            return self._access(name, what)
+        return self._number(name)
+
+    def variable_of(self, shown: PerThread, what: str = "") -> Value:
+        """Returns what a tensor of variables shows: the one that was given a value last."""
+        step = (self.visit.first if what == "before" else self.visit.end) - 1
+        histories = [number.history for number in self.shown_by(shown)]
+        given = [(int(np.searchsorted(h.step, step, "right")), h) for h in histories]
+        given = [(int(h.step[until - 1]), n, h) for n, (until, h) in enumerate(given) if until]
+        return self._held(max(given, key=lambda g: g[:2])[2], what) if given else self._nothing()
+
+    def shown_by(self, shown: PerThread) -> list[Number]:
+        """Returns the numbers that a tensor of variables shows at this step."""
+        if given := self.step.shows.get(shown.name):
+            return self.played.numbers(given, self.pcs, in_function=True)
+        return [number for path in shown.variables for number in self.played.numbers(path, self.pcs, in_function=False)]
+
+    def _held(self, history: History, what: str) -> Value:
+        value = self.played.after(history, (self.visit.first if what == "before" else self.visit.end) - 1)
+        if history.leaf.dtype[0] in "iub":
+            return Value(value.of.astype(np.int64), value.known)
+        return value
+
+    def _nothing(self) -> Value:
+        return Value(np.zeros(self.played.threads), np.zeros(self.played.threads, bool))
+
+    def _access(self, name: str, what: str) -> Value:
+        found = self.accessed(name)
+        if what == "new" or (what != "read" and found.write.all()):
+            found = found.only(found.write)
+        else:
+            found = found.only(~found.write)
+        values = np.zeros(self.played.threads, int if what == "at" else found.value.dtype)
+        known = np.zeros(self.played.threads, bool)
+        values[found.thread] = found.cell if what == "at" else found.value
+        if what == "largest":
+            np.maximum.at(values, found.thread, found.value)
+        known[found.thread] = True
+        return Value(values, known)
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, object]:
+        return dict(self._specials())
+
+    def _specials(self) -> Iterator[tuple[str, object]]:
+        recording = self.played.recording
+        slot = np.arange(recording.threads)
+        thread, active = slot % recording.block_threads, int(self.active.sum())
+        threads = self.played.columns * recording.blocks
+        yield from recording.launch.defines
+        yield from (("thread", thread), ("block", slot // recording.block_threads), ("lane", thread % LANES))
+        yield from (("warp", thread // LANES), ("threads", threads), ("blocks", recording.blocks))
+        yield from (("active", active), ("idle", threads - active))
+        yield from (("visit", self.visit.number), ("visits", self.visit.count))
+
+    def _number(self, name: str) -> Value | None:
+        number = self._numbers.get(name)
+        return None if number is None else Value(np.asarray(number))
+
+    def element(self, name: str, index: Value) -> Value:
+        shown, threads = self.played.view.shown(name), self.played.threads
+        at = np.broadcast_to(np.asarray(index.of, int), threads)
+        if isinstance(shown, PerThread) or self.played.sees(name, self.pcs, bool(self.step.inside)):
+            return self._element_of_variable(name, at)
+        value = self.played.content(shown or name, at, self.visit.first)
+        return Value(value.of, value.known_by(threads) & index.known_by(threads))
+
+    def _element_of_variable(self, name: str, at: np.ndarray) -> Value:
+        """Returns the number of a variable at a place among its numbers, after the step."""
+        threads = self.played.threads
+        out, known = np.zeros(threads), np.zeros(threads, bool)
+        for number in self.played.numbers(name, self.pcs, bool(self.step.inside)):
+            mine, value = at == number.row, self._held(number.history, "")
+            out = out.astype(value.of.dtype)
+            out[mine], known[mine] = value.of[mine], value.known_by(threads)[mine]
+        return Value(out, known)
+
+    def received(self, name: str) -> Value:
+        """Returns what each thread has got last from another lane, of the lanes' values of a variable."""
+        of = self.played.recording.watched.shuffles
+        here = slice(*np.searchsorted(of.step, (self.visit.first, self.visit.stop)))
+        bits, known = np.zeros(self.played.threads, np.uint32), np.zeros(self.played.threads, bool)
+        bits[of.thread[here]], known[of.thread[here]] = of.bits[here], True
+        return Value(bits.view(self.value(name).of.dtype), known)
+
+    def count(self, name: str) -> int:
+        found = self.accessed(name)
+        return len(np.unique(found.thread[~found.write]))

@@ -1,0 +1,42 @@
+"""The scene of a rung: its program is run, recorded and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from kernels.engines.emulator.watch.recording import record
+from kernels.i18n import tr
+from kernels.ladders import find
+from kernels.model.program import Launch, RuleError
+from visuals.scene.compiler.compile import compile_scene, watched_names
+from visuals.scene.compiler.view import View
+from visuals.scene.scene import Scene
+
+
+def every_block(launch: Launch) -> tuple[int, ...]:
+    return tuple(range(prod(launch.grid)))
+
+
+def scene_of_rung(
+    rung: str,
+    shape: Any,
+    tiles: Mapping[str, int],
+    inputs: Mapping[str, np.ndarray],
+    view: View,
+    key: str,
+    notes: Mapping[str, str] = {},
+) -> Scene:
+    """Returns the scene of a rung with all its blocks. Tile sizes need not be among the rung's choices. `key`: what else the scene depends
+    on. `notes`: beside the titles of tensors. RuleError names a rule of the rung that the shape breaks."""
+    found = find(rung)
+    for rule in found.rules(shape, dict(tiles)):
+        raise RuleError(rule)
+    program, names = found.build(shape, dict(tiles)), watched_names(view)
+    with np.errstate(all="ignore"):
+        recorded = record(program, inputs, every_block, lambda _: names)
+    sizes = ",".join(f"{name}={value}" for name, value in tiles.items())
+    return compile_scene(recorded, view, f"{rung} {sizes} {key}", tr(found.title), notes)

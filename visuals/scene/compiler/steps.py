@@ -1,0 +1,142 @@
+"""The steps of a scene: which raw steps of a recording belong to which step of a view."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from kernels.engines.emulator.ptx.kernel import Line
+from kernels.engines.emulator.watch.statements import statements
+from kernels.engines.emulator.watch.trace import Watched
+from visuals.scene.compiler.view import Step
+from visuals.scene.source import Mark
+
+_ENDS = re.compile(r"[;{}]\s*(//.*)?$")
+
+
+class MarkError(ValueError):
+    """A mark of a view that no line of the source has."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The lines of a statement in a file, and which statement of its first line it is."""
+
+    file: str
+    lines: range
+    statement: int
+
+    def has(self, line: Line | None, statement: int) -> bool:
+        if line is None or line.file != self.file or line.number not in self.lines:
+            return False
+        return line.number != self.lines.start or statement == self.statement
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A step of the scene: its kind, raw steps first .. stop-1, those of its own lines up to `end`. `number` of `count` visits of the kind."""
+
+    kind: str
+    first: int
+    end: int
+    stop: int
+    number: int = 0
+    count: int = 0
+
+
+def place_of(mark: Mark, files: Mapping[str, str]) -> Place:
+    """Returns the place of a mark in the sources, searched in their order. MarkError if none has it."""
+    text, nth = mark if isinstance(mark, tuple) else (mark, 0)
+    pattern = re.compile(re.escape(text)) if isinstance(text, str) else text
+    for file, source in files.items():
+        lines = source.splitlines()
+        found = [n for n, line in enumerate(lines) if pattern.search(line.partition("//")[0])]
+        if nth < len(found):
+            first = last = found[nth]
+            while not _ENDS.search(lines[last]):
+                last += 1
+            return Place(file, range(first + 1, last + 2), _statement(lines[first], pattern))
+    raise MarkError(f"{next(iter(files))} has no line like {mark!r}")
+
+
+def _statement(line: str, pattern: re.Pattern) -> int:
+    """Returns which statement of a line begins or holds what a pattern finds."""
+    return next((n for n, text in enumerate(statements(line)) if pattern.search(text)), 0)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    kind: str
+    place: Place
+    inside: Place | None
+
+    def has(self, line: Line | None, statement: int, inner: Line | None, inner_statement: int) -> bool:
+        if self.inside is not None:
+            return self.inside.has(line, statement) and self.place.has(inner, inner_statement)
+        return self.place.has(line, statement) or self.place.has(inner, inner_statement)
+
+
+def visits(watched: Watched, steps: Mapping[str, Step], files: Mapping[str, str]) -> list[Visit]:
+    """Returns the steps of a scene, in the order of the recording. A visit goes on until a loop around its lines jumps back; a loop in a
+    function that is called there is part of it."""
+    wanted = [_wanted(kind, step, files) for kind, step in steps.items()]
+    kinds: dict[tuple[int, ...], str] = {}
+    columns = watched.line, watched.statement, watched.inner, watched.inner_statement
+    found: list[Visit] = []
+    jumped, last_pc, before = False, -1, ""
+    for raw, (pc, *key) in enumerate(zip(watched.pc.tolist(), *(c.tolist() for c in columns), strict=True)):
+        place = tuple(key)
+        if place not in kinds:
+            line, inner = (watched.lines[n] if n >= 0 else None for n in (place[0], place[2]))
+            kinds[place] = next((w.kind for w in wanted if w.has(line, place[1], inner, place[3])), "")
+        kind, last = kinds[place], found[-1].kind if found else ""
+        stays = bool(kind) and kind == last == before
+        jumped |= pc <= last_pc and not stays and (place[2] < 0 or not last or bool(steps[last].inside))
+        last_pc, before = pc, kind
+        if kind and kind == last and (not jumped or steps[kind].merge):
+            found[-1] = replace(found[-1], end=raw + 1)
+        elif kind:
+            found.append(Visit(kind, raw, raw + 1, watched.steps))
+        jumped &= not kind
+    return list(_numbered(found))
+
+
+def _wanted(kind: str, step: Step, files: Mapping[str, str]) -> _Wanted:
+    place = place_of(step.at, files)
+    if step.to:
+        last = place_of(step.to, {place.file: files[place.file]})
+        place = replace(place, lines=range(place.lines.start, last.lines.stop))
+    return _Wanted(kind, place, place_of(step.inside, files) if step.inside else None)
+
+
+def _numbered(found: list[Visit]) -> Iterator[Visit]:
+    counts, seen = Counter(visit.kind for visit in found), Counter[str]()
+    for n, visit in enumerate(found):
+        seen[visit.kind] += 1
+        stop = found[n + 1].first if n + 1 < len(found) else visit.stop
+        yield replace(visit, stop=stop, number=seen[visit.kind], count=counts[visit.kind])
+
+
+def joined(found: list[Visit], key: Callable[[Visit], object]) -> list[Visit]:
+    """Returns the steps with those of one kind that follow each other joined while their key is the same; None joins nothing."""
+    out: list[Visit] = []
+    keys: list[object] = []
+    for visit in found:
+        now = key(visit)
+        if out and out[-1].kind == visit.kind and now is not None and keys[-1] == now:
+            out[-1] = replace(out[-1], end=visit.end)
+        else:
+            out.append(visit)
+            keys.append(now)
+    return list(_numbered(out))
+
+
+def lit_line(step: Step, visit: Visit, watched: Watched, files: Mapping[str, str]) -> int:
+    """Returns the line of the kernel's file that a step lights: its own, or that of the call if it is in another file."""
+    place, file = place_of(step.at, files), next(iter(files))
+    if place.file == file:
+        return place.lines.start
+    line = watched.lines[watched.line[visit.first]]
+    return line.number if line.file == file else 0

@@ -1,0 +1,137 @@
+"""A View: what of a kernel's run is on the stage, which lines are its steps, and what is said of them.
+
+A name in a sentence or a condition is a tensor of the view, else a C++ variable that the line sees, else a buffer or a shared array that
+the step reads or writes, else one of these: thread, lane and warp (in the block), block, threads and blocks (how many are shown), active
+and idle (how many of the threads), visit and visits (of the step's line), and the kernel's defines. Its value is that of the example
+thread. In a condition it is that of each thread.
+
+* `m.before` is the value before the step; `running.m` a member, `sum[0][1]` an element of a variable that is an array.
+* Of a buffer or a shared array `x` is the value that the thread has read, or written if it has read none; `x.new` the one that it has
+  written, `x.at` the element; the last one of several, `x.largest` the largest. `partial[thread + stride]` is an element before the step.
+* Functions are in expressions.py. `min(col)` is of the active threads, in a reading of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from visuals.scene.parts import Group
+from visuals.scene.source import Mark
+
+
+@dataclass(frozen=True)
+class Say:
+    """A sentence, said if some active thread is `among` (a condition; "": any). The example is the thread among them with the largest
+    `pick`, else the first."""
+
+    text: str
+    among: str = ""
+    pick: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A visit of a line is a step, up to the next visit of a line that a step has. The first sentence that fits is said.
+
+    `lead`: a sentence that comes first in each case. `to`: the last of its lines. `inside`: the line of the call, if the line is in a
+    function. `merge`: visits that follow each other are one step; `each`: while this variable keeps its value. `shows`: by tensor, the variable whose values it shows at this step alone. `cells`: by tensor, what is said of the
+    cells that the step writes."""
+
+    at: Mark
+    cases: tuple[Say, ...]
+    lead: str = ""
+    to: Mark = ""
+    inside: Mark = ""
+    merge: bool = False
+    each: str = ""
+    shows: Mapping[str, str] = field(default_factory=dict)
+    cells: Mapping[str, str] = field(default_factory=dict)
+
+
+def step(at: Mark, *say: str | Say, **fields: Any) -> Step:
+    """Returns a step with its sentences. `fields`: as of Step."""
+    return Step(at, tuple(Say(text) if isinstance(text, str) else text for text in say), **fields)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A tensor of the stage."""
+
+    name: str
+    role: str
+    title: str
+    note: str = ""
+    symbol: str = ""
+
+
+@dataclass(frozen=True)
+class Buffer(Shown):
+    """An array in global memory, by the kernel's name or the program's. `of`: its name, if the tensor has another. `dtype`: what its bytes
+    are read as. `every`: only elements first, first + step and so on, as (first, step)."""
+
+    of: str = ""
+    dtype: str = ""
+    every: tuple[int, int] = (0, 1)
+
+
+@dataclass(frozen=True)
+class Shared(Shown):
+    """A shared array; of several blocks, a row for each. `rows`: the kinds of steps that write a new row. `during`: those that read and
+    write it, () for all. Others as Buffer."""
+
+    of: str = ""
+    dtype: str = ""
+    every: tuple[int, int] = (0, 1)
+    rows: tuple[str, ...] = ()
+    during: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PerThread(Shown):
+    """Variables of each thread: a column a thread, a row an element of an array; of several blocks, a tensor for each. `of`: the variables.
+    It shows the one that was given a value last. `rows`: the kinds of steps that write a new row."""
+
+    of: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.of or (self.name,)
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes of a tensor that all threads have read (op "ld") or written ("st") so far, divided by `per`."""
+
+    label: str
+    of: str
+    op: str
+    per: str = "1"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of the algorithm: an expression of all threads, after each step of the kinds `during`; `start` before the first."""
+
+    label: str
+    value: str
+    role: str
+    during: tuple[str, ...]
+    start: float = 0.0
+
+
+@dataclass(frozen=True)
+class View:
+    """`launches`: the steps of each launch of the program, by kind. The order is that of the search: a line belongs to the first step that
+    has it. Titles of groups are sentences too. `threads`: how many of a block are shown, the first ones; 0 for all."""
+
+    tensors: tuple[Shown, ...]
+    groups: tuple[Group, ...]
+    launches: tuple[Mapping[str, Step], ...]
+    readings: tuple[Bytes | Number, ...] = ()
+    threads: int = 0
+
+    def shown(self, name: str) -> Shown | None:
+        return next((tensor for tensor in self.tensors if tensor.name == name), None)
