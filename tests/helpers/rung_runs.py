@@ -111,7 +111,7 @@ def same_in_any_order(
     Machine code executes the first order, and NumPy the memory accesses of the others, in which races are looked for.
     """
     launches: list[list[Run]] = []
-    original = emulator.Session._launch
+    original = emulator.Session.launch
 
     def launch_and_store(session, step):
         run = original(session, step)
@@ -120,7 +120,7 @@ def same_in_any_order(
 
     results = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(emulator.Session, "_launch", launch_and_store)
+        patch.setattr(emulator.Session, "launch", launch_and_store)
         for n, order in enumerate(orders):
             launches.append([])
             results.append(run(Options(order=order, races=n > 0)))

@@ -20,6 +20,8 @@ FOR_PROGRAMMERS = {
     "splitlines", "startswith", "endswith", "removeprefix", "removesuffix", "strip", "lstrip", "rstrip", "find", "index",
     "open", "getLogger", "TypeVar", "only", "getattr", "Work",
 }  # fmt: skip
+# Calls whose options are no sentences: of a command line, marks in a source.
+WITH_OPTIONS = {"add_argument", "step"}
 TAG = re.compile(r"<[^<>]*>|<[^<>]*$|^[^<>]*>")
 SENTENCE = re.compile(r"(?<![\w-])[A-Za-z]{2,}[,;:]? [A-Za-z]{2,}(?![\w-])|(?<![\w-])[A-Za-z]{2,}[.:] *$")
 # In JavaScript: tags and substitutions of a template, the app's name and fonts, the first text of a call.
@@ -69,11 +71,9 @@ def _exempt(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             yield node.body[0]
-        elif (isinstance(node, ast.Call) and _name(node.func) in TRANSLATING) or (
-            isinstance(node, ast.Call) and _name(node.func) in FOR_PROGRAMMERS
-        ):
+        elif isinstance(node, ast.Call) and (_name(node.func) in TRANSLATING or _name(node.func) in FOR_PROGRAMMERS):
             yield from node.args
-            yield from (option.value for option in node.keywords if _name(node.func) == "add_argument")
+            yield from (option.value for option in node.keywords if _name(node.func) in WITH_OPTIONS)
         elif isinstance(node, ast.Compare):
             yield node
         elif isinstance(node, ast.Dict):

@@ -169,10 +169,10 @@ def test_any_order_of_the_warps_gives_the_same_bits_without_a_race(name):
     tiles = dict(rung.sets[0])
     if name in ATOMICS:
         races = []
-        original = emulator.Session._launch
+        original = emulator.Session.launch
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                emulator.Session, "_launch", lambda s, step: (r := original(s, step), races.extend(r.races))[0]
+                emulator.Session, "launch", lambda s, step: (r := original(s, step), races.extend(r.races))[0]
             )
             for order in ("forward", "reversed"):
                 rung_runs.verified_outputs(emulator, rung, shape, tiles, options=Options(order=order, races=True))
