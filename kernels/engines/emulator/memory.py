@@ -210,6 +210,11 @@ class Global(Space):
         p = next(p for p in self.regions if p.name == name)
         return self.bytes[p.start : p.stop].copy().view(p.dtype).reshape(p.shape)
 
+    def written(self, name: str) -> np.ndarray:
+        """Returns which elements of a buffer are written, bool of its shape."""
+        p = next(p for p in self.regions if p.name == name)
+        return (self.state[p.start : p.stop].reshape(-1, p.dtype.itemsize) == WRITTEN).all(axis=1).reshape(p.shape)
+
     def write(self, name: str, array: np.ndarray) -> None:
         """Replace a buffer's content."""
         p = next(p for p in self.regions if p.name == name)

@@ -170,6 +170,10 @@ class Trace:
                 thread = m.thread_of[slots[here]]
                 self._accesses.append((len(self._steps) - 1, buffer, element, write, thread, bits[here].astype(float)))
 
+    def updated(self, pc: int, name: str, offsets: np.ndarray, before: np.ndarray, after: np.ndarray, dtype) -> None:
+        """Record an atomic update by the active threads: a write, with the values that were there before."""
+        self.access(pc, name, offsets, before, dtype, write=True)
+
     def shuffled(self, lanes: np.ndarray, values: np.ndarray) -> None:
         """Called when the active lanes have got `values` from `lanes`, both (warps, 32)."""
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from kernels.i18n import tr
 from visuals.scene.compiler.expressions import template
-from visuals.scene.compiler.moment import Accessed, Moment, Number, array_of
+from visuals.scene.compiler.moment import Accessed, Moment, Number, array_of, parted
 from visuals.scene.compiler.view import Buffer, PerThread, Shared, Shown, View
 from visuals.scene.parts import Annotation, Captions, Tensor
 from visuals.scene.recorder import Recorder
 
-MAX_EXPLAINED = 512  # cells of a tensor whose cells have sentences
+MAX_EXPLAINED = 2048  # cells of a tensor whose cells have sentences
 MAX_LINKS = 8  # cells of a tensor that one cell is made of
 
 
@@ -57,6 +57,19 @@ class Cells:
         for shown in self.view.tensors:
             if isinstance(shown, PerThread):
                 self._variables(m, shown)
+
+    def others(self, m: Moment) -> None:
+        """Record what the blocks that are not watched have written: the elements whose content differs from what is shown."""
+        recording = m.played.recording
+        for shown in self.view.tensors:
+            if isinstance(shown, Buffer):
+                name = recording.arguments.get(array_of(shown), array_of(shown))
+                after, written = elements(recording.after[name], shown), recording.written[name].ravel()
+                written = written if len(written) == len(after) else np.ones(len(after), bool)
+                now = m.played.content(shown, np.arange(len(after)), recording.watched.steps)
+                changed = np.flatnonzero(written & ~(now.known_by(len(after)) & (now.of == after)))
+                if changed.size and (array_of(shown) in recording.arguments or name in recording.arguments.values()):
+                    self.recorder.put(shown.name, after[changed], changed)
 
     # -- memory ----------------------------------------------------------------------------------------
     def _accesses(self, m: Moment, shown: Buffer | Shared) -> None:
@@ -119,7 +132,7 @@ class Cells:
             self._read(m, shown, number)
         first, stop = m.visit.first, m.visit.stop
         given = [(n, slice(*np.searchsorted(n.history.step, (first, stop)))) for n in numbers]
-        given = [(n, part) for n, part in given if part.start < part.stop]
+        given = [(n, part) for n, part in given if m.mine[n.history.thread[part]].any()]
         if not given:
             return
         if len(numbers) == 1 or shown.name in m.step.shows:
@@ -128,6 +141,7 @@ class Cells:
             self.row[shown.name] = self.row.get(shown.name, 0) + (m.visit.kind in shown.rows)
         for number, part in sorted(given, key=lambda g: int(g[0].history.step[g[1].stop - 1])):
             threads = np.unique(number.history.thread[part]).astype(int)
+            threads = threads[m.mine[threads]]
             values = m.played.after(number.history, stop - 1).of[threads]
             row = self.row[shown.name] if shown.rows else number.row
             self._rows[shown.name] = max(self._rows.get(shown.name, 0), row + 1)
@@ -153,6 +167,7 @@ class Cells:
             return
         part = slice(*np.searchsorted(number.reads.step, (m.visit.first, m.visit.stop)))
         threads = np.unique(number.reads.thread[part]).astype(int)
+        threads = threads[m.mine[threads]]
         for name, _, cells in self._of_blocks(m, shown, number.row, threads):
             self.recorder.look(name, cells)
 
@@ -166,7 +181,7 @@ class Cells:
         if held.known is None or held.of.itemsize != 4:
             return
         thread, source = of.thread[part].astype(int), of.source[part].astype(int)
-        same = held.known[source] & (held.of.view(np.uint32)[source] == of.bits[part])
+        same = m.mine[thread] & held.known[source] & (held.of.view(np.uint32)[source] == of.bits[part])
         row = self.row.get(shown.name, 0)
         for name, _, cells in self._of_blocks(m, shown, row, np.union1d(thread[same], source[same])):
             self.recorder.look(name, cells)
@@ -178,7 +193,8 @@ class Cells:
     def _explain(self, m: Moment, shown: Shown, name: str, cells: np.ndarray, threads: np.ndarray) -> None:
         """Note what is said of cells that a step has written, and which cells their threads have read for them."""
         text = m.step.cells.get(shown.name, "")
-        if not text or self.blocks > 1 or int(cells.max(initial=0)) >= MAX_EXPLAINED:
+        most = MAX_EXPLAINED if isinstance(shown, Buffer) else MAX_EXPLAINED // 4
+        if not text or self.blocks > 1 or int(cells.max(initial=0)) >= most:
             return
         values = (expression.value(m) for expression in template(text)[1])
         columns = [np.broadcast_to(value.of, m.played.threads)[threads] for value in values]
@@ -228,8 +244,8 @@ def shape_of(m: Moment, shown: Shown) -> tuple[int, int, int]:
     recording, name, step = m.played.recording, array_of(shown), shown.every[1]
     if isinstance(shown, Buffer):
         array = recording.before[recording.arguments.get(name, name)]
-        size = array.dtype.itemsize // np.dtype(shown.dtype or array.dtype).itemsize
-        extents = (*array.shape[:-1], array.shape[-1] * size // step)
+        *outer, _ = array.shape or (1,)
+        extents = (*outer, elements(array, shown).size // int(np.prod(outer)))
         *planes, rows, columns = (1, 1, *extents)[-max(3, len(extents)) :]
         return int(np.prod(planes)), rows, columns
     type_ = recording.watched.shared[name]
@@ -245,9 +261,13 @@ def initial(m: Moment, shown: Buffer) -> np.ndarray | None:
     buffer = recording.arguments.get(name, name)
     if buffer not in recording.given:
         return None
-    array = np.ascontiguousarray(recording.before[buffer])
+    return elements(recording.before[buffer], shown).astype(np.float32)
+
+
+def elements(array: np.ndarray, shown: Buffer) -> np.ndarray:
+    """Returns the cells of a tensor, in their order, of the array that it shows."""
     first, step = shown.every
-    return array.view(shown.dtype or array.dtype).ravel()[first::step].astype(np.float32)
+    return parted(array, shown.dtype)[first::step]
 
 
 def _last(writes: Accessed) -> Accessed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from kernels.i18n import mark, tr
 from visuals.scene.compiler.cells import Cells
 from visuals.scene.compiler.expressions import Expression, parse, template
 from visuals.scene.compiler.moment import Moment, Played
-from visuals.scene.compiler.steps import Visit, joined, lit_line, visits
+from visuals.scene.compiler.steps import Visit, joined, lit_line, split, visits
 from visuals.scene.compiler.view import Bytes, Number, PerThread, Say, Step, View
-from visuals.scene.parts import Captions, Group, Reading, Source
+from visuals.scene.fold import folded, repeats
+from visuals.scene.parts import Group, MatMul, Reading, Source
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import mask_of
 from visuals.scene.scene import Scene
@@ -42,91 +44,132 @@ class _Compiler:
     recorder: Recorder
     cells: Cells
     templates: list[str] = field(default_factory=list)  # in the reader's language, with numbered fields
-    readings: list[list[float]] = field(default_factory=list)  # one list a reading
-    _totals: dict[int, float] = field(default_factory=dict)
+    moments: list[Moment] = field(default_factory=list)  # one a step of the scene
+    readings: dict[str, list[float]] = field(default_factory=dict)  # by label
+    _totals: dict[str, float] = field(default_factory=dict)
+    _silent: list[Moment] = field(default_factory=list)  # steps without words before the first
 
     def add(self, m: Moment) -> None:
-        """Add a step."""
+        """Add a step. One without words becomes a part of the step before, or of the first."""
         say, example = _said(m)
-        sentence, fields = template(f"{tr(m.step.lead)} {tr(say.text)}".strip())
-        numbers = [field.value(m).at(example) for field in fields]
+        if say.text:
+            self._begin(m, f"{tr(m.step.lead)} {tr(say.text)}".strip(), example)
+        now = {reading.label: self._reading(reading, m) for reading in self.view.readings}
+        if not self.moments:
+            self._silent.append(m)
+            return
+        for part in (*self._silent, m):
+            self.cells.record(part)
+        self._silent.clear()
+        for label, value in now.items():
+            self.readings.setdefault(label, [])[len(self.moments) - 1 :] = [value]
+
+    def _begin(self, m: Moment, text: str, example: int) -> None:
+        sentence, fields = template(text)
         block, thread = divmod(example, m.played.recording.block_threads)
         active = m.active.reshape(m.played.recording.blocks, -1)[block]
         warp = thread // LANES
         lanes = np.flatnonzero(active[warp * LANES : (warp + 1) * LANES])
+        numbers = [field.value(m).at(example) for field in fields]
+        self.recorder.step(self._template(sentence), *numbers, warp=warp, mask=mask_of(lanes))
+        self.moments.append(m)
+
+    def add_others(self, m: Moment, text: str) -> None:
+        """Add the step in which the blocks follow that are not watched. `m`: the last step of the launch."""
+        sentence, fields = template(tr(text))
+        self.recorder.step(self._template(sentence), *(field.value(m).at(0) for field in fields))
+        self.moments.append(m)
+        self.cells.others(m)
+        for values in self.readings.values():
+            values.append(values[-1])
+
+    def _template(self, sentence: str) -> int:
         if sentence not in self.templates:
             self.templates.append(sentence)
-        self.recorder.step(self.templates.index(sentence), *numbers, warp=warp, mask=mask_of(lanes))
-        self.cells.record(m)
-        for n, reading in enumerate(self.view.readings):
-            self.readings[n].append(
-                self._bytes(n, reading, m) if isinstance(reading, Bytes) else self._number(n, reading, m)
-            )
+        return self.templates.index(sentence)
 
-    def _bytes(self, n: int, reading: Bytes, m: Moment) -> float:
-        found = m.accessed(reading.of)
-        moved = np.count_nonzero(found.write == (reading.op == "st")) * found.value.itemsize
-        self._totals[n] = self._totals.get(n, 0.0) + moved
-        return self._totals[n] / parse(reading.per).value(m).at(0)
-
-    def _number(self, n: int, reading: Number, m: Moment) -> float:
-        if m.visit.kind in reading.during:
-            self._totals[n] = parse(reading.value).value(m.of_all()).at(0)
-        return self._totals.get(n, reading.start)
-
-    def captions(self) -> Captions:
-        return self.recorder.captions(tuple(self.templates))
+    def _reading(self, reading: Bytes | Number, m: Moment) -> float:
+        so_far = self._totals.get(reading.label, 0.0 if isinstance(reading, Bytes) else reading.start)
+        if isinstance(reading, Bytes):
+            found = m.accessed(reading.of)
+            so_far += np.count_nonzero(found.write == (reading.op == "st")) * found.value.itemsize
+        elif m.visit.kind in reading.during:
+            so_far = parse(reading.value).value(m.of_all()).at(0)
+        self._totals[reading.label] = so_far
+        return so_far / parse(reading.per).value(m).at(0) if isinstance(reading, Bytes) else so_far
 
     def result(self) -> Iterator[Reading]:
-        for reading, values in zip(self.view.readings, self.readings, strict=True):
+        for reading in self.view.readings:
+            values = np.array(self.readings[reading.label])
             if isinstance(reading, Bytes):
-                yield Reading(tr(reading.label), np.array(values), "counted")
+                yield Reading(tr(reading.label), values, "counted")
             else:
-                yield Reading(tr(reading.label), np.array(values), role=reading.role)
+                yield Reading(tr(reading.label), values, role=reading.role)
 
 
-def compile_scene(recorded: Recorded, view: View, key: str, title: str, notes: Mapping[str, str] = {}) -> Scene:
-    """Returns the scene of a program. `notes`: beside the titles of tensors. ViewError names the line for which a name or a sentence is
-    missing, MarkError the mark that no line has."""
-    first = recorded.launches[0]
-    recorder = Recorder()
-    c = _Compiler(
-        view,
-        recorder,
-        Cells(view, recorder, first.blocks, view.threads or first.block_threads),
-        readings=[[] for _ in view.readings],
-    )
-    moments, lit = [], []
-    for recording, steps in zip(recorded.launches, view.launches, strict=True):
-        files, since = sources.files(recording.launch.source), recorder.steps
-        found = list(moments_of(recording, view, steps))
-        if not found:
-            raise ViewError(f"{recording.launch.source}: no step of the view is executed")
-        for m in found:
+def compile_scene(
+    recorded: Recorded, view: View, key: str, title: str, notes: Mapping[str, str] = {}, **parts: Any
+) -> Scene:
+    """Returns the scene of a program. `notes`: beside the titles of tensors. `parts`: further fields of the scene, in place of those made
+    here. ViewError names the line for which a name or a sentence is missing, MarkError the mark that no line has."""
+    recorder, first = Recorder(), recorded.launches[0]
+    c = _Compiler(view, recorder, Cells(view, recorder, first.blocks, view.threads or first.block_threads))
+    starts, launches = [], []
+    for n, (recording, steps) in enumerate(zip(recorded.launches, view.launches, strict=True)):
+        launches.append(list(moments_of(recording, view, steps)))
+        starts.append(recorder.steps)
+        for m in launches[-1]:
             c.add(m)
-        lines = np.array([lit_line(m.step, m.visit, recording.watched, files) for m in found])
-        lit.append(_source(recording, lines, since))
-        moments.append(found[0])
-    tensors = c.cells.tensors(moments, notes)
-    return Scene(
+        if recorder.steps == starts[-1]:
+            raise ViewError(f"{recording.launch.source}: no step of the view is executed")
+        if n < len(view.others) and view.others[n]:
+            c.add_others(launches[-1][-1], view.others[n])
+    firsts = [moments[0] for moments in launches]
+    tensors = c.cells.tensors(firsts, notes)
+    first_source, *next_sources = (
+        _source(recording, c.moments[start:stop], start)
+        for recording, start, stop in zip(recorded.launches, starts, [*starts[1:], None], strict=True)
+    )
+    fields = {
+        "step_name": tr(view.step_name),
+        "order_name": tr(ORDER),
+        "order_note": _order_note(recorded),
+        "readings": tuple(c.result()),
+        "annotations": tuple(c.cells.annotations(tensors)),
+        "matmuls": tuple(MatMul(*product) for product in view.products),
+    }
+    scene = Scene(
         key=key,
         title=title,
         tensors=tuple(tensors),
-        groups=tuple(_groups(c, moments[0])),
+        groups=tuple(_groups(c, firsts[0])),
         steps=recorder.steps,
-        step_name=tr("step"),
-        order_name=tr(ORDER),
-        order_note=_order_note(recorded),
         writes=recorder.writes(),
         reads=recorder.reads(),
-        captions=c.captions(),
-        readings=tuple(c.result()),
-        annotations=tuple(c.cells.annotations(tensors)),
-        source=lit[0],
-        next_sources=tuple(lit[1:]),
+        captions=recorder.captions(tuple(c.templates)),
+        source=first_source,
+        next_sources=tuple(next_sources),
         lanes=recorder.lanes(),
         finite=False,
+        **fields | parts,
     )
+    return _folded(scene, c.moments)
+
+
+def _folded(scene: Scene, moments: Sequence[Moment]) -> Scene:
+    """Returns a scene with its repetitions folded, those of the first step that has a sentence for them."""
+    step = next((m.step for m in moments if m.step.fold), None)
+    if step is None:
+        return scene
+    sentence, fields = template(tr(step.fold))
+    runs = repeats([0 if m.step is step else n for n, m in enumerate(moments, 1)], {0})
+
+    def numbers(run: tuple[int, int]) -> list[float]:
+        first, last = (moments[n] for n in run)
+        m = last.after(first)
+        return [field.value(m).at(int(m.active.argmax())) for field in fields]
+
+    return folded(scene, runs, sentence, numbers)
 
 
 def _order_note(recorded: Recorded) -> str:
@@ -143,7 +186,10 @@ def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> I
         m = Moment(played, visit, steps[visit.kind])
         return m.value(m.step.each).at(int(m.active.argmax())) if m.step.each else None
 
-    for visit in joined(visits(recording.watched, steps, files), key):
+    found = joined(visits(recording.watched, steps, files), key)
+    if view.group:
+        found = split(found, recording.watched, view.group, recording.block_threads)
+    for visit in found:
         yield Moment(played, visit, steps[visit.kind])
 
 
@@ -218,8 +264,10 @@ def _group(group: Group, rows: Sequence[Sequence[str]], m: Moment, block: int) -
     )
 
 
-def _source(recording: Recording, lines: np.ndarray, since: int) -> Source:
+def _source(recording: Recording, moments: Sequence[Moment], since: int) -> Source:
     launch, file = recording.launch, recording.launch.source.rpartition("/")[2]
+    files = sources.files(launch.source)
+    lines = np.array([lit_line(m.step, m.visit, recording.watched, files) for m in moments])
     return source_at(
         launch.source, lines, notes=margin(recording.counters, file), detail=resources(launch), since=since
     )

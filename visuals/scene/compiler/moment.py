@@ -14,11 +14,11 @@ from kernels.engines.emulator.watch.recording import Recording
 from kernels.engines.emulator.watch.values import History, Reads
 from kernels.engines.emulator.watch.watch import Variable
 from visuals.scene.compiler.expressions import Value
-from visuals.scene.compiler.steps import Visit
+from visuals.scene.compiler.steps import Visit, active_threads
 from visuals.scene.compiler.view import Buffer, PerThread, Shared, Shown, Step, View
 
 _OF_ACCESSES = ("before", "at", "new", "read", "largest")  # what may follow a name
-_EXTENTS = {"x": 0, "y": 1, "z": 2}
+BIT = "bit"  # a type of numbers: the bits of words
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,11 @@ class Played:
         rows = self._rows.get(array, np.zeros(0, int))
         rows = rows[slice(*np.searchsorted(of.step[rows], (first, stop)))]
         stored = np.dtype(self.recording.watched.dtypes[array]) if array >= 0 else np.dtype("f4")
-        dtype = np.dtype(shown.dtype) if isinstance(shown, Buffer | Shared) and shown.dtype else stored
-        parts = stored.itemsize // dtype.itemsize
-        bits = of.bits[rows].astype(f"u{stored.itemsize}").view(dtype)
+        values = of.bits[rows].astype(f"u{stored.itemsize}")
+        bits = parted(values.view(stored), shown.dtype if isinstance(shown, Buffer | Shared) else "")
+        parts = bits.size // max(1, rows.size)
         rows = np.repeat(rows, parts)
-        cell = of.element[rows].astype(int) * parts + np.tile(np.arange(parts), len(rows) // parts)
+        cell = of.element[rows].astype(int) * parts + np.tile(np.arange(parts), len(rows) // max(1, parts))
         found = Accessed(cell, of.write[rows], of.thread[rows].astype(int), bits, rows)
         if not isinstance(shown, Buffer | Shared) or shown.every == (0, 1):
             return found
@@ -143,7 +143,10 @@ class Played:
         found = found.only(found.write)
         name = shown if isinstance(shown, str) else array_of(shown)
         name = self.recording.arguments.get(name, name)
-        initial = np.ravel(self.recording.before.get(name, np.zeros(0)))
+        initial = self.recording.before.get(name, np.zeros(0))
+        if isinstance(shown, Buffer):
+            initial = parted(initial, shown.dtype)[shown.every[0] :: shown.every[1]]
+        initial = initial.ravel()
         size = int(max([cells.max(initial=0), found.cell.max(initial=0), initial.size - 1])) + 1
         known = np.arange(size) < initial.size
         values = np.zeros(size, found.value.dtype if len(found) else initial.dtype)
@@ -162,6 +165,14 @@ def _sees(variable: Variable, pcs: tuple[int, ...], in_function: bool) -> bool:
     return (in_function or not variable.calls) and any(map(variable.is_visible, pcs))
 
 
+def parted(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Returns the numbers of an array, flat, its bytes read as another type; "bit": each of its bits."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if dtype == BIT:
+        return np.unpackbits(flat.view(np.uint8), bitorder="little")
+    return flat.view(dtype) if dtype else flat
+
+
 def _extent(variable: Variable) -> int:
     return variable.stop - variable.start
 
@@ -178,11 +189,14 @@ class Moment:
         self.played, self.visit, self.step = played, visit, step
         watched = played.recording.watched
         self.pcs = int(watched.pc[visit.first]), int(watched.pc[visit.end - 1])
-        lanes = np.bitwise_or.reduce(watched.masks[visit.first : visit.end], axis=0)
-        bits = np.unpackbits(lanes.view(np.uint8), bitorder="little").astype(bool)
-        of_block = bits.reshape(played.recording.blocks, -1)[:, : played.recording.block_threads]
-        self.active = of_block.reshape(-1)
+        self.active = active_threads(watched, visit, played.recording.block_threads)
+        self.mine = np.ones(played.threads, bool)  # the threads whose step it is
+        if visit.threads is not None:
+            self.mine[:] = False
+            self.mine[visit.threads.start : visit.threads.stop] = True
+            self.active &= self.mine
         self.among = self.active
+        self.repeated = visit.number, visit.number
         self._accessed: dict[str, Accessed] = {}
 
     def of_all(self) -> Moment:
@@ -191,11 +205,18 @@ class Moment:
         other.among = np.ones(self.played.threads, bool)
         return other
 
+    def after(self, first: Moment) -> Moment:
+        """Returns the moment as the last of a repetition, with the names {first} and {last}."""
+        other = Moment(self.played, self.visit, self.step)
+        other.repeated = first.visit.number, self.visit.number
+        return other
+
     def accessed(self, name: str) -> Accessed:
         """Returns the accesses in the step to a tensor's array, or to an array by its name."""
         if name not in self._accessed:
             shown = self.played.view.shown(name)
-            self._accessed[name] = self.played.accessed(shown or name, self.visit.first, self.visit.stop)
+            found = self.played.accessed(shown or name, self.visit.first, self.visit.stop)
+            self._accessed[name] = found if self.visit.threads is None else found.only(self.mine[found.thread])
         return self._accessed[name]
 
     # -- names -----------------------------------------------------------------------------------------
@@ -279,6 +300,7 @@ class Moment:
         yield from (("warp", thread // LANES), ("threads", threads), ("blocks", recording.blocks))
         yield from (("active", active), ("idle", threads - active))
         yield from (("visit", self.visit.number), ("visits", self.visit.count))
+        yield from zip(("first", "last"), self.repeated, strict=True)
 
     def _number(self, name: str) -> Value | None:
         number = self._numbers.get(name)

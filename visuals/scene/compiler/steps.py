@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from kernels.engines.emulator.ptx.kernel import Line
+from kernels.engines.emulator.threads import LANES
 from kernels.engines.emulator.watch.statements import statements
 from kernels.engines.emulator.watch.trace import Watched
 from visuals.scene.compiler.view import Step
@@ -36,7 +39,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Visit:
-    """A step of the scene: its kind, raw steps first .. stop-1, those of its own lines up to `end`. `number` of `count` visits of the kind."""
+    """A step of the scene: its kind, raw steps first .. stop-1, those of its own lines up to `end`. `number` of `count` visits of the kind.
+    `threads`: whose step it is, numbered in all blocks; None for all."""
 
     kind: str
     first: int
@@ -44,6 +48,7 @@ class Visit:
     stop: int
     number: int = 0
     count: int = 0
+    threads: range | None = None
 
 
 def place_of(mark: Mark, files: Mapping[str, str]) -> Place:
@@ -131,6 +136,27 @@ def joined(found: list[Visit], key: Callable[[Visit], object]) -> list[Visit]:
             out.append(visit)
             keys.append(now)
     return list(_numbered(out))
+
+
+def split(found: list[Visit], watched: Watched, size: int, block_threads: int) -> list[Visit]:
+    """Returns the steps with one for each group of so many threads of a block, group after group between two barriers."""
+    out: list[tuple[int, int, int, Visit]] = []
+    for n, visit in enumerate(found):
+        interval = int(np.searchsorted(watched.barriers, visit.first))
+        threads = active_threads(watched, visit, block_threads)
+        block, own = np.divmod(np.flatnonzero(threads), block_threads)
+        for first in np.unique(block * block_threads + own // size * size).tolist():
+            stop = min(first + size, (first // block_threads + 1) * block_threads)
+            out.append((interval, first, n, replace(visit, threads=range(first, stop))))
+    return [visit for *_, visit in sorted(out, key=lambda row: row[:3])]
+
+
+def active_threads(watched: Watched, visit: Visit, block_threads: int) -> np.ndarray:
+    """Returns bool, one a thread of all blocks: which take part in a step."""
+    lanes = np.bitwise_or.reduce(watched.masks[visit.first : visit.end], axis=0)
+    of_warp = np.unpackbits(lanes.view(np.uint8), bitorder="little").astype(bool)
+    warps = -(-block_threads // LANES)
+    return of_warp.reshape(-1, warps * LANES)[:, :block_threads].reshape(-1)
 
 
 def lit_line(step: Step, visit: Visit, watched: Watched, files: Mapping[str, str]) -> int:

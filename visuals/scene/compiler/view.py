@@ -17,14 +17,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernels.i18n import mark
 from visuals.scene.parts import Group
 from visuals.scene.source import Mark
+
+STEP = mark("step")
 
 
 @dataclass(frozen=True)
 class Say:
     """A sentence, said if some active thread is `among` (a condition; "": any). The example is the thread among them with the largest
-    `pick`, else the first."""
+    `pick`, else the first. Of a step without words, "", what it does belongs to the step before."""
 
     text: str
     among: str = ""
@@ -33,7 +36,8 @@ class Say:
 
 @dataclass(frozen=True)
 class Step:
-    """A visit of a line is a step, up to the next visit of a line that a step has. The first sentence that fits is said.
+    """A visit of a line is a step, up to the next visit of a line that a step has. The first sentence that fits is said. `fold`: said once
+    instead of a repetition, but for its first two steps and its last; {first} and {last} are the numbers of the visits between.
 
     `lead`: a sentence that comes first in each case. `to`: the last of its lines. `inside`: the line of the call, if the line is in a
     function. `merge`: visits that follow each other are one step; `each`: while this variable keeps its value. `shows`: by tensor, the variable whose values it shows at this step alone. `cells`: by tensor, what is said of the
@@ -42,6 +46,7 @@ class Step:
     at: Mark
     cases: tuple[Say, ...]
     lead: str = ""
+    fold: str = ""
     to: Mark = ""
     inside: Mark = ""
     merge: bool = False
@@ -125,13 +130,21 @@ class Number:
 @dataclass(frozen=True)
 class View:
     """`launches`: the steps of each launch of the program, by kind. The order is that of the search: a line belongs to the first step that
-    has it. Titles of groups are sentences too. `threads`: how many of a block are shown, the first ones; 0 for all."""
+    has it. Titles of groups are sentences too. `threads`: how many of a block are shown, the first ones; 0 for all.
+
+    `group`: so many threads of a block take a step together, one group after the other between two barriers: 32 for warps, 1 for threads, 0
+    for all. `others`: of each launch, what is said of the blocks that are not watched: they follow in one step, if it is not "". `products`:
+    matrix products of tensors, as (left, right, out). `step_name`: what a step is."""
 
     tensors: tuple[Shown, ...]
     groups: tuple[Group, ...]
     launches: tuple[Mapping[str, Step], ...]
     readings: tuple[Bytes | Number, ...] = ()
     threads: int = 0
+    group: int = 0
+    others: tuple[str, ...] = ()
+    products: tuple[tuple[str, str, str], ...] = ()
+    step_name: str = STEP
 
     def shown(self, name: str) -> Shown | None:
         return next((tensor for tensor in self.tensors if tensor.name == name), None)

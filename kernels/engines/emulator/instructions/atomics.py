@@ -75,7 +75,8 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
             offset = int(chosen[0]) if name == "global" else -1
             m.float_bits.check(pc, i, sources[0], before, values[0], offset)
         if m.trace is not None:
-            m.trace.access(pc, name, offsets, before.view(UNSIGNED[width]), DTYPES[type_], write=True)
+            after = np.asarray(update(before, values)).astype(before.dtype)
+            m.trace.updated(pc, name, offsets, before.view(UNSIGNED[width]), after.view(UNSIGNED[width]), DTYPES[type_])
         if put is not None:
             put(m.spread(before))
 

@@ -20,13 +20,15 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Recording:
-    """A launch. `counters`: of the measured build. `before`: the program's buffers, by name. `given`: those that have values before
-    the program. `arguments`: which buffer each pointer of the kernel begins in. `blocks`: how many are watched."""
+    """A launch. `counters`: of the measured build. `before` and `after`: the program's buffers, by name. `written`: bool, which
+    elements have values after the launch. `given`: the buffers that have values before the program. `arguments`: which buffer each pointer of the kernel begins in. `blocks`: how many are watched."""
 
     launch: Launch
     watched: Watched
     counters: Counters
     before: Arrays
+    after: Arrays
+    written: Arrays
     given: frozenset[str]
     arguments: Mapping[str, str]
     blocks: int
@@ -76,7 +78,8 @@ def record(
         assert trace is not None  # the options have a Watch
         pointers = [v.name for v in trace.values.variables if v.is_parameter and not v.calls]
         arguments = {name: buffer for name, arg in zip(pointers, step.args, strict=True) if (buffer := buffer_of(arg))}
-        launches.append(Recording(step, trace, counters, before, given, arguments, len(chosen)))
+        after, written = _arrays(program, watched), {b.name: watched.memory.written(b.name) for b in program.buffers}
+        launches.append(Recording(step, trace, counters, before, after, written, given, arguments, len(chosen)))
     arrays = _arrays(program, measured)
     difference = max(_difference(arrays[b.name], watched.fetch(b.name)) for b in program.outputs)
     return Recorded(tuple(launches), arrays, difference)

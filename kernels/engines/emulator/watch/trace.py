@@ -146,6 +146,10 @@ class WatchTrace(Trace):
                 bits = by_slot[slots[here]].view(f"u{values.itemsize}").astype(np.uint64)
                 self._seen.append((self._step, buffer, element, write, self._thread[slots[here]], bits))
 
+    def updated(self, pc: int, name: str, offsets: np.ndarray, before: np.ndarray, after: np.ndarray, dtype) -> None:
+        self.access(pc, name, offsets, before, dtype, write=False)
+        self.access(pc, name, offsets, after, dtype, write=True)
+
     def shuffled(self, lanes: np.ndarray, values: np.ndarray) -> None:
         here = self._slots if self.m.active_mask is None else self._slots[self.m.active_mask[self._slots]]
         source = here // LANES * LANES + lanes.reshape(-1)[here]
