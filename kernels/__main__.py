@@ -60,6 +60,13 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     )
     if "emulate" in arguments:  # the emulator takes a while to import
         emulate_options(emulating)
+    watching = commands.add_parser(
+        "watch",
+        help="write a page on which a kernel of a file runs step by step",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if "watch" in arguments:
+        watch_options(watching)
     program = commands.add_parser("program", help="run a whole program, a file with main() or solve(), without a GPU")
     if "program" in arguments:
         program_options(program)
@@ -103,37 +110,12 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 def emulate_options(emulating: argparse.ArgumentParser) -> None:
     """Adds the options of the command `emulate`. Those that nvcc has too keep nvcc's names."""
-    from kernels.engines.emulator import arguments, iterations
+    from kernels.engines.emulator import arguments
 
     emulating.epilog = f"{arguments.FORMS}\n\n{EXAMPLES}"
-    add = emulating.add_argument
-    add("file", type=Path, help="CUDA C++ without host code (keep it out by #ifndef __CUDACC_RTC__), or PTX (.ptx)")
-    add("entry", help='the kernel\'s name in C++: naive, ns::naive, "sgemm<16, float>"')
-    add("--grid", required=True, help="blocks: 4 or 4,4 or 4,4,1")
-    add("--block", required=True, help="threads of a block, in the same form")
-    add("--arg", action="append", default=[], dest="args", metavar="ARG", help="one for each parameter, in order")
-    add(
-        "--constant",
-        action="append",
-        default=[],
-        dest="constants",
-        metavar="NAME=ARG",
-        help="value of a __constant__ or __device__ variable before the launch",
-    )
-    add("--shared", type=int, default=0, help="bytes of dynamic shared memory")
+    launch_options(emulating)
     check_options(emulating)
-    add(
-        "--order",
-        default="forward",
-        help="of the warps: forward, reversed, blocks (one after the other) or random:SEED. A short launch in forward order is run again",
-    )
-    add(
-        "--seconds",
-        type=float,
-        default=iterations.SECONDS,
-        help=f"of processor time, after which a loop is stopped: it may be endless; {iterations.SECONDS:g} if left out",
-    )
-    compiler_options(emulating)
+    add = emulating.add_argument
     add("--out", type=Path, help="folder for arrays after the run: arg0.npy, arg1.npy, NAME.npy of a --constant")
     add(
         "--ncu",
@@ -151,6 +133,53 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
     add("--json", action="store_true")
 
 
+def launch_options(command: argparse.ArgumentParser) -> None:
+    """Adds a kernel of a file, its launch and the options of the compiler."""
+    from kernels.engines.emulator import iterations
+
+    add = command.add_argument
+    add("file", type=Path, help="CUDA C++ without host code (keep it out by #ifndef __CUDACC_RTC__), or PTX (.ptx)")
+    add("entry", help='the kernel\'s name in C++: naive, ns::naive, "sgemm<16, float>"')
+    add("--grid", required=True, help="blocks: 4 or 4,4 or 4,4,1")
+    add("--block", required=True, help="threads of a block, in the same form")
+    add("--arg", action="append", default=[], dest="args", metavar="ARG", help="one for each parameter, in order")
+    add(
+        "--constant",
+        action="append",
+        default=[],
+        dest="constants",
+        metavar="NAME=ARG",
+        help="value of a __constant__ or __device__ variable before the launch",
+    )
+    add("--shared", type=int, default=0, help="bytes of dynamic shared memory")
+    add("--seed", type=int, default=0, help="of random values")
+    add(
+        "--order",
+        default="forward",
+        help="of the warps: forward, reversed, blocks (one after the other) or random:SEED. A short launch in forward order is run again",
+    )
+    add(
+        "--seconds",
+        type=float,
+        default=iterations.SECONDS,
+        help=f"of processor time, after which a loop is stopped: it may be endless; {iterations.SECONDS:g} if left out",
+    )
+    compiler_options(command)
+
+
+def watch_options(watching: argparse.ArgumentParser) -> None:
+    """Adds the options of the command `watch`."""
+    from kernels.engines.emulator import arguments
+
+    watching.epilog = f"{arguments.FORMS}\n\n{EXAMPLES.replace(' emulate ', ' watch ')}"
+    launch_options(watching)
+    add = watching.add_argument
+    add("--thread", default="0", help="that is followed: 9 of block 0, or 2:9 of block 2; 0 if left out")
+    add(
+        "--out", type=Path, metavar="PAGE", help="the page that is written; the name of the file with .html if left out"
+    )
+
+
 def check_options(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add(
@@ -166,7 +195,6 @@ def check_options(command: argparse.ArgumentParser) -> None:
         type=float,
         help="the largest error for --check, as a share of the largest number; by the type if left out",
     )
-    add("--seed", type=int, default=0, help="of random values")
 
 
 def compiler_options(command: argparse.ArgumentParser) -> None:
@@ -321,6 +349,33 @@ def do_emulate(args) -> int:
     )
     print(json.dumps(result.to_json(), allow_nan=False) if args.json else result.text())
     return 1 if result.compared and not result.compared.right else 0
+
+
+def do_watch(args) -> None:
+    from kernels.engines.emulator import user_kernel
+    from visuals.stage import own_kernel  # this command line is of all layers
+
+    grid, block = user_kernel.dim(args.grid), user_kernel.dim(args.block)
+    page = own_kernel.page(
+        args.file,
+        args.entry,
+        grid,
+        block,
+        args.args,
+        user_kernel.watched_thread(args.thread, grid, block),
+        shared=args.shared,
+        seed=args.seed,
+        defines=args.define,
+        folders=args.folders,
+        arch=args.arch,
+        standard=args.std,
+        constants=args.constants,
+        seconds=args.seconds,
+        order=user_kernel.order_of(args.order),
+    )
+    out = args.out or Path(f"{args.file.stem}.html")
+    out.write_text(page, encoding="utf-8")
+    print(out)
 
 
 def do_program(args) -> int:
@@ -485,6 +540,7 @@ def main(argv: list[str] | None = None) -> int:
             "list": do_list,
             "run": do_run,
             "emulate": do_emulate,
+            "watch": do_watch,
             "program": do_program,
             "judge": do_judge,
             "ptx": do_ptx,

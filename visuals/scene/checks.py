@@ -93,6 +93,7 @@ def validate(scene: Scene) -> None:
     if scene.lanes is not None:
         same = len(scene.lanes.warp) == len(scene.lanes.mask) == scene.steps
         need(same, SceneError("lanes and steps differ in number"))
+    need(all(0 <= step < scene.steps for step, _ in scene.faults), SceneError("a fault is at no step"))
     _check_sources(scene, need)
     if scene.diagram is not None:
         diagram.check(scene.diagram, tensors, scene.steps, need)

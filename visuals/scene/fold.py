@@ -48,6 +48,7 @@ def folded(scene: Scene, runs: Sequence[Run], template: str, args: Callable[[Run
         next_sources=tuple(_source(source, last, new) for source in scene.next_sources),
         lanes=scene.lanes and Lanes(scene.lanes.warp[last], scene.lanes.mask[last]),
         folds=tuple((int(new[first]), first) for first, _ in runs),
+        faults=tuple((int(new[step]), text) for step, text in scene.faults),
     )
 
 

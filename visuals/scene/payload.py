@@ -75,6 +75,7 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         "orderName": scene.order_name,
         "orderNote": scene.order_note,
         **({"folds": [list(fold) for fold in scene.folds]} if scene.folds else {}),
+        **({"faults": [list(fault) for fault in scene.faults]} if scene.faults else {}),
         "groups": [
             {"rows": [list(row) for row in g.rows], "memorySpace": g.memory_space, "title": g.title, "table": g.table}
             | ({"aligned": True} if g.aligned else {})

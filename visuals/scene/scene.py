@@ -33,6 +33,7 @@ at step t is a pure function of (scene, t), so pause, scrub, deep link, export a
 * **Source** is the kernel's CUDA text, the line lit at each step and notes in the margin. A program of several kernels
   shows the file of the kernel that runs: `next_sources` follow `source`, each from its step `since` on. **Lanes** are
   the warp of a step and its active lanes.
+* **Faults** are steps at which something is wrong, such as a data race: the scrubber marks them.
 * A **Diagram** (visuals.scene.diagram) shows cells as boxes with arrows between them, in place of the grids.
 
 visuals/scene/payload.py turns a scene into what is sent to the browser.
@@ -94,6 +95,7 @@ class Scene:
     diagram: Diagram | None = None
     # Pairs: a step that stands for several, and the first of these when all are shown.
     folds: tuple[tuple[int, int], ...] = ()
+    faults: tuple[tuple[int, str], ...] = ()  # step, what is wrong
     finite: bool = True  # False: cells, readings and captions may hold infinities and NaN, and print them
     version: int = field(default=VERSION, init=False)
 

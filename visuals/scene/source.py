@@ -52,10 +52,10 @@ def source_of(file: str, marks: Sequence[Mark], kind: np.ndarray, **fields) -> S
     return Source(file.rpartition("/")[2], text, np.array(lit)[kind], first + 1, **fields)
 
 
-def source_at(file: str, lit: np.ndarray, **fields) -> Source:
+def source_at(file: str, text: str, lit: np.ndarray, **fields) -> Source:
     """Returns a CUDA source without its opening comment, with the line that each step lights."""
-    text, first, _ = _marked(sources.text(file), ())
-    return Source(file.rpartition("/")[2], text, lit, first + 1, **fields)
+    shown, first, _ = _marked(text, ())
+    return Source(file, shown, lit, first + 1, **fields)
 
 
 @lru_cache(maxsize=256)

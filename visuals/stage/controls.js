@@ -16,6 +16,9 @@ export function render(player) {
   root.setAttribute("aria-label", player.data.still ? player.captionOf(player.step).map((p) => p.text).join("") : tr("Stage: {title}", { title: scene.title }));
   part.canvas.setAttribute("aria-label", Object.values(scene.tensors).map((t) => `${t.title}, ${t.note || [t.rows, t.cols].join(" × ")}`).join("; "));
   part.scrub.max = scene.steps - 1;
+  const at = ([step]) => `${(step / Math.max(1, scene.steps - 1)) * 100}%`;
+  part.scrub.style.setProperty("--faults", scene.faults.map((fault) => `linear-gradient(var(--write), var(--write)) ${at(fault)} 50% / 4px 16px no-repeat`).join(", ") || "none");
+  part.scrub.title = scene.faults.map(([step, text]) => tr("Step {step}: {text}", { step: count(step + 1), text })).join("\n");
   part.count.style.minWidth = `${2 * count(scene.steps).length + 3}ch`;
   part.order.textContent = scene.orderName;
   root.querySelector(".order-note").textContent = scene.orderNote;

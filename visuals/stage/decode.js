@@ -47,6 +47,7 @@ export function decodeScene(meta, block) {
     annotations: (meta.annotations || []).map((a) => ({ tensor: tensor(a.tensor), captions: readCaptions(a.captions, read), links: a.links.map((l) => ({ source: tensor(l.source), cells: read(l.cells) })) })),
     captions: readCaptions(meta.captions, read),
     folds: new Map(meta.folds),
+    faults: meta.faults || [], // [step, what is wrong]
     diagram: meta.diagram && { ...meta.diagram, areas: meta.diagram.areas.map((a) => ({ ...a, values: read(a.values) })) },
     lanes: meta.lanes && { warp: read(meta.lanes.warp), mask: read(meta.lanes.mask) },
     sources: meta.source ? [meta.source, ...(meta.nextSources || [])].map((s, n, all) => (s.like === undefined ? s : { ...all[s.like], since: s.since })).map((s) => ({ ...s, lines: read(s.lines), colours: read(s.colours) })) : [],

@@ -197,7 +197,11 @@ def launch_ranks(
     with _no_collection():
         scheduler = _scheduler(machine, options)
     until = options.until
-    scheduler.run((lambda: trace.events.brought(*until)) if trace and until else None)
+    try:
+        scheduler.run((lambda: trace.events.brought(*until)) if trace and until else None)
+    except EmulatorError as error:
+        error.watched = watched.watched() if watched else None
+        raise
     return Run(
         tally.counters() if tally else None,
         trace.result() if trace else None,

@@ -359,6 +359,8 @@ class Races:
             f"{m.name}, {m.line(pc)}: data race on {self.name} memory: {a} {verb} {self._place(word)}, which {b} {other_verb} at "
             f"{m.line(other_pc)}. {cure or self._cure(number, who, (verb, other_verb), key)}"
         )
+        if m.trace is not None:
+            m.trace.raced(self.found[key])
 
     def _place(self, word: int) -> str:
         where = self.memory.describe(word * self.unit)

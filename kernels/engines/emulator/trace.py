@@ -174,6 +174,9 @@ class Trace:
         """Record an atomic update by the active threads: a write, with the values that were there before."""
         self.access(pc, name, offsets, before, dtype, write=True)
 
+    def raced(self, message: str) -> None:
+        """Called when a data race is found."""
+
     def shuffled(self, lanes: np.ndarray, values: np.ndarray) -> None:
         """Called when the active lanes have got `values` from `lanes`, both (warps, 32)."""
 

@@ -188,30 +188,17 @@ def emulate(
     sass: add the machine code. watch: "9" or "2:9", a thread of block 0 or of another one, whose steps are added.
     Raises RuleError (CompileError with the compiler's message, EmulatorError with line, thread and block), OSError.
     """
-    for name, texts in (("args", args), ("constants", constants), ("defines", defines), ("folders", folders)):
-        _check_texts(name, texts)
-    numerals.check_positive("seconds", seconds)
-    numerals.check_whole("seed", seed)
-    limits.check_grid(grid, block)
-    values = {f"arg{n}": arguments.parse(text) for n, text in enumerate(args)}
-    variables = _constants(constants)
-    checked = comparison.parse(check, values, tolerance) if check else None
-    code = translated(Path(file), entry, list(variables), defines, folders, arch, standard)
-    source, kernel = code.source, code.kernel
+    settings = {"shared": shared, "seed": seed, "constants": constants, "seconds": seconds, "order": order}
+    building = {"defines": defines, "folders": folders, "arch": arch, "standard": standard}
+    call, code = prepared(file, entry, grid, block, args, **settings, **building)
+    checked = comparison.parse(check, call.values, tolerance) if check else None
+    source = code.source
     machine_code = disassembled(code, entry) if sass else None
     block_and_thread = watched_thread(watch, grid, block) if watch else None
     to_watch = for_watching(code, entry) if block_and_thread else None
-    limits.check_bounds(kernel, block)
-    limits.check_shared(kernel, shared)
-    targets.check(kernel, code.arch, compiled=bool(code.options))
-    parameters.check_arguments(kernel, entry, values)
-    parameters.check_variables(kernel, code.lowered, variables, values)
-    arrays = [array for n, value in (values | variables).items() for _, array in parameters.arrays(n, value)]
-    limits.check_memory(kernel, grid, block, shared, arrays)
     found = ncu.find(Path(report), entry, code.name) if report is not None else None
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
-    call = _Launch(entry, grid, block, shared, values, variables, seed, seconds, order)
     want = comparison.expected(checked, call.before()) if checked else np.zeros(0)
     plain = partial(unoptimized, code, entry) if code.options else None  # compiled where it is needed
     early = []
@@ -255,6 +242,43 @@ def emulate(
     )
 
 
+def prepared(
+    file: Path,
+    entry: str,
+    grid: Dim,
+    block: Dim,
+    args: Sequence[str],
+    *,
+    shared: int = 0,
+    seed: int = 0,
+    defines: Sequence[str] = (),
+    folders: Sequence[str] = (),
+    arch: str = "",
+    standard: str = "",
+    constants: Sequence[str] = (),
+    seconds: float = SECONDS,
+    order: str | int = "forward",
+) -> tuple[UserLaunch, Translated]:
+    """Returns a launch of a kernel in a file, checked, and its code. Parameters and errors as in `emulate`."""
+    for name, texts in (("args", args), ("constants", constants), ("defines", defines), ("folders", folders)):
+        _check_texts(name, texts)
+    numerals.check_positive("seconds", seconds)
+    numerals.check_whole("seed", seed)
+    limits.check_grid(grid, block)
+    values = {f"arg{n}": arguments.parse(text) for n, text in enumerate(args)}
+    variables = _constants(constants)
+    code = translated(Path(file), entry, list(variables), defines, folders, arch, standard)
+    kernel = code.kernel
+    limits.check_bounds(kernel, block)
+    limits.check_shared(kernel, shared)
+    targets.check(kernel, code.arch, compiled=bool(code.options))
+    parameters.check_arguments(kernel, entry, values)
+    parameters.check_variables(kernel, code.lowered, variables, values)
+    arrays = [array for n, value in (values | variables).items() for _, array in parameters.arrays(n, value)]
+    limits.check_memory(kernel, grid, block, shared, arrays)
+    return UserLaunch(entry, grid, block, shared, values, variables, seed, seconds, order), code
+
+
 def _compared(checked: Check, want: np.ndarray, after: Mapping[str, np.ndarray], run: Run) -> Compared:
     """Returns how an array compares with what the check expects."""
     machine, got = run.ended, after[checked.name]
@@ -274,7 +298,7 @@ Plain = Callable[[], Translated] | None  # compiles the same kernel without opti
 
 
 @dataclass(frozen=True)
-class _Launch:
+class UserLaunch:
     """A launch of a kernel, with the values of its arguments and of variables."""
 
     entry: str
@@ -330,10 +354,16 @@ class _Launch:
         return self._launch(code, Options(races=True, numbers=True, seconds=self.seconds, order=self.order))
 
     def _launch(self, code: Translated, options: Options) -> Launched:
-        memory, locations = fill_memory(self.values, self.variables, code.lowered, np.random.default_rng(self.seed))
+        memory, locations = self.memory(code)
+        return self.run_in(memory, code, options), memory, locations
+
+    def memory(self, code: Translated) -> tuple[Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]]:
+        """Returns what `fill_memory` does before the launch."""
+        return fill_memory(self.values, self.variables, code.lowered, np.random.default_rng(self.seed))
+
+    def run_in(self, memory: Global, code: Translated, options: Options) -> Run:
         args = [np.void(parameters.packed(n, value, memory.address)) for n, value in self.values.items()]
-        run = launch(code.ptx, code.name, self.grid, self.block, args, memory, self.shared, options, name=self.entry)
-        return run, memory, locations
+        return launch(code.ptx, code.name, self.grid, self.block, args, memory, self.shared, options, name=self.entry)
 
     def thread_steps(self, code: Translated, block: int, thread: int) -> tuple[ThreadStep, ...]:
         """Returns what a thread of a block does, of code that was compiled for watching."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from kernels.engines.emulator.watch.recording import Recording
 from kernels.i18n import tr
 from visuals.scene.compiler.expressions import template
 from visuals.scene.compiler.moment import Accessed, Moment, Number, array_of, parted
-from visuals.scene.compiler.view import Buffer, PerThread, Shared, Shown, View
+from visuals.scene.compiler.view import Buffer, OfThread, PerThread, Shared, Shown, View
 from visuals.scene.parts import Annotation, Captions, Tensor
 from visuals.scene.recorder import Recorder
 
@@ -57,6 +58,8 @@ class Cells:
         for shown in self.view.tensors:
             if isinstance(shown, PerThread):
                 self._variables(m, shown)
+            elif isinstance(shown, OfThread):
+                self._variable(m, shown)
 
     def others(self, m: Moment) -> None:
         """Record what the blocks that are not watched have written: the elements whose content differs from what is shown."""
@@ -68,14 +71,17 @@ class Cells:
                 written = written if len(written) == len(after) else np.ones(len(after), bool)
                 now = m.played.content(shown, np.arange(len(after)), recording.watched.steps)
                 changed = np.flatnonzero(written & ~(now.known_by(len(after)) & (now.of == after)))
+                inside, cells = cells_of(m, shown, changed)
+                changed = changed[inside]
                 if changed.size and (array_of(shown) in recording.arguments or name in recording.arguments.values()):
-                    self.recorder.put(shown.name, after[changed], changed)
+                    self.recorder.put(shown.name, after[changed], cells[inside])
 
     # -- memory ----------------------------------------------------------------------------------------
     def _accesses(self, m: Moment, shown: Buffer | Shared) -> None:
         found = m.accessed(shown.name)
         if not len(found) or (isinstance(shown, Shared) and shown.during and m.visit.kind not in shown.during):
             return
+        found = in_part(m, shown, found)
         reads, writes = found.only(~found.write), _last(found.only(found.write))
         if len(reads):
             cells = self._at(shown, reads.cell)
@@ -111,7 +117,7 @@ class Cells:
         for shown in self.view.tensors:
             if not isinstance(shown, Buffer | Shared) or shown.name == target.name or shown.name in self._row_of:
                 continue
-            found = m.accessed(shown.name)
+            found = in_part(m, shown, m.accessed(shown.name))
             reads = found.only(~found.write)
             if found.write.any() or not len(reads) or reads.value.dtype != writes.value.dtype:
                 continue
@@ -148,6 +154,13 @@ class Cells:
             for name, mine, cells in self._of_blocks(m, shown, row, threads):
                 self.recorder.put(name, values[mine], cells)
                 self._explain(m, shown, name, cells, threads[mine])
+
+    def _variable(self, m: Moment, shown: OfThread) -> None:
+        for number in m.played.numbers(shown.of or shown.name, m.pcs, in_function=False):
+            part = slice(*np.searchsorted(number.history.step, (m.visit.first, m.visit.stop)))
+            if m.mine[shown.thread] and (number.history.thread[part] == shown.thread).any():
+                value = m.played.after(number.history, m.visit.stop - 1).of[shown.thread]
+                self.recorder.put(shown.name, [value], [number.row])
 
     def _of_blocks(
         self, m: Moment, shown: PerThread, row: int, threads: np.ndarray
@@ -230,12 +243,27 @@ class Cells:
                     note="" if block else note,
                 )
             return
+        if isinstance(shown, OfThread):
+            shapes = [
+                v.type.shape
+                for v in moments[0].played.recording.watched.values.variables
+                if v.name == (shown.of or shown.name)
+            ]
+            *planes, rows, columns = (1, 1, *shapes[0])[-max(2, len(shapes[0])) :]
+            yield Tensor(shown.name, symbol, title, shown.role, int(np.prod(planes)), rows, columns, note=note)
+            return
         m = next((m for m in moments if m.played.array(array_of(shown)) >= 0), moments[0])
         planes, rows, columns = shape_of(m, shown)
         if isinstance(shown, Shared) and shown.rows:
             rows = self.row.get(shown.name, 0) + 1
-        values = initial(moments[0], shown) if isinstance(shown, Buffer) else None
-        yield Tensor(shown.name, symbol, title, shown.role, planes, rows, columns, values, note=note)
+        if not isinstance(shown, Buffer):
+            yield Tensor(shown.name, symbol, title, shown.role, planes, rows, columns, note=note)
+            return
+        values, part = initial(moments[0], shown), shown.part
+        origin = (0, part[0].start, part[1].start) if part else (0, 0, 0)
+        yield Tensor(
+            shown.name, symbol, title, shown.role, planes, rows, columns, values, origin, note, partial=part is not None
+        )
 
 
 def shape_of(m: Moment, shown: Shown) -> tuple[int, int, int]:
@@ -243,11 +271,9 @@ def shape_of(m: Moment, shown: Shown) -> tuple[int, int, int]:
     assert isinstance(shown, Buffer | Shared)
     recording, name, step = m.played.recording, array_of(shown), shown.every[1]
     if isinstance(shown, Buffer):
-        array = recording.before[recording.arguments.get(name, name)]
-        *outer, _ = array.shape or (1,)
-        extents = (*outer, elements(array, shown).size // int(np.prod(outer)))
-        *planes, rows, columns = (1, 1, *extents)[-max(3, len(extents)) :]
-        return int(np.prod(planes)), rows, columns
+        return (1, len(shown.part[0]), len(shown.part[1])) if shown.part else _whole(recording, shown)
+    if name not in recording.watched.shared:  # of dynamic size
+        return 1, recording.blocks, int(m.played.accessed(shown, 0, recording.watched.steps).cell.max(initial=0)) + 1
     type_ = recording.watched.shared[name]
     if len(type_.shape) < 2 or step > 1:
         return 1, recording.blocks, len(type_.leaves) // step
@@ -261,7 +287,39 @@ def initial(m: Moment, shown: Buffer) -> np.ndarray | None:
     buffer = recording.arguments.get(name, name)
     if buffer not in recording.given:
         return None
-    return elements(recording.before[buffer], shown).astype(np.float32)
+    values = elements(recording.before[buffer], shown).astype(np.float32)
+    if shown.part is None:
+        return values
+    rows, columns = shown.part
+    return values.reshape(-1, _whole(recording, shown)[2])[rows.start : rows.stop, columns.start : columns.stop].ravel()
+
+
+def _whole(recording: Recording, shown: Buffer) -> tuple[int, int, int]:
+    """Returns planes, rows and columns of a buffer, whole."""
+    name = array_of(shown)
+    array = recording.before[recording.arguments.get(name, name)]
+    count = elements(array, shown).size
+    if shown.columns:
+        return 1, -(-count // shown.columns), shown.columns
+    *outer, _ = array.shape or (1,)
+    *planes, rows, columns = (1, 1, *outer, count // int(np.prod(outer)))[-max(3, len(outer) + 1) :]
+    return int(np.prod(planes)), rows, columns
+
+
+def cells_of(m: Moment, shown: Buffer | Shared, element: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns which elements are in the part that is shown, and the cell of each."""
+    if not isinstance(shown, Buffer) or shown.part is None:
+        return np.ones(len(element), bool), element
+    rows, columns = shown.part
+    row, column = np.divmod(element, _whole(m.played.recording, shown)[2])
+    inside = (row >= rows.start) & (row < rows.stop) & (column >= columns.start) & (column < columns.stop)
+    return inside, (row - rows.start) * len(columns) + column - columns.start
+
+
+def in_part(m: Moment, shown: Buffer | Shared, found: Accessed) -> Accessed:
+    """Returns the accesses to cells that are shown."""
+    inside, cells = cells_of(m, shown, found.cell)
+    return replace(found, cell=cells).only(inside)
 
 
 def elements(array: np.ndarray, shown: Buffer) -> np.ndarray:

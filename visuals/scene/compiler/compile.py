@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from kernels import sources
 from kernels.engines.emulator.threads import LANES
 from kernels.engines.emulator.watch.recording import Recorded, Recording
 from kernels.i18n import mark, tr
@@ -16,7 +15,7 @@ from visuals.scene.compiler.cells import Cells
 from visuals.scene.compiler.expressions import Expression, parse, template
 from visuals.scene.compiler.moment import Moment, Played
 from visuals.scene.compiler.steps import Visit, joined, lit_line, split, visits
-from visuals.scene.compiler.view import Bytes, Number, PerThread, Say, Step, View
+from visuals.scene.compiler.view import Bytes, Number, OfThread, PerThread, Repetitions, Say, Sentence, Step, View
 from visuals.scene.fold import folded, repeats
 from visuals.scene.parts import Group, MatMul, Reading, Source
 from visuals.scene.recorder import Recorder
@@ -51,9 +50,9 @@ class _Compiler:
 
     def add(self, m: Moment) -> None:
         """Add a step. One without words becomes a part of the step before, or of the first."""
-        say, example = _said(m)
-        if say.text:
-            self._begin(m, f"{tr(m.step.lead)} {tr(say.text)}".strip(), example)
+        sentence = m.step.describe(m) if m.step.describe else _said(m)
+        if sentence.text:
+            self._begin(m, sentence)
         now = {reading.label: self._reading(reading, m) for reading in self.view.readings}
         if not self.moments:
             self._silent.append(m)
@@ -64,14 +63,12 @@ class _Compiler:
         for label, value in now.items():
             self.readings.setdefault(label, [])[len(self.moments) - 1 :] = [value]
 
-    def _begin(self, m: Moment, text: str, example: int) -> None:
-        sentence, fields = template(text)
-        block, thread = divmod(example, m.played.recording.block_threads)
+    def _begin(self, m: Moment, sentence: Sentence) -> None:
+        block, thread = divmod(sentence.example, m.played.recording.block_threads)
         active = m.active.reshape(m.played.recording.blocks, -1)[block]
         warp = thread // LANES
         lanes = np.flatnonzero(active[warp * LANES : (warp + 1) * LANES])
-        numbers = [field.value(m).at(example) for field in fields]
-        self.recorder.step(self._template(sentence), *numbers, warp=warp, mask=mask_of(lanes))
+        self.recorder.step(self._template(sentence.text), *sentence.numbers, warp=warp, mask=mask_of(lanes))
         self.moments.append(m)
 
     def add_others(self, m: Moment, text: str) -> None:
@@ -112,8 +109,8 @@ def compile_scene(
 ) -> Scene:
     """Returns the scene of a program. `notes`: beside the titles of tensors. `parts`: further fields of the scene, in place of those made
     here. ViewError names the line for which a name or a sentence is missing, MarkError the mark that no line has."""
-    recorder, first = Recorder(), recorded.launches[0]
-    c = _Compiler(view, recorder, Cells(view, recorder, first.blocks, view.threads or first.block_threads))
+    recorder, columns = Recorder(), max(recording.block_threads for recording in recorded.launches)
+    c = _Compiler(view, recorder, Cells(view, recorder, recorded.launches[0].blocks, view.threads or columns))
     starts, launches = [], []
     for n, (recording, steps) in enumerate(zip(recorded.launches, view.launches, strict=True)):
         launches.append(list(moments_of(recording, view, steps)))
@@ -137,6 +134,7 @@ def compile_scene(
         "readings": tuple(c.result()),
         "annotations": tuple(c.cells.annotations(tensors)),
         "matmuls": tuple(MatMul(*product) for product in view.products),
+        "faults": tuple(_faults(c.moments)),
     }
     scene = Scene(
         key=key,
@@ -153,23 +151,26 @@ def compile_scene(
         finite=False,
         **fields | parts,
     )
-    return _folded(scene, c.moments)
+    sentence, numbers = (view.repetitions or _repetitions)(c.moments)
+    return folded(scene, list(numbers), sentence, lambda run: numbers[run])
 
 
-def _folded(scene: Scene, moments: Sequence[Moment]) -> Scene:
-    """Returns a scene with its repetitions folded, those of the first step that has a sentence for them."""
+def _faults(moments: Sequence[Moment]) -> Iterator[tuple[int, str]]:
+    for n, m in enumerate(moments):
+        yield from ((n, text) for text in m.faults())
+
+
+def _repetitions(moments: Sequence[Moment]) -> Repetitions:
+    """Returns what the first step with a sentence for its repetitions says of each."""
     step = next((m.step for m in moments if m.step.fold), None)
     if step is None:
-        return scene
+        return "", {}
     sentence, fields = template(tr(step.fold))
-    runs = repeats([0 if m.step is step else n for n, m in enumerate(moments, 1)], {0})
-
-    def numbers(run: tuple[int, int]) -> list[float]:
-        first, last = (moments[n] for n in run)
-        m = last.after(first)
-        return [field.value(m).at(int(m.active.argmax())) for field in fields]
-
-    return folded(scene, runs, sentence, numbers)
+    numbers = {}
+    for first, last in repeats([0 if m.step is step else n for n, m in enumerate(moments, 1)], {0}):
+        m = moments[last].after(moments[first])
+        numbers[first, last] = [field.value(m).at(int(m.active.argmax())) for field in fields]
+    return sentence, numbers
 
 
 def _order_note(recorded: Recorded) -> str:
@@ -180,13 +181,14 @@ def _order_note(recorded: Recorded) -> str:
 
 def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> Iterator[Moment]:
     """Yields the steps of a launch."""
-    played, files = Played(recording, view), sources.files(recording.launch.source)
+    played, files = Played(recording, view), recording.files
 
     def key(visit: Visit) -> object:
         m = Moment(played, visit, steps[visit.kind])
         return m.value(m.step.each).at(int(m.active.argmax())) if m.step.each else None
 
     found = joined(visits(recording.watched, steps, files), key)
+    found = view.arrange(recording, found) if view.arrange else found
     if view.group:
         found = split(found, recording.watched, view.group, recording.block_threads)
     for visit in found:
@@ -196,6 +198,7 @@ def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> I
 def watched_names(view: View) -> frozenset[str]:
     """Returns the names of the variables that a view may need."""
     names = {path for shown in view.tensors if isinstance(shown, PerThread) for path in shown.variables}
+    names |= {shown.of or shown.name for shown in view.tensors if isinstance(shown, OfThread)}
     for step in (step for launch in view.launches for step in launch.values()):
         names |= {*step.shows.values(), *([step.each] if step.each else [])}
     names |= {name for expression in expressions(view) for name in expression.names}
@@ -220,12 +223,14 @@ def expressions_of(step: Step) -> Iterator[Expression]:
 
 
 # -- sentences -------------------------------------------------------------------------------------------
-def _said(m: Moment) -> tuple[Say, int]:
-    """Returns the first sentence that fits a step, and the example thread."""
+def _said(m: Moment) -> Sentence:
+    """Returns the first sentence that fits a step."""
     for say in m.step.cases:
         among = m.active & _truth(m, say.among) if say.among else m.active
         if among.any():
-            return say, _example(m, say, among)
+            example = _example(m, say, among)
+            text, fields = template(f"{tr(m.step.lead)} {tr(say.text)}".strip() if say.text else "")
+            return Sentence(text, tuple(field.value(m).at(example) for field in fields), example)
     raise ViewError(f"{m.where()}: no sentence fits the step {m.visit.kind}")
 
 
@@ -265,9 +270,7 @@ def _group(group: Group, rows: Sequence[Sequence[str]], m: Moment, block: int) -
 
 
 def _source(recording: Recording, moments: Sequence[Moment], since: int) -> Source:
-    launch, file = recording.launch, recording.launch.source.rpartition("/")[2]
-    files = sources.files(launch.source)
-    lines = np.array([lit_line(m.step, m.visit, recording.watched, files) for m in moments])
-    return source_at(
-        launch.source, lines, notes=margin(recording.counters, file), detail=resources(launch), since=since
-    )
+    file, text = next(iter(recording.files.items()))
+    lines = np.array([lit_line(m.step, m.visit, recording.watched, recording.files) for m in moments])
+    notes, detail = margin(recording.counters, file), resources(recording.launch)
+    return source_at(file, text, lines, notes=notes, detail=detail, since=since)

@@ -1,7 +1,7 @@
 """Expressions in the sentences of a view: Python's, on one number a thread. They are parsed once.
 
 Functions: exp, log, sqrt, abs, isnan, isinf, isfinite, where; min, max, sum and any over threads; count(x), how many threads have read x
-in the step; received(m), what each thread has got from another lane's m.
+in the step; received(m), what each thread has got from another lane's m; at(m, 3), the m of thread 3.
 """
 
 from __future__ import annotations
@@ -184,6 +184,10 @@ def _call(function: str, arguments: list[ast.expr]) -> Code:
         return _of_arrays(_FUNCTIONS[function], *arguments)
     if function in _OVER_THREADS and len(arguments) == 1:
         return _over_threads(_OVER_THREADS[function], _code(arguments[0]))
+    match function, arguments:
+        case "at", [inner, ast.Constant(value=int() as thread)]:
+            value = _code(inner)
+            return lambda names: Value(np.asarray(value(names).at(thread)))
     name = _name(arguments[0]) if len(arguments) == 1 else ""
     if name and function == "received":
         return lambda names: names.received(name)

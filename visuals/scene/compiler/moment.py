@@ -188,7 +188,7 @@ class Moment:
     def __init__(self, played: Played, visit: Visit, step: Step):
         self.played, self.visit, self.step = played, visit, step
         watched = played.recording.watched
-        self.pcs = int(watched.pc[visit.first]), int(watched.pc[visit.end - 1])
+        self.pcs = int(watched.pc[visit.begin]), int(watched.pc[visit.end - 1])
         self.active = active_threads(watched, visit, played.recording.block_threads)
         self.mine = np.ones(played.threads, bool)  # the threads whose step it is
         if visit.threads is not None:
@@ -230,10 +230,17 @@ class Moment:
             raise KeyError(f"{self.where()}: nothing is called {name}")
         return found
 
+    def faults(self) -> list[str]:
+        """Returns what is wrong at the step: data races, and what ends the launch."""
+        recording, visit = self.played.recording, self.visit
+        texts = [text for step, text in recording.watched.races if visit.first <= step < visit.stop]
+        texts += [recording.fault] if recording.fault and visit.stop == recording.watched.steps else []
+        return [text.partition(": ")[2] or text for text in texts]
+
     def where(self) -> str:
         """Returns the line of the kernel."""
         watched = self.played.recording.watched
-        return str(watched.lines[watched.line[self.visit.first]])
+        return str(watched.lines[watched.line[self.visit.begin]])
 
     def _found(self, name: str, what: str) -> Value | None:
         shown = self.played.view.shown(name)

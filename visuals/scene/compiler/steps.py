@@ -13,7 +13,7 @@ from kernels.engines.emulator.ptx.kernel import Line
 from kernels.engines.emulator.threads import LANES
 from kernels.engines.emulator.watch.statements import statements
 from kernels.engines.emulator.watch.trace import Watched
-from visuals.scene.compiler.view import Step
+from visuals.scene.compiler.view import Place, Step
 from visuals.scene.source import Mark
 
 _ENDS = re.compile(r"[;{}]\s*(//.*)?$")
@@ -24,23 +24,9 @@ class MarkError(ValueError):
 
 
 @dataclass(frozen=True)
-class Place:
-    """The lines of a statement in a file, and which statement of its first line it is."""
-
-    file: str
-    lines: range
-    statement: int
-
-    def has(self, line: Line | None, statement: int) -> bool:
-        if line is None or line.file != self.file or line.number not in self.lines:
-            return False
-        return line.number != self.lines.start or statement == self.statement
-
-
-@dataclass(frozen=True)
 class Visit:
     """A step of the scene: its kind, raw steps first .. stop-1, those of its own lines up to `end`. `number` of `count` visits of the kind.
-    `threads`: whose step it is, numbered in all blocks; None for all."""
+    `threads`: whose step it is, numbered in all blocks; None for all. `own`: the first raw step of its own lines, -1 for `first`."""
 
     kind: str
     first: int
@@ -49,10 +35,17 @@ class Visit:
     number: int = 0
     count: int = 0
     threads: range | None = None
+    own: int = -1
+
+    @property
+    def begin(self) -> int:
+        return self.first if self.own < 0 else self.own
 
 
-def place_of(mark: Mark, files: Mapping[str, str]) -> Place:
+def place_of(mark: Mark | Place, files: Mapping[str, str]) -> Place:
     """Returns the place of a mark in the sources, searched in their order. MarkError if none has it."""
+    if isinstance(mark, Place):
+        return mark
     text, nth = mark if isinstance(mark, tuple) else (mark, 0)
     pattern = re.compile(re.escape(text)) if isinstance(text, str) else text
     for file, source in files.items():
@@ -153,7 +146,7 @@ def split(found: list[Visit], watched: Watched, size: int, block_threads: int) -
 
 def active_threads(watched: Watched, visit: Visit, block_threads: int) -> np.ndarray:
     """Returns bool, one a thread of all blocks: which take part in a step."""
-    lanes = np.bitwise_or.reduce(watched.masks[visit.first : visit.end], axis=0)
+    lanes = np.bitwise_or.reduce(watched.masks[visit.begin : visit.end], axis=0)
     of_warp = np.unpackbits(lanes.view(np.uint8), bitorder="little").astype(bool)
     warps = -(-block_threads // LANES)
     return of_warp.reshape(-1, warps * LANES)[:, :block_threads].reshape(-1)

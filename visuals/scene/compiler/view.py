@@ -13,10 +13,11 @@ thread. In a condition it is that of each thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernels.engines.emulator.ptx.kernel import Line
 from kernels.i18n import mark
 from visuals.scene.parts import Group
 from visuals.scene.source import Mark
@@ -35,15 +36,42 @@ class Say:
 
 
 @dataclass(frozen=True)
+class Sentence:
+    """What is said of a step: a text with numbered fields, the numbers, and the example thread. "": nothing."""
+
+    text: str
+    numbers: tuple[float, ...] = ()
+    example: int = 0
+
+
+# A sentence with numbered fields, and what fills them by the first and last step of each repetition.
+Repetitions = tuple[str, Mapping[tuple[int, int], Sequence[float]]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """The lines of a statement in a file, and which statement of its first line it is."""
+
+    file: str
+    lines: range
+    statement: int
+
+    def has(self, line: Line | None, statement: int) -> bool:
+        if line is None or line.file != self.file or line.number not in self.lines:
+            return False
+        return line.number != self.lines.start or statement == self.statement
+
+
+@dataclass(frozen=True)
 class Step:
     """A visit of a line is a step, up to the next visit of a line that a step has. The first sentence that fits is said. `fold`: said once
     instead of a repetition, but for its first two steps and its last; {first} and {last} are the numbers of the visits between.
 
     `lead`: a sentence that comes first in each case. `to`: the last of its lines. `inside`: the line of the call, if the line is in a
     function. `merge`: visits that follow each other are one step; `each`: while this variable keeps its value. `shows`: by tensor, the variable whose values it shows at this step alone. `cells`: by tensor, what is said of the
-    cells that the step writes."""
+    cells that the step writes. `describe`: makes the sentence, in place of the cases."""
 
-    at: Mark
+    at: Mark | Place
     cases: tuple[Say, ...]
     lead: str = ""
     fold: str = ""
@@ -53,6 +81,7 @@ class Step:
     each: str = ""
     shows: Mapping[str, str] = field(default_factory=dict)
     cells: Mapping[str, str] = field(default_factory=dict)
+    describe: Callable[[Any], Sentence] | None = None
 
 
 def step(at: Mark, *say: str | Say, **fields: Any) -> Step:
@@ -74,11 +103,14 @@ class Shown:
 @dataclass(frozen=True)
 class Buffer(Shown):
     """An array in global memory, by the kernel's name or the program's. `of`: its name, if the tensor has another. `dtype`: what its bytes
-    are read as. `every`: only elements first, first + step and so on, as (first, step)."""
+    are read as, "bit" for each of its bits. `every`: only elements first, first + step and so on, as (first, step). `columns`: of a row, if
+    not the last extent. `part`: the rows and columns that are shown, if not all."""
 
     of: str = ""
     dtype: str = ""
     every: tuple[int, int] = (0, 1)
+    columns: int = 0
+    part: tuple[range, range] | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +123,14 @@ class Shared(Shown):
     every: tuple[int, int] = (0, 1)
     rows: tuple[str, ...] = ()
     during: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OfThread(Shown):
+    """A variable of one thread, in its own shape."""
+
+    of: str = ""
+    thread: int = 0
 
 
 @dataclass(frozen=True)
@@ -134,7 +174,8 @@ class View:
 
     `group`: so many threads of a block take a step together, one group after the other between two barriers: 32 for warps, 1 for threads, 0
     for all. `others`: of each launch, what is said of the blocks that are not watched: they follow in one step, if it is not "". `products`:
-    matrix products of tensors, as (left, right, out). `step_name`: what a step is."""
+    matrix products of tensors, as (left, right, out). `step_name`: what a step is. `arrange`: makes other steps of those that the
+    marks give. `repetitions`: finds what is folded, in place of `fold` of the steps."""
 
     tensors: tuple[Shown, ...]
     groups: tuple[Group, ...]
@@ -145,6 +186,8 @@ class View:
     others: tuple[str, ...] = ()
     products: tuple[tuple[str, str, str], ...] = ()
     step_name: str = STEP
+    arrange: Callable[[Any, Any], Any] | None = None  # (Recording, list of Visit) -> list of Visit
+    repetitions: Callable[[Any], Repetitions] | None = None  # of the list of Moment, one a step
 
     def shown(self, name: str) -> Shown | None:
         return next((tensor for tensor in self.tensors if tensor.name == name), None)

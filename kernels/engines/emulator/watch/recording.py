@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernels import sources
 from kernels.engines import emulator
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options
+from kernels.engines.emulator.watch.thread_steps import parameters
 from kernels.engines.emulator.watch.trace import Watched
 from kernels.engines.emulator.watch.watch import Variable, Watch
 from kernels.model.program import INPUT, Launch, Program, buffer_of
@@ -20,10 +22,12 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Recording:
-    """A launch. `counters`: of the measured build. `before` and `after`: the program's buffers, by name. `written`: bool, which
-    elements have values after the launch. `given`: the buffers that have values before the program. `arguments`: which buffer each pointer of the kernel begins in. `blocks`: how many are watched."""
+    """A launch. `files`: the texts of its source and headers, by name, the source first. `counters`: of the measured build. `before` and `after`: the program's buffers, by name. `written`: bool, which
+    elements have values after the launch. `given`: the buffers that have values before the program. `arguments`: which buffer each pointer of the kernel begins in. `blocks`: how many are watched. `fault`: what
+    ended the launch, "" if nothing did."""
 
     launch: Launch
+    files: Mapping[str, str]
     watched: Watched
     counters: Counters
     before: Arrays
@@ -32,6 +36,7 @@ class Recording:
     given: frozenset[str]
     arguments: Mapping[str, str]
     blocks: int
+    fault: str = ""
 
     @property
     def block_threads(self) -> int:
@@ -76,10 +81,11 @@ def record(
         watched.options = Options(count=False, seconds=math.inf, watch=Watch(chosen, _is_one_of(wanted)))
         trace = watched.launch(step).watched
         assert trace is not None  # the options have a Watch
-        pointers = [v.name for v in trace.values.variables if v.is_parameter and not v.calls]
-        arguments = {name: buffer for name, arg in zip(pointers, step.args, strict=True) if (buffer := buffer_of(arg))}
+        names_and_args = zip(parameters(trace), step.args, strict=True)
+        arguments = {name: buffer for name, arg in names_and_args if (buffer := buffer_of(arg))}
         after, written = _arrays(program, watched), {b.name: watched.memory.written(b.name) for b in program.buffers}
-        launches.append(Recording(step, trace, counters, before, after, written, given, arguments, len(chosen)))
+        files = sources.files(step.source)
+        launches.append(Recording(step, files, trace, counters, before, after, written, given, arguments, len(chosen)))
     arrays = _arrays(program, measured)
     difference = max(_difference(arrays[b.name], watched.fetch(b.name)) for b in program.outputs)
     return Recorded(tuple(launches), arrays, difference)

@@ -49,7 +49,8 @@ class Watched:
 
     Of each step: `pc`, its first instruction; `line` and `inner`, the lines in the kernel and in the function, indices of `lines`, -1 for
     none; `statement` and `inner_statement`, which of their lines; `masks` [steps, warps] uint32, bit i is set if lane i is active. `dtypes`: of each of `buffers`.
-    `barriers`: the steps with a barrier of the block. `shared`: the types of the block's shared arrays."""
+    `barriers`: the steps with a barrier of the block. `races`: the step at which a data race was found, and what is said of it, if races were
+    looked for. `shared`: the types of the block's shared arrays."""
 
     lines: tuple[Line, ...]
     pc: np.ndarray
@@ -63,6 +64,7 @@ class Watched:
     accesses: Accesses
     shuffles: Shuffles
     barriers: np.ndarray
+    races: tuple[tuple[int, str], ...]
     values: Values
     shared: dict[str, Type]
 
@@ -94,6 +96,7 @@ class WatchTrace(Trace):
         self._dtypes: dict[int, str] = {}  # of buffers
         self._seen: list[tuple[int, int, np.ndarray, bool, np.ndarray, np.ndarray]] = []  # as the columns of Accesses
         self._shuffles: list[tuple[np.ndarray, ...]] = []  # as the columns of Shuffles
+        self._races: list[tuple[int, str]] = []
 
     @property
     def _step(self) -> int:
@@ -150,6 +153,10 @@ class WatchTrace(Trace):
         self.access(pc, name, offsets, before, dtype, write=False)
         self.access(pc, name, offsets, after, dtype, write=True)
 
+    def raced(self, message: str) -> None:
+        if self._pcs:
+            self._races.append((self._step, message))
+
     def shuffled(self, lanes: np.ndarray, values: np.ndarray) -> None:
         here = self._slots if self.m.active_mask is None else self._slots[self.m.active_mask[self._slots]]
         source = here // LANES * LANES + lanes.reshape(-1)[here]
@@ -181,6 +188,7 @@ class WatchTrace(Trace):
             accesses=self._accesses_seen(),
             shuffles=self._shuffles_seen(),
             barriers=np.unique([step for kind, _, step, *_ in self._syncs if kind == BARRIER]).astype(np.int64),
+            races=tuple(self._races),
             values=self.recorder.result(),
             shared=dict(self.variables.shared),
         )

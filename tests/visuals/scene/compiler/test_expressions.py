@@ -59,6 +59,7 @@ def of(text: str, thread: int = 0) -> float:
         ("partial[i + 2]", 102),
         ("received(m) + count(x)", 8),
         ("running.m.before", 0),
+        ("at(i, 3)", 3),
     ],
 )
 def test_values(text, expected):
