@@ -11,7 +11,6 @@ import pytest
 
 from kernels.engines.emulator.watch.recording import Recorded
 from kernels.engines.emulator.watch.user import record_kernel
-from kernels.model.program import RuleError
 from tests.helpers.emulated import needs_nvrtc
 from visuals.scene.compiler.automatic import automatic_view
 from visuals.scene.compiler.compile import compile_scene
@@ -132,9 +131,10 @@ def test_a_part_of_a_large_array_is_shown(scene):
     assert a.partial and a.rows * a.cols <= 64 * 64 and a.origin == (0, 4, 0)
 
 
-def test_a_kernel_without_a_line_is_refused(scene):
-    with pytest.raises(RuleError, match="no thread of block 0"):
-        scene('extern "C" __global__ void none() {}', "none", (1, 1, 1), (1, 1, 1), ())
+def test_a_kernel_that_does_nothing_has_a_step(scene):
+    assert captions(scene('extern "C" __global__ void none() {}', "none", (1, 1, 1), (2, 1, 1), ())) == [
+        "Line 1: 2 of 2 threads are here."
+    ]
 
 
 def test_the_command_writes_a_page(tmp_path):
