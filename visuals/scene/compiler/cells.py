@@ -275,6 +275,9 @@ def shape_of(m: Moment, shown: Shown) -> tuple[int, int, int]:
     if name not in recording.watched.shared:  # of dynamic size
         return 1, recording.blocks, int(m.played.accessed(shown, 0, recording.watched.steps).cell.max(initial=0)) + 1
     type_ = recording.watched.shared[name]
+    if not type_.size:  # dynamic shared memory
+        itemsize = np.dtype(recording.watched.dtypes[m.played.array(name)]).itemsize
+        return 1, recording.blocks, recording.launch.shared // itemsize // step
     if len(type_.shape) < 2 or step > 1:
         return 1, recording.blocks, len(type_.leaves) // step
     *planes, rows, columns = (1, *type_.shape)
