@@ -230,7 +230,7 @@ class Moment:
         """Returns the bytes of a tensor, or of all global memory for "", that the step reads (op "ld") or writes ("st")."""
         if name:
             found = self.accessed(name)
-            return np.count_nonzero(found.write == (op == "st")) * found.value.itemsize
+            return int(np.count_nonzero(found.write == (op == "st"))) * found.value.itemsize
         of = self.played.recording.watched.accesses
         part = slice(*np.searchsorted(of.step, (self.visit.first, self.visit.stop)))
         counted = (of.write[part] == (op == "st")) & self.mine[of.thread[part]]
