@@ -281,6 +281,9 @@ def shape_of(m: Moment, shown: Shown) -> tuple[int, int, int]:
         *planes, rows, columns = (1, 1, *extents)[-max(3, len(extents)) :]
         return int(np.prod(planes)), rows, columns
     type_ = recording.watched.shared[name]
+    if not type_.size:  # dynamic shared memory
+        itemsize = np.dtype(recording.watched.dtypes[m.played.array(name)]).itemsize
+        return 1, recording.blocks, recording.launch.shared // itemsize // step
     if len(type_.shape) < 2 or step > 1:
         return 1, recording.blocks, len(type_.leaves) // step
     *planes, rows, columns = (1, *type_.shape)

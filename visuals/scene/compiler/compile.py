@@ -46,13 +46,9 @@ class _Compiler:
     templates: list[str] = field(default_factory=list)  # in the reader's language, with numbered fields
     moments: list[Moment] = field(default_factory=list)  # one a step of the scene
     readings: dict[str, list[float]] = field(default_factory=dict)  # by label
-    _totals: dict[str, float] = field(default_factory=dict)
-    _before: dict[str, float] = field(default_factory=dict)  # the totals before the launch
+    totals: dict[str, float] = field(default_factory=dict)
+    before: dict[str, float] = field(default_factory=dict)  # the totals before the launch
     _silent: list[Moment] = field(default_factory=list)  # steps without words before the first
-
-    def launch(self) -> None:
-        """Begin a launch."""
-        self._before = dict(self._totals)
 
     def add(self, m: Moment) -> None:
         """Add a step. One without words becomes a part of the step before, or of the first."""
@@ -87,12 +83,10 @@ class _Compiler:
         self.cells.others(m)
         for reading in self.view.readings:
             values = self.readings[reading.label]
+            values.append(values[-1])
             if isinstance(reading, Bytes) and not reading.of:
                 counted = m.played.recording.counters.total[f"bytes_{reading.op}"]
-                self._totals[reading.label] = self._before.get(reading.label, 0.0) + counted
-                values.append(self._totals[reading.label])
-            else:
-                values.append(values[-1])
+                values[-1] = self.totals[reading.label] = self.before.get(reading.label, 0.0) + counted
 
     def _template(self, sentence: str) -> int:
         if sentence not in self.templates:
@@ -100,12 +94,12 @@ class _Compiler:
         return self.templates.index(sentence)
 
     def _reading(self, reading: Bytes | Number, m: Moment) -> float:
-        so_far = self._totals.get(reading.label, 0.0 if isinstance(reading, Bytes) else reading.start)
+        so_far = self.totals.get(reading.label, 0.0 if isinstance(reading, Bytes) else reading.start)
         if isinstance(reading, Bytes):
             so_far += m.moved(reading.op, reading.of)
         elif m.visit.kind in reading.during:
             so_far = parse(reading.value).value(m.of_all()).at(0)
-        self._totals[reading.label] = so_far
+        self.totals[reading.label] = so_far
         return so_far / parse(reading.per).value(m).at(0) if isinstance(reading, Bytes) else so_far
 
     def result(self) -> Iterator[Reading]:
@@ -128,7 +122,7 @@ def compile_scene(
     for n, (recording, steps) in enumerate(zip(recorded.launches, view.launches, strict=True)):
         launches.append(list(moments_of(recording, view, steps)))
         starts.append(recorder.steps)
-        c.launch()
+        c.before = dict(c.totals)
         for m in launches[-1]:
             c.add(m)
         if recorder.steps == starts[-1]:

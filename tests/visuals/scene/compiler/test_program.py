@@ -1,0 +1,46 @@
+"""Some blocks of a launch are watched; the others follow in one step, with the bytes that all of them have moved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kernels.softmax.shape import SoftmaxShape
+from visuals.scene.compiler.program import every_block, first_blocks, scene_of_rung
+from visuals.scene.compiler.steps import Visit, joined
+from visuals.scene.compiler.view import Bytes
+from visuals.softmax.views import ONLINE
+
+READ, WRITTEN = Bytes("read", "", "ld"), Bytes("written", "", "st")
+VIEW = replace(ONLINE, others=("The other blocks ({others}) do the same.",), readings=(READ, WRITTEN))
+
+
+def made(rows: int, blocks=every_block):
+    x = np.linspace(-3, 3, rows * 40).astype(np.float32).reshape(rows, 40)
+    return scene_of_rung("softmax/online", SoftmaxShape(rows, 40), {"BLOCK": 8}, {"x": x}, VIEW, "", blocks=blocks)
+
+
+def test_the_other_blocks_follow_in_one_step():
+    scene = made(3, first_blocks(1))
+    assert scene.caption(scene.steps - 1) == "The other blocks (2) do the same."
+    np.testing.assert_allclose(scene.cells("y").reshape(3, 40).sum(axis=1), 1, rtol=1e-6)
+
+
+def test_bytes_of_the_other_blocks_are_added_in_their_step():
+    read, written = made(3, first_blocks(1)).readings
+    row = 4 * 40
+    assert (read.values[-2], read.values[-1]) == (2 * row, 3 * 2 * row)
+    assert (written.values[-2], written.values[-1]) == (row, 3 * row)
+
+
+@pytest.mark.parametrize("blocks", [every_block, first_blocks(2)])
+def test_a_launch_without_other_blocks_has_no_step_for_them(blocks):
+    scene = made(1, blocks)
+    assert not any("other blocks" in scene.caption(t) for t in range(scene.steps))
+
+
+def test_joined_steps_go_on_to_the_next_step():
+    visits = [Visit("a", 0, 1, 2), Visit("a", 2, 3, 4), Visit("b", 4, 5, 6), Visit("a", 6, 7, 8), Visit("a", 8, 9, 20)]
+    assert [(v.first, v.stop) for v in joined(visits, lambda visit: visit.kind)] == [(0, 4), (4, 6), (6, 20)]
