@@ -30,7 +30,7 @@ from visuals.conv.backward.transpose import WORDINGS as TRANSPOSE_SCENES
 from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
-from visuals.cross_entropy.steps import STEPS as CROSS_ENTROPY_STEPS
+from visuals.cross_entropy.views import VIEWS as CROSS_ENTROPY_VIEWS
 from visuals.embedding.steps import STEPS as EMBEDDING_STEPS
 from visuals.gemm.plan import PLANS as GEMM_PLANS
 from visuals.gemm.swizzle import RUNGS as HOPPER_SCENES
@@ -68,7 +68,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     (rung.name for ladder in elementwise_ladder.LADDERS for rung in ladder.rungs if not rung.library),
     (rung.name for ladder in optimizer_ladder.LADDERS for rung in ladder.rungs if not rung.library),
     POOLING_PLANS,
-    CROSS_ENTROPY_STEPS,
+    CROSS_ENTROPY_VIEWS,
     NORM_SCENES,
     LINEAR_SCENES,
     EMBEDDING_STEPS,

@@ -10,8 +10,12 @@ import pytest
 
 from kernels import sources
 from kernels.engines.emulator.watch.recording import record
-from kernels.ladders import find
+from kernels.ladders import find, ladder_of
+from kernels.model.program import Tiles
+from kernels.model.shape import Shape
+from kernels.runner import inputs_of
 from kernels.softmax.shape import SoftmaxShape
+from visuals.cross_entropy import views as cross_entropy
 from visuals.scene.compiler.compile import expressions_of, moments_of, watched_names
 from visuals.scene.compiler.program import every_block
 from visuals.scene.compiler.steps import MarkError, lit_line
@@ -21,7 +25,7 @@ from visuals.softmax.scene import softmax_scene
 
 ROW = np.linspace(-3, 3, 40).astype(np.float32)[None]
 # By rung: a shape, tile sizes and inputs with which every line of the view is executed.
-RUNS = {
+SOFTMAX = {
     "softmax/unsafe": (SoftmaxShape(1, 40), {"BLOCK": 8}, {"x": ROW}),
     "softmax/three-pass": (SoftmaxShape(1, 40), {"BLOCK": 8}, {"x": ROW}),
     "softmax/online": (SoftmaxShape(1, 40), {"BLOCK": 8}, {"x": ROW}),
@@ -31,7 +35,19 @@ RUNS = {
     "softmax/split": (SoftmaxShape(1, 40), {"BLOCKS": 4, "BLOCK": 32, "LOADS": 1}, {"x": ROW}),
     "softmax/one-launch": (SoftmaxShape(1, 40), {"BLOCKS": 4, "BLOCK": 32, "PER": 4}, {"x": ROW}),
 }
-VIEWS: dict[str, View] = {**softmax.VIEWS}
+
+
+def drawn(rung: str, shape: Shape, tiles: Tiles) -> tuple[Shape, Tiles, dict[str, np.ndarray]]:
+    """Returns a run with seeded inputs."""
+    return shape, tiles, inputs_of(ladder_of(rung), shape, find(rung).build(shape, tiles))
+
+
+CROSS_ENTROPY = {
+    rung: drawn(rung, ladder_of(rung).shape(4, 131), {name: tiles[name] for name in find(rung).tiles})
+    for rung, tiles in ((rung, {"BLOCK": 32, "LOADS": 1, "SPLITS": 2}) for rung in cross_entropy.VIEWS)
+}
+RUNS = {**SOFTMAX, **CROSS_ENTROPY}
+VIEWS: dict[str, View] = {**softmax.VIEWS, **cross_entropy.VIEWS}
 
 
 def problems(rung: str, view: View) -> Iterator[str]:
@@ -95,9 +111,9 @@ def test_groups_of_threads_take_a_step_one_after_the_other():
     assert {lines[lit_line(m.step, m.visit, recording.watched, files) - 1].strip()[:6] for m in moments} == {"y[col]"}
 
 
-@pytest.mark.parametrize("rung", VIEWS)
+@pytest.mark.parametrize("rung", SOFTMAX)
 def test_the_scene_is_the_same_each_time(rung):
-    _, tiles, inputs = RUNS[rung]
+    _, tiles, inputs = SOFTMAX[rung]
     first, second = (softmax_scene(rung, tiles, inputs["x"][0]) for _ in range(2))
     assert [first.caption(t) for t in range(first.steps)] == [second.caption(t) for t in range(second.steps)]
     for tensor in first.tensors:
