@@ -11,7 +11,7 @@ from kernels.engines.emulator.watch.recording import Recording
 from kernels.i18n import tr
 from visuals.scene.compiler.expressions import template
 from visuals.scene.compiler.moment import Accessed, Moment, Number, array_of, parted
-from visuals.scene.compiler.view import Buffer, OfThread, PerThread, Shared, Shown, View
+from visuals.scene.compiler.view import Buffer, OfThread, PerThread, Shared, Shown, Step, View
 from visuals.scene.parts import Annotation, Captions, Tensor
 from visuals.scene.recorder import Recorder
 
@@ -30,6 +30,20 @@ class Note:
     looked: Mapping[str, tuple[np.ndarray, np.ndarray]]
 
 
+@dataclass(frozen=True)
+class Written:
+    """What step `at` of the scene, one of the view's or None, has written into cells of a tensor. `source`: the tensor that it may have
+    copied, and the cells of it."""
+
+    at: int
+    step: Step | None
+    target: str
+    cells: np.ndarray
+    values: np.ndarray
+    source: str
+    index: np.ndarray
+
+
 @dataclass
 class Cells:
     """Records the steps of a view, one after the other. `blocks`: how many are shown, `columns`: threads of each. `row`: the row that a
@@ -45,6 +59,7 @@ class Cells:
     )  # by shared array with rows: where each element was written last
     _rows: dict[str, int] = field(default_factory=dict)  # how many rows a tensor of variables has
     _notes: dict[str, list[Note]] = field(default_factory=dict)
+    _written: list[Written] = field(default_factory=list)
     _looked: dict[str, tuple[np.ndarray, np.ndarray]] = field(
         default_factory=dict
     )  # by tensor, in the step: threads and cells
@@ -69,12 +84,13 @@ class Cells:
                 name = recording.arguments.get(array_of(shown), array_of(shown))
                 after, written = elements(recording.after[name], shown), recording.written[name].ravel()
                 written = written if len(written) == len(after) else np.ones(len(after), bool)
-                now = m.played.content(shown, np.arange(len(after)), recording.watched.steps)
-                changed = np.flatnonzero(written & ~(now.known_by(len(after)) & (now.of == after)))
+                shows = m.played.content(shown, np.arange(len(after)), recording.watched.steps)
+                changed = np.flatnonzero(written & ~(shows.known_by(len(after)) & (shows.of == after)))
                 inside, cells = cells_of(m, shown, changed)
-                changed = changed[inside]
+                changed, cells = changed[inside], cells[inside]
                 if changed.size and (array_of(shown) in recording.arguments or name in recording.arguments.values()):
-                    self.recorder.put(shown.name, after[changed], cells[inside])
+                    now = self.recorder.now
+                    self._written.append(Written(now, None, shown.name, cells, after[changed], "", cells))
 
     # -- memory ----------------------------------------------------------------------------------------
     def _accesses(self, m: Moment, shown: Buffer | Shared) -> None:
@@ -95,11 +111,21 @@ class Cells:
             of[writes.cell] = self.row[shown.name]
         cells = self._at(shown, writes.cell)
         source, index = self._copied(m, shown, writes)
-        if source:
-            self.recorder.copy(shown.name, source, index, cells)
-        else:
-            self.recorder.put(shown.name, writes.value, cells)
+        self._written.append(Written(self.recorder.now, m.step, shown.name, cells, writes.value, source, index))
         self._explain(m, shown, shown.name, cells, writes.thread)
+
+    def finish(self) -> None:
+        """Record the writes to memory. They are copies if all that a step of the view writes into the tensor is: few whole numbers may be
+        equal by chance."""
+        sources: dict[tuple[int, str], set[str]] = {}
+        for w in self._written:
+            if not np.isnan(w.values).any():
+                sources.setdefault((id(w.step), w.target), set()).add(w.source)
+        for w in self._written:
+            if w.source and len(sources[id(w.step), w.target]) == 1:
+                self.recorder.copy(w.target, w.source, w.index, w.cells, at=w.at)
+            else:
+                self.recorder.put(w.target, w.values, w.cells, at=w.at)
 
     def _at(self, shown: Buffer | Shared, element: np.ndarray) -> np.ndarray:
         """Returns the cells of elements: in a tensor with rows, where each was written last."""
@@ -110,8 +136,8 @@ class Cells:
         return int(np.prod(shape_of(m, shown)))
 
     def _copied(self, m: Moment, target: Buffer | Shared, writes: Accessed) -> tuple[str, np.ndarray]:
-        """Returns the tensor whose cells a step copies, and the cells: every thread writes the bits that it has read there just before, or
-        a zero if it has read none. "" if there is none."""
+        """Returns the tensor whose cells a step copies, and the cells: every thread writes the bits that it has read there, in their order;
+        else those that it has read just before, or a zero if it has read none. "" if there is none."""
         if np.isnan(writes.value).any():  # a cell that holds NaN counts as not written
             return "", np.zeros(0, int)
         for shown in self.view.tensors:
@@ -122,6 +148,12 @@ class Cells:
             if found.write.any() or not len(reads) or reads.value.dtype != writes.value.dtype:
                 continue
             order = np.lexsort((reads.row, reads.thread))
+            of_writes = np.lexsort((writes.row, writes.thread))
+            pairs = np.array_equal(reads.thread[order], writes.thread[of_writes])
+            if pairs and np.array_equal(reads.value[order], writes.value[of_writes]):
+                index = np.empty(len(writes), int)
+                index[of_writes] = reads.cell[order]
+                return shown.name, index
             span = int(max(reads.row.max(), writes.row.max())) + 1
             keys = reads.thread[order] * span + reads.row[order]
             at = np.searchsorted(keys, writes.thread * span + writes.row) - 1

@@ -126,6 +126,7 @@ def compile_scene(
             raise ViewError(f"{recording.launch.source}: no step of the view is executed")
         if n < len(view.others) and view.others[n] and recording.others:
             c.add_others(launches[-1][-1], view.others[n])
+    c.cells.finish()
     firsts = [moments[0] for moments in launches]
     tensors = c.cells.tensors(firsts, notes)
     first_source, *next_sources = (
@@ -192,11 +193,16 @@ def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> I
         m = Moment(played, visit, steps[visit.kind])
         return m.value(m.step.each).at(int(m.active.argmax())) if m.step.each else None
 
+    def group(visit: Visit) -> np.ndarray | None:
+        m = Moment(played, visit, steps[visit.kind])
+        if m.step.by:
+            return np.broadcast_to(parse(m.step.by).value(m).of, recording.threads)
+        block, own = np.divmod(np.arange(recording.threads), recording.block_threads)
+        return block * recording.block_threads + own // view.group if view.group else None
+
     found = joined(visits(recording.watched, steps, files), key)
     found = view.arrange(recording, found) if view.arrange else found
-    if view.group:
-        found = split(found, recording.watched, view.group, recording.block_threads)
-    for visit in found:
+    for visit in split(found, recording.watched, group, recording.block_threads):
         yield Moment(played, visit, steps[visit.kind])
 
 
@@ -220,6 +226,7 @@ def expressions(view: View) -> Iterator[Expression]:
 
 def expressions_of(step: Step) -> Iterator[Expression]:
     yield from template(step.lead)[1]
+    yield from [parse(step.by)] if step.by else []
     for say in step.cases:
         yield from template(say.text)[1]
         yield from (parse(text) for text in (say.among, say.pick) if text)

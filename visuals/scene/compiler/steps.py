@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -59,6 +61,7 @@ def place_of(mark: Mark | Place, files: Mapping[str, str]) -> Place:
     raise MarkError(f"{next(iter(files))} has no line like {mark!r}")
 
 
+@lru_cache(maxsize=4096)
 def _statement(line: str, pattern: re.Pattern) -> int:
     """Returns which statement of a line begins or holds what a pattern finds."""
     return next((n for n, text in enumerate(statements(line)) if pattern.search(text)), 0)
@@ -131,17 +134,26 @@ def joined(found: list[Visit], key: Callable[[Visit], object]) -> list[Visit]:
     return list(_numbered(out))
 
 
-def split(found: list[Visit], watched: Watched, size: int, block_threads: int) -> list[Visit]:
-    """Returns the steps with one for each group of so many threads of a block, group after group between two barriers."""
-    out: list[tuple[int, int, int, Visit]] = []
+def split(
+    found: list[Visit], watched: Watched, group_of: Callable[[Visit], np.ndarray | None], block_threads: int
+) -> list[Visit]:
+    """Returns the steps with one for each group of threads, group after group between two barriers. `group_of`: the group of each thread of
+    all blocks, those of a group side by side; None for a step that all threads take together."""
+    out: list[tuple[int, int, int, int, Visit]] = []
+    together = 0
     for n, visit in enumerate(found):
         interval = int(np.searchsorted(watched.barriers, visit.first))
+        group = group_of(visit)
+        if group is None:
+            out.append((interval, together + 1, 0, n, visit))
+            together += 2
+            continue
         threads = active_threads(watched, visit, block_threads)
-        block, own = np.divmod(np.flatnonzero(threads), block_threads)
-        for first in np.unique(block * block_threads + own // size * size).tolist():
-            stop = min(first + size, (first // block_threads + 1) * block_threads)
-            out.append((interval, first, n, replace(visit, threads=range(first, stop))))
-    return [visit for *_, visit in sorted(out, key=lambda row: row[:3])]
+        edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(group)]
+        for first, stop in pairwise(edges):
+            if threads[first:stop].any():
+                out.append((interval, together, first, n, replace(visit, threads=range(first, stop))))
+    return [visit for *_, visit in sorted(out, key=lambda row: row[:4])]
 
 
 def active_threads(watched: Watched, visit: Visit, block_threads: int) -> np.ndarray:
@@ -154,7 +166,7 @@ def active_threads(watched: Watched, visit: Visit, block_threads: int) -> np.nda
 
 def lit_line(step: Step, visit: Visit, watched: Watched, files: Mapping[str, str]) -> int:
     """Returns the line of the kernel's file that a step lights: its own, or that of the call if it is in another file."""
-    place, file = place_of(step.at, files), next(iter(files))
+    place, file = place_of(step.lit or step.at, files), next(iter(files))
     if place.file == file:
         return place.lines.start
     line = watched.lines[watched.line[visit.first]]

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kernels import sources
 from kernels.engines.emulator.watch.recording import record
 from kernels.ladders import find, ladder_of
 from kernels.model.program import Tiles
@@ -17,7 +18,7 @@ from kernels.softmax.shape import SoftmaxShape
 from visuals.cross_entropy import views as cross_entropy
 from visuals.scene.compiler.compile import expressions_of, moments_of, watched_names
 from visuals.scene.compiler.program import every_block
-from visuals.scene.compiler.steps import MarkError
+from visuals.scene.compiler.steps import MarkError, lit_line
 from visuals.scene.compiler.view import Say, View
 from visuals.softmax import views as softmax
 from visuals.softmax.scene import softmax_scene
@@ -95,6 +96,19 @@ def test_a_line_that_the_kernel_lost_is_named():
 def test_a_line_that_is_never_executed_is_named():
     view = changed("root", at="partial_l[thread + stride]}", inside="float m = partial_m[0]")
     assert "softmax/online: softmax/03_online.cu never comes to root" in list(problems("softmax/online", view))
+
+
+def test_groups_of_threads_take_a_step_one_after_the_other():
+    view = changed("root", by="thread // 4", lit="y[col] =")
+    shape, tiles, inputs = RUNS["softmax/online"]
+    names = watched_names(view)
+    (recording,) = record(find("softmax/online").build(shape, tiles), inputs, every_block, lambda _: names).launches
+    moments = [m for m in moments_of(recording, view, view.launches[0]) if m.visit.kind == "root"]
+    assert [m.visit.threads for m in moments] == [range(4), range(4, 8)]
+    assert [m.active.sum() for m in moments] == [4, 4]
+    files = sources.files(recording.launch.source)
+    lines = next(iter(files.values())).splitlines()
+    assert {lines[lit_line(m.step, m.visit, recording.watched, files) - 1].strip()[:6] for m in moments} == {"y[col]"}
 
 
 @pytest.mark.parametrize("rung", SOFTMAX)
