@@ -47,7 +47,12 @@ class _Compiler:
     moments: list[Moment] = field(default_factory=list)  # one a step of the scene
     readings: dict[str, list[float]] = field(default_factory=dict)  # by label
     _totals: dict[str, float] = field(default_factory=dict)
+    _before: dict[str, float] = field(default_factory=dict)  # the totals before the launch
     _silent: list[Moment] = field(default_factory=list)  # steps without words before the first
+
+    def launch(self) -> None:
+        """Begin a launch."""
+        self._before = dict(self._totals)
 
     def add(self, m: Moment) -> None:
         """Add a step. One without words becomes a part of the step before, or of the first."""
@@ -80,8 +85,14 @@ class _Compiler:
         self.recorder.step(self._template(sentence), *(field.value(m).at(0) for field in fields))
         self.moments.append(m)
         self.cells.others(m)
-        for values in self.readings.values():
-            values.append(values[-1])
+        for reading in self.view.readings:
+            values = self.readings[reading.label]
+            if isinstance(reading, Bytes) and not reading.of:
+                counted = m.played.recording.counters.total[f"bytes_{reading.op}"]
+                self._totals[reading.label] = self._before.get(reading.label, 0.0) + counted
+                values.append(self._totals[reading.label])
+            else:
+                values.append(values[-1])
 
     def _template(self, sentence: str) -> int:
         if sentence not in self.templates:
@@ -91,8 +102,7 @@ class _Compiler:
     def _reading(self, reading: Bytes | Number, m: Moment) -> float:
         so_far = self._totals.get(reading.label, 0.0 if isinstance(reading, Bytes) else reading.start)
         if isinstance(reading, Bytes):
-            found = m.accessed(reading.of)
-            so_far += np.count_nonzero(found.write == (reading.op == "st")) * found.value.itemsize
+            so_far += m.moved(reading.op, reading.of)
         elif m.visit.kind in reading.during:
             so_far = parse(reading.value).value(m.of_all()).at(0)
         self._totals[reading.label] = so_far
@@ -118,11 +128,12 @@ def compile_scene(
     for n, (recording, steps) in enumerate(zip(recorded.launches, view.launches, strict=True)):
         launches.append(list(moments_of(recording, view, steps)))
         starts.append(recorder.steps)
+        c.launch()
         for m in launches[-1]:
             c.add(m)
         if recorder.steps == starts[-1]:
             raise ViewError(f"{recording.launch.source}: no step of the view is executed")
-        if n < len(view.others) and view.others[n]:
+        if n < len(view.others) and view.others[n] and recording.others:
             c.add_others(launches[-1][-1], view.others[n])
     firsts = [moments[0] for moments in launches]
     tensors = c.cells.tensors(firsts, notes)

@@ -118,6 +118,13 @@ class Played:
         buffer = self.recording.watched.accesses.buffer
         return {int(n): np.flatnonzero(buffer == n) for n in np.unique(buffer)}
 
+    @cached_property
+    def global_bytes(self) -> np.ndarray:
+        """Returns the bytes of an element of each array, 0 of a shared one."""
+        watched, before = self.recording.watched, self.recording.before
+        arrays = zip(watched.buffers, watched.dtypes, strict=True)
+        return np.array([np.dtype(dtype).itemsize if name in before else 0 for name, dtype in arrays], int)
+
     def accessed(self, shown: Shown | str, first: int, stop: int) -> Accessed:
         """Returns the accesses of raw steps to a tensor's array, or to an array by its name."""
         name = shown if isinstance(shown, str) else array_of(shown)
@@ -219,6 +226,16 @@ class Moment:
             self._accessed[name] = found if self.visit.threads is None else found.only(self.mine[found.thread])
         return self._accessed[name]
 
+    def moved(self, op: str, name: str) -> int:
+        """Returns the bytes of a tensor, or of all global memory for "", that the step reads (op "ld") or writes ("st")."""
+        if name:
+            found = self.accessed(name)
+            return np.count_nonzero(found.write == (op == "st")) * found.value.itemsize
+        of = self.played.recording.watched.accesses
+        part = slice(*np.searchsorted(of.step, (self.visit.first, self.visit.stop)))
+        counted = (of.write[part] == (op == "st")) & self.mine[of.thread[part]]
+        return int(self.played.global_bytes[of.buffer[part][counted]].sum())
+
     # -- names -----------------------------------------------------------------------------------------
     def value(self, name: str) -> Value:
         if m := re.fullmatch(r"(\w+)\[(\d+)\]", name):
@@ -298,6 +315,7 @@ class Moment:
         yield from recording.launch.defines
         yield from (("thread", thread), ("block", slot // recording.block_threads), ("lane", thread % LANES))
         yield from (("warp", thread // LANES), ("threads", threads), ("blocks", recording.blocks))
+        yield "others", recording.others
         yield from (("active", active), ("idle", threads - active))
         yield from (("visit", self.visit.number), ("visits", self.visit.count))
         yield from zip(("first", "last"), self.repeated, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -21,6 +21,11 @@ def every_block(launch: Launch) -> tuple[int, ...]:
     return tuple(range(prod(launch.grid)))
 
 
+def first_blocks(count: int) -> Callable[[Launch], tuple[int, ...]]:
+    """Returns a function that chooses so many blocks of a launch."""
+    return lambda launch: every_block(launch)[:count]
+
+
 def scene_of_rung(
     rung: str,
     shape: Any,
@@ -29,14 +34,15 @@ def scene_of_rung(
     view: View,
     key: str,
     notes: Mapping[str, str] = {},
+    blocks: Callable[[Launch], tuple[int, ...]] = every_block,
 ) -> Scene:
-    """Returns the scene of a rung with all its blocks. Tile sizes need not be among the rung's choices. `key`: what else the scene depends
-    on. `notes`: beside the titles of tensors. RuleError names a rule of the rung that the shape breaks."""
+    """Returns the scene of a rung. Tile sizes need not be among the rung's choices. `key`: what else the scene depends on. `notes`: beside
+    the titles of tensors. `blocks`: of a launch, those that are watched. RuleError names a rule of the rung that the shape breaks."""
     found = find(rung)
     for rule in found.rules(shape, dict(tiles)):
         raise RuleError(rule)
     program, names = found.build(shape, dict(tiles)), watched_names(view)
     with np.errstate(all="ignore"):
-        recorded = record(program, inputs, every_block, lambda _: names)
+        recorded = record(program, inputs, blocks, lambda _: names)
     sizes = ",".join(f"{name}={value}" for name, value in tiles.items())
     return compile_scene(recorded, view, f"{rung} {sizes} {key}", tr(found.title), notes)

@@ -1,9 +1,9 @@
 """A View: what of a kernel's run is on the stage, which lines are its steps, and what is said of them.
 
 A name in a sentence or a condition is a tensor of the view, else a C++ variable that the line sees, else a buffer or a shared array that
-the step reads or writes, else one of these: thread, lane and warp (in the block), block, threads and blocks (how many are shown), active
-and idle (how many of the threads), visit and visits (of the step's line), and the kernel's defines. Its value is that of the example
-thread. In a condition it is that of each thread.
+the step reads or writes, else one of these: thread, lane and warp (in the block), block, threads and blocks (how many are shown), others
+(how many blocks are not), active and idle (how many of the threads), visit and visits (of the step's line), and the kernel's defines. Its
+value is that of the example thread. In a condition it is that of each thread.
 
 * `m.before` is the value before the step; `running.m` a member, `sum[0][1]` an element of a variable that is an array.
 * Of a buffer or a shared array `x` is the value that the thread has read, or written if it has read none; `x.new` the one that it has
@@ -108,7 +108,8 @@ class PerThread(Shown):
 
 @dataclass(frozen=True)
 class Bytes:
-    """Bytes of a tensor that all threads have read (op "ld") or written ("st") so far, divided by `per`."""
+    """Bytes of a tensor that all threads have read (op "ld") or written ("st") so far, divided by `per`. `of` "": of all global memory,
+    with those of the other blocks after the step in which they follow, as counted in the build that is measured."""
 
     label: str
     of: str

@@ -42,6 +42,11 @@ class Recording:
         """Returns the threads of all blocks that are watched."""
         return self.block_threads * self.blocks
 
+    @property
+    def others(self) -> int:
+        """Returns how many blocks are not watched."""
+        return math.prod(self.launch.grid) - self.blocks
+
 
 @dataclass(frozen=True)
 class Recorded:
