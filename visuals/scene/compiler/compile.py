@@ -29,6 +29,10 @@ ORDER_NOTE = mark(
     "One step is one line of the kernel, executed by all threads that reach it together. On a GPU the warps of a block run in any order "
     "between two barriers, and other blocks run at the same time. All values are those of the kernel in the emulator."
 )
+GROUP_NOTE = mark(
+    "One step is one line of the kernel. Threads that take it together: {threads}. Such groups follow each other between two barriers. On a "
+    "GPU the warps and the blocks run at the same time, in any order. All values are those of the kernel in the emulator."
+)
 DIFFERENCE = mark(
     "The kernel that is measured rounds some sums in another order: its results differ from these by up to {difference} of the largest."
 )
@@ -144,7 +148,7 @@ def compile_scene(
     fields = {
         "step_name": tr(view.step_name),
         "order_name": tr(ORDER),
-        "order_note": _order_note(recorded),
+        "order_note": _order_note(recorded, view.group),
         "readings": tuple(c.result()),
         "annotations": tuple(c.cells.annotations(tensors)),
         "matmuls": tuple(MatMul(*product) for product in view.products),
@@ -183,10 +187,9 @@ def _folded(scene: Scene, moments: Sequence[Moment]) -> Scene:
     return folded(scene, runs, sentence, numbers)
 
 
-def _order_note(recorded: Recorded) -> str:
-    if not recorded.difference:
-        return tr(ORDER_NOTE)
-    return f"{tr(ORDER_NOTE)} {tr(DIFFERENCE, difference=f'{recorded.difference:.0e}')}"
+def _order_note(recorded: Recorded, group: int) -> str:
+    note = tr(GROUP_NOTE, threads=group) if group else tr(ORDER_NOTE)
+    return f"{note} {tr(DIFFERENCE, difference=f'{recorded.difference:.0e}')}" if recorded.difference else note
 
 
 def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> Iterator[Moment]:

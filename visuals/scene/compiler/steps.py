@@ -131,7 +131,7 @@ def joined(found: list[Visit], key: Callable[[Visit], object]) -> list[Visit]:
     for visit in found:
         now = key(visit)
         if out and out[-1].kind == visit.kind and now is not None and keys[-1] == now:
-            out[-1] = replace(out[-1], end=visit.end)
+            out[-1] = replace(out[-1], end=visit.end, stop=visit.stop)
         else:
             out.append(visit)
             keys.append(now)
