@@ -20,8 +20,7 @@ from kernels.pooling.shape import GlobalShape, MaxPoolShape, PoolShape
 from visuals.attention.inputs import qkv
 from visuals.attention.lse import lse_scene
 from visuals.cross_entropy.scene import cross_entropy_scene
-from visuals.elementwise.plan import as_forward
-from visuals.elementwise.scene import elementwise_scene
+from visuals.elementwise.scene import as_forward, elementwise_scene
 from visuals.embedding.scene import embedding_scene
 from visuals.heads.scene import heads_scene
 from visuals.linear.scene import linear_scene

@@ -1,4 +1,4 @@
-"""Scenes of the elementwise layers: they end with what the kernels stored, their steps are the trace's, and a backward scene
+"""Scenes of the elementwise layers: they end with what the kernels stored, their bytes are those that are counted, and a backward scene
 has the links of its forward scene."""
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from kernels.elementwise.shape import (
     ResidualShape,
 )
 from kernels.model.program import RuleError
-from visuals.elementwise import sums
-from visuals.elementwise.plan import GRADIENTS, bits_of, channels, link_of
-from visuals.elementwise.scene import MAX_ELEMENTS, elementwise_scene
+from visuals.elementwise.scene import MAX_ELEMENTS, channels, elementwise_scene
+from visuals.scene.compiler import compile
+from visuals.scene.compiler.moment import parted
 from visuals.scene.payload import payload
 from visuals.scene.program_traces import traced
 
 RUNGS = {rung.name: (ladder, rung) for ladder in elementwise.LADDERS for rung in ladder.rungs if not rung.library}
+GRADIENTS = {"dx": "x", "dy": "y", "db": "b", "da": "a"}  # a gradient has the place of its tensor
 FORWARD = {"relu-backward": "relu", "gelu-backward": "gelu", "bias-backward": "bias", "residual-backward": "residual"}
 extents = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 5), st.integers(1, 7))
 
@@ -52,7 +53,7 @@ def check(name: str, shape) -> None:
     t = traced(name, shape, tuple(sorted(small(rung).items())))
     for b in t.program.buffers:
         stored = t.arrays[b.name]
-        expected = bits_of(stored) if stored.dtype == np.uint32 else stored.ravel()
+        expected = parted(stored, "bit" if stored.dtype == np.uint32 else "")
         np.testing.assert_array_equal(scene.cells(b.name), expected, err_msg=b.name)
     total = t.counters.total
     readings = {r.label: r.values[-1] for r in scene.readings}
@@ -80,17 +81,9 @@ def test_it_does_at_any_shape(name, data, extents):
 
 
 def test_a_scene_that_leaves_out_a_write_is_detected(monkeypatch):
-    """A deliberate fault: the last warp writes nothing."""
-    import visuals.elementwise.scene as module
-
-    original = module.steps_of
-
-    def faulty(t, s, n):
-        steps = list(original(t, s, n))
-        steps[-1].writes.clear()
-        yield from steps
-
-    monkeypatch.setattr(module, "steps_of", faulty)
+    """A deliberate fault: the last warp is not recorded."""
+    original = compile.moments_of
+    monkeypatch.setattr(compile, "moments_of", lambda *args: list(original(*args))[:-1])
     with pytest.raises(AssertionError):
         check("relu/scalar", ReluShape(2, 3, 4, 6))
 
@@ -113,7 +106,6 @@ def test_backward_runs_along_the_links_of_forward(backward, layout):
                 read = next(r for r in ahead.reads if r.source == of)
                 seen = set(np.asarray(read.cells)[read.start[step] : read.start[step + 1]].tolist())
                 assert seen == set(np.asarray(write.cells)[np.asarray(write.steps) == step + first].tolist())
-            np.testing.assert_array_equal(link_of(shape, gradient), link_of(shape, of))
     places = [[GRADIENTS.get(n, n) for row in scene.groups[0].rows for n in row] for scene in (ahead, back)]
     assert {"x", "y"} & set(places[0]) <= set(places[1]) | {"x"}
     assert places[1][-1] == "y"
@@ -156,7 +148,7 @@ def test_lanes_beyond_the_end_are_idle():
     scene = elementwise_scene("residual/scalar", ResidualShape(1, 1, 1, 40), {"BLOCK": 64})
     assert int(scene.lanes.mask[1]) == 0xFF
     scene = elementwise_scene("residual/scalar", ResidualShape(1, 1, 1, 30), {"BLOCK": 64})
-    assert int(scene.lanes.mask[1]) == 0 and "beyond the end" in scene.caption(1)
+    assert int(scene.lanes.mask[1]) == 0xFFFFFFFF and "beyond the end" in scene.caption(1)  # all lanes return
 
 
 @pytest.mark.parametrize("name", ["bias-backward/block", "bias-backward/two-launches"])
@@ -172,9 +164,32 @@ def test_the_tree_is_the_traced_one_and_every_barrier_is_a_step(name):
     assert len(barriers) == levels + 1 + second and launches * 1 <= len(barriers)
     trace = t.launches[n].traces[0]
     shared = trace.write & (trace.buffer == trace.buffers.index("partial"))
-    cells = scene.cells(f"{sums.PARTIAL}{n}")
+    cells = scene.cells(f"partial{n}")
     np.testing.assert_array_equal(cells[:32], trace.value[shared][:32])
-    np.testing.assert_array_equal(scene.cells(f"{sums.ACC}{n}"), trace.value[shared][:32])
+    np.testing.assert_array_equal(scene.cells(f"acc{n}"), trace.value[shared][:32])
+
+
+def test_neighbours_with_other_channels_are_in_different_lines():
+    """Thread t is in line t % columns. The threads that are left over are not shown."""
+    shape, tiles = BiasBackwardShape(2, 5, 3, 4, "nhwc"), {"BLOCK": 32, "PER": 2}
+    scene = elementwise_scene("bias-backward/block", shape, tiles)
+    trace = traced("bias-backward/block", shape, tuple(tiles.items())).launches[1].traces[0]
+    stored = trace.value[trace.write & (trace.buffer == trace.buffers.index("partial"))][:32]
+    partial = scene.tensor("partial1")
+    assert (partial.planes, partial.rows, partial.cols, partial.plane_name) == (4, 5, 6, "level")
+    for tensor in ("partial1", "acc1"):
+        np.testing.assert_array_equal(scene.cells(tensor)[:30].reshape(5, 6).T.ravel(), stored[:30])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_note_has_the_numbers_of_its_own_cell_and_links_them(layout):
+    shape = BiasShape(2, 3, 3, 5, layout)
+    scene = elementwise_scene("bias/float4", shape, {"BLOCK": 32, "PER": 1})
+    (note,) = scene.annotations
+    x, b = (scene.cells(name)[note.links[name][:, 0]] for name in "xb")
+    np.testing.assert_array_equal(note.captions.args, np.stack([x, b], axis=1))
+    np.testing.assert_array_equal(x + b, scene.cells("y"))
+    np.testing.assert_array_equal(note.links["b"][:, 0], channels(shape))
 
 
 def test_atomic_additions_show_the_sum_so_far():

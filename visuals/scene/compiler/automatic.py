@@ -104,12 +104,13 @@ def _buffer(recording: Recording, buffer: str) -> Buffer:
     title = next((name for name, other in recording.arguments.items() if other == buffer), buffer)
     array = recording.before[buffer]
     columns = ROW if array.ndim == 1 and array.size > 2 * ROW and array.size % ROW == 0 else 0
-    shown = Buffer(_name(title), role, title, of=buffer, columns=columns)
+    shape = (array.size // columns, columns) if columns else ()
+    shown = Buffer(_name(title), role, title, of=buffer, shape=shape)
     if array.size <= MAX_CELLS:
         return shown
     row, column = np.divmod(of.element[mine].astype(int), columns or array.shape[-1])
     rows, columns_ = (range(int(n.min()), min(int(n.max()), int(n.min()) + PART - 1) + 1) for n in (row, column))
-    return Buffer(_name(title), role, title, of=buffer, columns=columns, part=(rows, columns_))
+    return replace(shown, part=(rows, columns_))
 
 
 def _shared(name: str) -> Shared:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernels.engines.emulator.watch.recording import Recording
 from kernels.i18n import tr
-from visuals.scene.compiler.expressions import template
+from visuals.scene.compiler.expressions import Value, parse, template
 from visuals.scene.compiler.moment import Accessed, Moment, Number, array_of, parted
 from visuals.scene.compiler.view import Buffer, OfThread, PerThread, Shared, Shown, Step, View
 from visuals.scene.parts import Annotation, Captions, Tensor
@@ -21,13 +21,44 @@ MAX_LINKS = 8  # cells of a tensor that one cell is made of
 
 @dataclass(frozen=True)
 class Note:
-    """What is said of cells that a step has written: numbers, one row a cell, and by tensor the threads and cells that it read."""
+    """What is said of cells that a step has written: numbers, one row a cell, and by tensor the threads and cells that it read.
+    `named`: by tensor, for each cell the one that the sentence names."""
 
     text: str
     cells: np.ndarray
     threads: np.ndarray
     numbers: np.ndarray
     looked: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    named: Mapping[str, np.ndarray]
+
+
+class OfCells:
+    """The names in a sentence on cells: one number for each cell that a step has written (expressions.Names)."""
+
+    def __init__(self, m: Moment, name: str, cells: np.ndarray, threads: np.ndarray):
+        self.m, self.name, self.cells, self.threads = m, name, cells, threads
+        self.among = np.ones(len(cells), bool)
+        self.named: dict[str, np.ndarray] = {}  # elements of other tensors in global memory
+
+    def value(self, name: str) -> Value:
+        return Value(self.cells) if name == "cell" else self._of_threads(self.m.value(name))
+
+    def element(self, name: str, index: Value) -> Value:
+        shown, at = self.m.played.view.shown(name), np.broadcast_to(np.asarray(index.of, int), len(self.cells))
+        if isinstance(shown, Buffer) and name != self.name:
+            self.named[name] = at
+        return self.m.played.content(shown or name, at, self.m.visit.first)
+
+    def received(self, name: str) -> Value:
+        return self._of_threads(self.m.received(name))
+
+    def count(self, name: str) -> int:
+        return self.m.count(name)
+
+    def _of_threads(self, value: Value) -> Value:
+        if np.ndim(value.of) == 0:
+            return value
+        return Value(value.of[self.threads], None if value.known is None else value.known[self.threads])
 
 
 @dataclass(frozen=True)
@@ -58,6 +89,9 @@ class Cells:
         default_factory=dict
     )  # by shared array with rows: where each element was written last
     _rows: dict[str, int] = field(default_factory=dict)  # how many rows a tensor of variables has
+    _lines: dict[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # of a tensor that shows a row in lines: number, length
     _notes: dict[str, list[Note]] = field(default_factory=dict)
     _written: list[Written] = field(default_factory=list)
     _looked: dict[str, tuple[np.ndarray, np.ndarray]] = field(
@@ -81,23 +115,25 @@ class Cells:
         recording = m.played.recording
         for shown in self.view.tensors:
             if isinstance(shown, Buffer):
-                name = recording.arguments.get(array_of(shown), array_of(shown))
+                name = recording.buffer(array_of(shown))
                 after, written = elements(recording.after[name], shown), recording.written[name].ravel()
                 written = written if len(written) == len(after) else np.ones(len(after), bool)
                 shows = m.played.content(shown, np.arange(len(after)), recording.watched.steps)
                 changed = np.flatnonzero(written & ~(shows.known_by(len(after)) & (shows.of == after)))
                 inside, cells = cells_of(m, shown, changed)
                 changed, cells = changed[inside], cells[inside]
-                if changed.size and (array_of(shown) in recording.arguments or name in recording.arguments.values()):
+                if changed.size and name in recording.arguments.values():
                     now = self.recorder.now
                     self._written.append(Written(now, None, shown.name, cells, after[changed], "", cells))
 
     # -- memory ----------------------------------------------------------------------------------------
     def _accesses(self, m: Moment, shown: Buffer | Shared) -> None:
         found = m.accessed(shown.name)
-        if not len(found) or (isinstance(shown, Shared) and shown.during and m.visit.kind not in shown.during):
+        if not len(found) or not _is_shown(shown, m):
             return
         found = in_part(m, shown, found)
+        if isinstance(shown, Shared) and shown.lines:
+            found = found.only(found.cell < np.prod(self._in_lines(m, shown, self._columns(m, shown))))
         reads, writes = found.only(~found.write), _last(found.only(found.write))
         if len(reads):
             cells = self._at(shown, reads.cell)
@@ -130,7 +166,14 @@ class Cells:
     def _at(self, shown: Buffer | Shared, element: np.ndarray) -> np.ndarray:
         """Returns the cells of elements: in a tensor with rows, where each was written last."""
         rows = self._row_of.get(shown.name)
-        return element if rows is None else rows[element] * len(rows) + element
+        lines, length = self._lines.get(shown.name, (1, 0 if rows is None else len(rows)))
+        place = element % lines * length + element // lines if lines > 1 else element
+        return place if rows is None else rows[element] * lines * length + place
+
+    def _in_lines(self, m: Moment, shown: Shared | PerThread, count: int) -> tuple[int, int]:
+        """Returns in how many lines a row of so many numbers is shown, and their length."""
+        lines = int(parse(shown.lines).value(m).at(0)) if shown.lines else 1
+        return self._lines.setdefault(shown.name, (lines, count // lines))
 
     def _columns(self, m: Moment, shown: Shared) -> int:
         return int(np.prod(shape_of(m, shown)))
@@ -142,6 +185,8 @@ class Cells:
             return "", np.zeros(0, int)
         for shown in self.view.tensors:
             if not isinstance(shown, Buffer | Shared) or shown.name == target.name or shown.name in self._row_of:
+                continue
+            if not _is_shown(shown, m):
                 continue
             found = in_part(m, shown, m.accessed(shown.name))
             reads = found.only(~found.write)
@@ -199,9 +244,10 @@ class Cells:
     ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """Yields the tensor of each block, which of the threads are in it, and their cells in a row."""
         block, own = np.divmod(threads, m.played.recording.block_threads)
+        lines, length = self._in_lines(m, shown, m.played.columns)
         for b in np.unique(block).tolist():
-            mine = np.flatnonzero((block == b) & (own < self.columns))
-            yield self.name_of(shown, b), mine, row * self.columns + own[mine]
+            mine = np.flatnonzero((block == b) & (own < lines * length))
+            yield self.name_of(shown, b), mine, (row * lines + own[mine] % lines) * length + own[mine] // lines
 
     def name_of(self, shown: PerThread, block: int) -> str:
         return f"{shown.name}_{block}" if self.blocks > 1 else shown.name
@@ -239,13 +285,12 @@ class Cells:
         """Note what is said of cells that a step has written, and which cells their threads have read for them."""
         text = m.step.cells.get(shown.name, "")
         most = MAX_EXPLAINED if isinstance(shown, Buffer) else MAX_EXPLAINED // 4
-        if not text or self.blocks > 1 or int(cells.max(initial=0)) >= most:
+        if not text or (self.blocks > 1 and name != shown.name) or int(cells.max(initial=0)) >= most:
             return
-        values = (expression.value(m) for expression in template(text)[1])
-        columns = [np.broadcast_to(value.of, m.played.threads)[threads] for value in values]
-        self._notes.setdefault(name, []).append(
-            Note(text, cells, threads, np.stack(columns, axis=1), dict(self._looked))
-        )
+        of = OfCells(m, name, cells, threads)
+        columns = [np.broadcast_to(expression.value(of).of, len(cells)) for expression in template(text)[1]]
+        note = Note(text, cells, threads, np.stack(columns, axis=1), dict(self._looked), of.named)
+        self._notes.setdefault(name, []).append(note)
 
     def annotations(self, tensors: Sequence[Tensor]) -> list[Annotation]:
         sizes = {tensor.name: tensor.size for tensor in tensors}
@@ -262,18 +307,11 @@ class Cells:
         symbol, title = shown.symbol or shown.name, tr(shown.title)
         note = notes.get(shown.name) or tr(shown.note)
         if isinstance(shown, PerThread):
+            rows, (lines, length) = self._rows.get(shown.name, 1), self._lines.get(shown.name, (1, self.columns))
+            extents = (rows, lines, length) if shown.lines else (1, rows, length)
             for block in range(self.blocks):
-                rows = self._rows.get(shown.name, 1)
-                yield Tensor(
-                    self.name_of(shown, block),
-                    symbol,
-                    title,
-                    shown.role,
-                    1,
-                    rows,
-                    self.columns,
-                    note="" if block else note,
-                )
+                name, note = self.name_of(shown, block), "" if block else note
+                yield Tensor(name, symbol, title, shown.role, *extents, note=note, plane_name=tr(shown.plane))
             return
         if isinstance(shown, OfThread):
             shapes = [
@@ -288,20 +326,22 @@ class Cells:
         planes, rows, columns = shape_of(m, shown)
         if isinstance(shown, Shared) and shown.rows:
             rows = self.row.get(shown.name, 0) + 1
+            if shown.lines:
+                planes, rows, columns = rows, *self._lines[shown.name]
+        extents, plane = (planes, rows, columns), tr(shown.plane)
         if not isinstance(shown, Buffer):
-            yield Tensor(shown.name, symbol, title, shown.role, planes, rows, columns, note=note)
+            yield Tensor(shown.name, symbol, title, shown.role, *extents, note=note, plane_name=plane)
             return
         values, part = initial(moments[0], shown), shown.part
         origin = (0, part[0].start, part[1].start) if part else (0, 0, 0)
-        yield Tensor(
-            shown.name, symbol, title, shown.role, planes, rows, columns, values, origin, note, partial=part is not None
-        )
+        is_part = part is not None
+        yield Tensor(shown.name, symbol, title, shown.role, *extents, values, origin, note, plane, partial=is_part)
 
 
 def shape_of(m: Moment, shown: Shown) -> tuple[int, int, int]:
     """Returns planes, rows and columns of a buffer or of a shared array."""
     assert isinstance(shown, Buffer | Shared)
-    recording, name, step = m.played.recording, array_of(shown), shown.every[1]
+    recording, name, step = m.played.recording, array_of(shown), shown.elements.step
     if isinstance(shown, Buffer):
         return (1, len(shown.part[0]), len(shown.part[1])) if shown.part else _whole(recording, shown)
     if name not in recording.watched.shared:  # of dynamic size
@@ -318,8 +358,8 @@ def shape_of(m: Moment, shown: Shown) -> tuple[int, int, int]:
 
 def initial(m: Moment, shown: Buffer) -> np.ndarray | None:
     """Returns the cells of a buffer before the program, float32; None of one that has no values yet."""
-    recording, name = m.played.recording, array_of(shown)
-    buffer = recording.arguments.get(name, name)
+    recording = m.played.recording
+    buffer = recording.buffer(array_of(shown))
     if buffer not in recording.given:
         return None
     values = elements(recording.before[buffer], shown).astype(np.float32)
@@ -331,13 +371,10 @@ def initial(m: Moment, shown: Buffer) -> np.ndarray | None:
 
 def _whole(recording: Recording, shown: Buffer) -> tuple[int, int, int]:
     """Returns planes, rows and columns of a buffer, whole."""
-    name = array_of(shown)
-    array = recording.before[recording.arguments.get(name, name)]
-    count = elements(array, shown).size
-    if shown.columns:
-        return 1, -(-count // shown.columns), shown.columns
+    array = recording.before[recording.buffer(array_of(shown))]
     *outer, _ = array.shape or (1,)
-    *planes, rows, columns = (1, 1, *outer, count // int(np.prod(outer)))[-max(3, len(outer) + 1) :]
+    extents = shown.shape or (*outer, elements(array, shown).size // int(np.prod(outer)))
+    *planes, rows, columns = (1, 1, *extents)[-max(3, len(extents)) :]
     return int(np.prod(planes)), rows, columns
 
 
@@ -359,8 +396,12 @@ def in_part(m: Moment, shown: Buffer | Shared, found: Accessed) -> Accessed:
 
 def elements(array: np.ndarray, shown: Buffer) -> np.ndarray:
     """Returns the cells of a tensor, in their order, of the array that it shows."""
-    first, step = shown.every
-    return parted(array, shown.dtype)[first::step]
+    return parted(array, shown.dtype)[shown.elements]
+
+
+def _is_shown(shown: Buffer | Shared, m: Moment) -> bool:
+    """Returns whether a step reads and writes a tensor's array as this tensor."""
+    return isinstance(shown, Buffer) or not shown.during or m.visit.kind in shown.during
 
 
 def _last(writes: Accessed) -> Accessed:
@@ -375,7 +416,10 @@ def _annotation(name: str, size: int, notes: Sequence[Note]) -> Annotation:
     kind, links = np.full(size, len(texts)), {}
     for note in notes:
         numbers[note.cells, : note.numbers.shape[1]], kind[note.cells] = note.numbers, texts.index(note.text)
-        for source, (threads, cells) in note.looked.items():
+        for source, named in note.named.items():
+            of = links.setdefault(source, np.full((size, MAX_LINKS), -1))
+            of[note.cells], of[note.cells, 0] = -1, named
+        for source, (threads, cells) in {} if note.named else note.looked.items():
             of = links.setdefault(source, np.full((size, MAX_LINKS), -1))
             for cell, thread in zip(note.cells, note.threads, strict=True):
                 mine = np.unique(cells[threads == thread])[:MAX_LINKS]

@@ -28,6 +28,10 @@ ORDER_NOTE = mark(
     "One step is one line of the kernel, executed by all threads that reach it together. On a GPU the warps of a block run in any order "
     "between two barriers, and other blocks run at the same time. All values are those of the kernel in the emulator."
 )
+GROUP_NOTE = mark(
+    "One step is one line of the kernel. Threads that take it together: {threads}. Such groups follow each other between two barriers. On a "
+    "GPU the warps and the blocks run at the same time, in any order. All values are those of the kernel in the emulator."
+)
 DIFFERENCE = mark(
     "The kernel that is measured rounds some sums in another order: its results differ from these by up to {difference} of the largest."
 )
@@ -45,9 +49,13 @@ class _Compiler:
     templates: list[str] = field(default_factory=list)  # in the reader's language, with numbered fields
     moments: list[Moment] = field(default_factory=list)  # one a step of the scene
     readings: dict[str, list[float]] = field(default_factory=dict)  # by label
-    totals: dict[str, float] = field(default_factory=dict)
-    before: dict[str, float] = field(default_factory=dict)  # the totals before the launch
+    _totals: dict[str, float] = field(default_factory=dict)
+    _before: dict[str, float] = field(default_factory=dict)  # the totals before the launch
     _silent: list[Moment] = field(default_factory=list)  # steps without words before the first
+
+    def launch(self) -> None:
+        """Begin a launch."""
+        self._before = dict(self._totals)
 
     def add(self, m: Moment) -> None:
         """Add a step. One without words becomes a part of the step before, or of the first."""
@@ -80,10 +88,12 @@ class _Compiler:
         self.cells.others(m)
         for reading in self.view.readings:
             values = self.readings[reading.label]
-            values.append(values[-1])
             if isinstance(reading, Bytes) and not reading.of:
                 counted = m.played.recording.counters.total[f"bytes_{reading.op}"]
-                values[-1] = self.totals[reading.label] = self.before.get(reading.label, 0.0) + counted
+                self._totals[reading.label] = self._before.get(reading.label, 0.0) + counted
+                values.append(self._totals[reading.label])
+            else:
+                values.append(values[-1])
 
     def _template(self, sentence: str) -> int:
         if sentence not in self.templates:
@@ -91,12 +101,12 @@ class _Compiler:
         return self.templates.index(sentence)
 
     def _reading(self, reading: Bytes | Number, m: Moment) -> float:
-        so_far = self.totals.get(reading.label, 0.0 if isinstance(reading, Bytes) else reading.start)
+        so_far = self._totals.get(reading.label, 0.0 if isinstance(reading, Bytes) else reading.start)
         if isinstance(reading, Bytes):
             so_far += m.moved(reading.op, reading.of)
         elif m.visit.kind in reading.during:
             so_far = parse(reading.value).value(m.of_all()).at(0)
-        self.totals[reading.label] = so_far
+        self._totals[reading.label] = so_far
         return so_far / parse(reading.per).value(m).at(0) if isinstance(reading, Bytes) else so_far
 
     def result(self) -> Iterator[Reading]:
@@ -119,7 +129,7 @@ def compile_scene(
     for n, (recording, steps) in enumerate(zip(recorded.launches, view.launches, strict=True)):
         launches.append(list(moments_of(recording, view, steps)))
         starts.append(recorder.steps)
-        c.before = dict(c.totals)
+        c.launch()
         for m in launches[-1]:
             c.add(m)
         if recorder.steps == starts[-1]:
@@ -136,7 +146,7 @@ def compile_scene(
     fields = {
         "step_name": tr(view.step_name),
         "order_name": tr(ORDER),
-        "order_note": _order_note(recorded),
+        "order_note": _order_note(recorded, view.group),
         "readings": tuple(c.result()),
         "annotations": tuple(c.cells.annotations(tensors)),
         "matmuls": tuple(MatMul(*product) for product in view.products),
@@ -179,10 +189,9 @@ def _repetitions(moments: Sequence[Moment]) -> Repetitions:
     return sentence, numbers
 
 
-def _order_note(recorded: Recorded) -> str:
-    if not recorded.difference:
-        return tr(ORDER_NOTE)
-    return f"{tr(ORDER_NOTE)} {tr(DIFFERENCE, difference=f'{recorded.difference:.0e}')}"
+def _order_note(recorded: Recorded, group: int) -> str:
+    note = tr(GROUP_NOTE, threads=group) if group else tr(ORDER_NOTE)
+    return f"{note} {tr(DIFFERENCE, difference=f'{recorded.difference:.0e}')}" if recorded.difference else note
 
 
 def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> Iterator[Moment]:

@@ -110,7 +110,7 @@ class Played:
     def array(self, name: str) -> int:
         """Returns the index of a buffer or shared array by its name or the kernel's, -1 if no thread has accessed it."""
         buffers = self.recording.watched.buffers
-        name = self.recording.arguments.get(name, name)
+        name = self.recording.buffer(name)
         return buffers.index(name) if name in buffers else -1
 
     @cached_property
@@ -138,21 +138,20 @@ class Played:
         rows = np.repeat(rows, parts)
         cell = of.element[rows].astype(int) * parts + np.tile(np.arange(parts), len(rows) // max(1, parts))
         found = Accessed(cell, of.write[rows], of.thread[rows].astype(int), bits, rows)
-        if not isinstance(shown, Buffer | Shared) or shown.every == (0, 1):
+        if not isinstance(shown, Buffer | Shared) or shown.elements == slice(0, None, 1):
             return found
-        start, step = shown.every
-        found = found.only(cell % step == start)
-        return Accessed((found.cell - start) // step, found.write, found.thread, found.value, found.row)
+        at = shown.elements
+        found = found.only((cell >= at.start) & (cell < (at.stop or np.inf)) & ((cell - at.start) % at.step == 0))
+        return Accessed((found.cell - at.start) // at.step, found.write, found.thread, found.value, found.row)
 
     def content(self, shown: Shown | str, cells: np.ndarray, step: int) -> Value:
         """Returns cells of an array as they are before a raw step."""
         found = self.accessed(shown, 0, step)
         found = found.only(found.write)
-        name = shown if isinstance(shown, str) else array_of(shown)
-        name = self.recording.arguments.get(name, name)
+        name = self.recording.buffer(shown if isinstance(shown, str) else array_of(shown))
         initial = self.recording.before.get(name, np.zeros(0))
         if isinstance(shown, Buffer):
-            initial = parted(initial, shown.dtype)[shown.every[0] :: shown.every[1]]
+            initial = parted(initial, shown.dtype)[shown.elements]
         initial = initial.ravel()
         size = int(max([cells.max(initial=0), found.cell.max(initial=0), initial.size - 1])) + 1
         known = np.arange(size) < initial.size
@@ -169,7 +168,9 @@ def _root(path: str) -> str:
 
 
 def _sees(variable: Variable, pcs: tuple[int, ...], in_function: bool) -> bool:
-    return (in_function or not variable.calls) and any(map(variable.is_visible, pcs))
+    """Returns whether a variable is seen that holds numbers: the name of a pointer is that of its array."""
+    is_here = (in_function or not variable.calls) and any(map(variable.is_visible, pcs))
+    return is_here and variable.type.target is None
 
 
 def parted(array: np.ndarray, dtype: str) -> np.ndarray:
@@ -233,8 +234,15 @@ class Moment:
             return int(np.count_nonzero(found.write == (op == "st"))) * found.value.itemsize
         of = self.played.recording.watched.accesses
         part = slice(*np.searchsorted(of.step, (self.visit.first, self.visit.stop)))
-        counted = (of.write[part] == (op == "st")) & self.mine[of.thread[part]]
-        return int(self.played.global_bytes[of.buffer[part][counted]].sum())
+        counted = (of.write[part] == (op == "st")) & ~of.atomic[part] & self.mine[of.thread[part]]
+        if op == "st" or not counted.any():
+            return int(self.played.global_bytes[of.buffer[part][counted]].sum())
+        columns = [column[part][counted] for column in (of.buffer, of.element, of.thread, of.step)]
+        # An instruction occurs once in a raw step, and again in another one that begins at the same instruction.
+        read = np.unique(np.stack([*columns, self.played.recording.watched.pc[columns[-1]]]), axis=1)
+        read, times = np.unique(read[[0, 1, 2, 4]], axis=1, return_counts=True)
+        first = np.flatnonzero(np.diff(read[:3], axis=1, prepend=-1).any(axis=0))
+        return int((self.played.global_bytes[read[0, first]] * np.maximum.reduceat(times, first)).sum())
 
     # -- names -----------------------------------------------------------------------------------------
     def value(self, name: str) -> Value:

@@ -70,7 +70,8 @@ class Step:
     `lead`: a sentence that comes first in each case. `to`: the last of its lines. `lit`: the line that it lights, if not its first. `by`:
     threads with the same value of this expression take the step together, one group after the other between two barriers. `inside`: the line of the call, if the line is in a
     function. `merge`: visits that follow each other are one step; `each`: while this variable keeps its value. `shows`: by tensor, the variable whose values it shows at this step alone. `cells`: by tensor, what is said of the
-    cells that the step writes. `describe`: makes the sentence, in place of the cases."""
+    cells that the step writes: {cell} is the cell, and elements of buffers like {x[cell]} are linked, else what the thread has read.
+    `describe`: makes the sentence, in place of the cases."""
 
     at: Mark | Place
     cases: tuple[Say, ...]
@@ -94,38 +95,50 @@ def step(at: Mark, *say: str | Say, **fields: Any) -> Step:
 
 @dataclass(frozen=True)
 class Shown:
-    """A tensor of the stage."""
+    """A tensor of the stage. `plane`: what a plane is."""
 
     name: str
     role: str
     title: str
     note: str = ""
     symbol: str = ""
+    plane: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True)
 class Buffer(Shown):
     """An array in global memory, by the kernel's name or the program's. `of`: its name, if the tensor has another. `dtype`: what its bytes
-    are read as, "bit" for each of its bits. `every`: only elements first, first + step and so on, as (first, step). `columns`: of a row, if
-    not the last extent. `part`: the rows and columns that are shown, if not all."""
+    are read as, "bit" for each of its bits. `every`: only elements first, first + step and so on, as (first, step). `stop`: only those before
+    it, 0 for all. `shape`: if it is not that of the array. `part`: the rows and columns that are shown, if not all."""
 
     of: str = ""
     dtype: str = ""
     every: tuple[int, int] = (0, 1)
-    columns: int = 0
+    stop: int = 0
+    shape: tuple[int, ...] = ()
     part: tuple[range, range] | None = None
+
+    @property
+    def elements(self) -> slice:
+        return slice(self.every[0], self.stop or None, self.every[1])
 
 
 @dataclass(frozen=True)
 class Shared(Shown):
     """A shared array; of several blocks, a row for each. `rows`: the kinds of steps that write a new row. `during`: those that read and
-    write it, () for all. Others as Buffer."""
+    write it, () for all. `lines`: an expression, in how many lines a row is shown: neighbours are in different lines, and what is left over
+    is not shown. A row is a plane then. Others as Buffer."""
 
     of: str = ""
     dtype: str = ""
     every: tuple[int, int] = (0, 1)
     rows: tuple[str, ...] = ()
     during: tuple[str, ...] = ()
+    lines: str = ""
+
+    @property
+    def elements(self) -> slice:
+        return slice(self.every[0], None, self.every[1])
 
 
 @dataclass(frozen=True)
@@ -139,10 +152,11 @@ class OfThread(Shown):
 @dataclass(frozen=True)
 class PerThread(Shown):
     """Variables of each thread: a column a thread, a row an element of an array; of several blocks, a tensor for each. `of`: the variables.
-    It shows the one that was given a value last. `rows`: the kinds of steps that write a new row."""
+    It shows the one that was given a value last. `rows`: the kinds of steps that write a new row. `lines`: as of Shared."""
 
     of: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
+    lines: str = ""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -152,7 +166,8 @@ class PerThread(Shown):
 @dataclass(frozen=True)
 class Bytes:
     """Bytes of a tensor that all threads have read (op "ld") or written ("st") so far, divided by `per`. `of` "": of all global memory,
-    with those of the other blocks after the step in which they follow, as counted in the build that is measured."""
+    with those of the other blocks after the step in which they follow, as counted in the build that is measured. Like those counts: without
+    atomic updates, and an element that two instructions of a step read counts once."""
 
     label: str
     of: str

@@ -21,8 +21,8 @@ _SPACES = ("global", "shared", "const")
 
 @dataclass(frozen=True)
 class Accesses:
-    """Reads and writes, one row an element: the step, the index of the buffer, the flat index in it, whether it is written, the thread, and
-    the bits, unsigned. Elements of a shared array of several blocks follow each other, block after block."""
+    """Reads and writes, one row an element: the step, the index of the buffer, the flat index in it, whether it is written, the thread,
+    the bits, unsigned, and whether it is an atomic update: a read and a write. Elements of a shared array of several blocks follow each other, block after block."""
 
     step: np.ndarray
     buffer: np.ndarray
@@ -30,6 +30,7 @@ class Accesses:
     write: np.ndarray
     thread: np.ndarray
     bits: np.ndarray
+    atomic: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class WatchTrace(Trace):
         self._pcs: list[int] = []
         self._turn, self._last_pc = 0, -1
         self._dtypes: dict[int, str] = {}  # of buffers
-        self._seen: list[tuple[int, int, np.ndarray, bool, np.ndarray, np.ndarray]] = []  # as the columns of Accesses
+        self._seen: list[tuple[int, int, np.ndarray, bool, np.ndarray, np.ndarray, bool]] = []  # columns of Accesses
         self._shuffles: list[tuple[np.ndarray, ...]] = []  # as the columns of Shuffles
         self._races: list[tuple[int, str]] = []
 
@@ -124,7 +125,9 @@ class WatchTrace(Trace):
             lanes = self._lanes_here if here is self._here else np.flatnonzero(here[self._slots])
             self.recorder.after(self._step, pc, lanes)
 
-    def access(self, pc: int, name: str, offsets: np.ndarray, values: np.ndarray, dtype, write: bool) -> None:
+    def access(
+        self, pc: int, name: str, offsets: np.ndarray, values: np.ndarray, dtype, write: bool, atomic: bool = False
+    ) -> None:
         m = self.m
         slots = self._slots if m.active_mask is None else self._slots[m.active_mask[self._slots]]
         if not slots.size or name not in (*_SPACES, "local"):
@@ -145,13 +148,15 @@ class WatchTrace(Trace):
             if here.any():
                 buffer = self._buffers.setdefault(region.name, len(self._buffers))
                 type_ = self._dtypes.setdefault(buffer, np.dtype(dtype if name == "shared" else region.dtype).str)
-                element = _elements(region, np.dtype(type_).itemsize, at[here], rank[here])
-                bits = by_slot[slots[here]].view(f"u{values.itemsize}").astype(np.uint64)
-                self._seen.append((self._step, buffer, element, write, self._thread[slots[here]], bits))
+                size, threads = np.dtype(type_).itemsize, self._thread[slots[here]]
+                parts = max(1, values.itemsize // size)  # an access can be as wide as several elements
+                element = _elements(region, size, at[here], rank[here])[:, None] + np.arange(parts)
+                bits = by_slot[slots[here]].view(f"u{values.itemsize // parts}").astype(np.uint64)
+                self._seen.append((self._step, buffer, element.ravel(), write, np.repeat(threads, parts), bits, atomic))
 
     def updated(self, pc: int, name: str, offsets: np.ndarray, before: np.ndarray, after: np.ndarray, dtype) -> None:
-        self.access(pc, name, offsets, before, dtype, write=False)
-        self.access(pc, name, offsets, after, dtype, write=True)
+        self.access(pc, name, offsets, before, dtype, write=False, atomic=True)
+        self.access(pc, name, offsets, after, dtype, write=True, atomic=True)
 
     def raced(self, message: str) -> None:
         if self._pcs:
@@ -210,7 +215,7 @@ class WatchTrace(Trace):
             np.concatenate([row[n] for row in self._seen]) if self._seen else np.zeros(0, int) for n in (2, 4, 5)
         )
         columns = of_row(0, np.uint32), of_row(1, np.uint8), element.astype(np.uint32), of_row(3, np.bool_)
-        return Accesses(*columns, thread.astype(np.uint16), bits.astype(np.uint64))
+        return Accesses(*columns, thread.astype(np.uint16), bits.astype(np.uint64), of_row(6, np.bool_))
 
 
 def _elements(region: Region, size: int, at: np.ndarray, rank: np.ndarray) -> np.ndarray:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 from kernels import sources
+from kernels.elementwise.ladder import LADDERS as ELEMENTWISE_LADDERS
+from kernels.elementwise.shape import FORMS, KEPT, LAYOUTS, BiasShape, GeluShape, ReluShape
 from kernels.engines.emulator.watch.recording import record
 from kernels.ladders import find, ladder_of
 from kernels.model.program import Tiles
@@ -16,15 +19,20 @@ from kernels.model.shape import Shape
 from kernels.runner import inputs_of
 from kernels.softmax.shape import SoftmaxShape
 from visuals.cross_entropy import views as cross_entropy
+from visuals.elementwise.views import view_of
+from visuals.scene.compiler.cells import OfCells
 from visuals.scene.compiler.compile import expressions_of, moments_of, watched_names
+from visuals.scene.compiler.expressions import template
 from visuals.scene.compiler.program import every_block
 from visuals.scene.compiler.steps import MarkError, lit_line
 from visuals.scene.compiler.view import Say, View
+from visuals.scene.program_traces import rounded_inputs
 from visuals.softmax import views as softmax
 from visuals.softmax.scene import softmax_scene
 
+FIRST = np.zeros(1, int)
 ROW = np.linspace(-3, 3, 40).astype(np.float32)[None]
-# By rung: a shape, tile sizes and inputs with which every line of the view is executed.
+# By rung, and words after it if it has several views: a shape, tile sizes and inputs with which every line of the view is executed.
 SOFTMAX = {
     "softmax/unsafe": (SoftmaxShape(1, 40), {"BLOCK": 8}, {"x": ROW}),
     "softmax/three-pass": (SoftmaxShape(1, 40), {"BLOCK": 8}, {"x": ROW}),
@@ -50,19 +58,39 @@ RUNS = {**SOFTMAX, **CROSS_ENTROPY}
 VIEWS: dict[str, View] = {**softmax.VIEWS, **cross_entropy.VIEWS}
 
 
+def fields_of(shape: type) -> list[dict[str, str]]:
+    """Returns the other fields of a class of shapes of elementwise layers."""
+    if issubclass(shape, ReluShape):
+        return [{"keep": keep} for keep in KEPT]
+    if issubclass(shape, GeluShape):
+        return [{"form": form} for form in FORMS]
+    return [{"layout": layout} for layout in LAYOUTS] if issubclass(shape, BiasShape) else [{}]
+
+
+for ladder in ELEMENTWISE_LADDERS:
+    for rung, fields in product(ladder.rungs, fields_of(ladder.shape)):
+        if not rung.library:
+            shape = ladder.shape(1, 3, 2, 5, **fields)  # 30 elements: the second warp of 64 threads is idle
+            tiles = rung.check(shape, {"BLOCK": 64})
+            program, key = rung.build(shape, tiles), " ".join((rung.name, *fields.values()))
+            RUNS[key] = shape, tiles, rounded_inputs(ladder, shape, program, 0, 0)
+            VIEWS[key] = view_of(program, shape)
+
+
 def problems(rung: str, view: View) -> Iterator[str]:
     """Yields what of a view does not fit its kernel."""
     shape, tiles, inputs = RUNS[rung]
     names = watched_names(view)
-    recorded = record(find(rung).build(shape, tiles), inputs, every_block, lambda _: names)
+    recorded = record(find(rung.partition(" ")[0]).build(shape, tiles), inputs, every_block, lambda _: names)
     for recording, steps in zip(recorded.launches, view.launches, strict=True):
         moments = list(moments_of(recording, view, steps))
         for kind in steps.keys() - {m.visit.kind for m in moments}:
             yield f"{rung}: {recording.launch.source} never comes to {kind}"
         for m in {m.visit.kind: m for m in reversed(moments)}.values():
+            of_cells = {expression for text in m.step.cells.values() for expression in template(text)[1]}
             for expression in expressions_of(m.step):
                 try:
-                    expression.value(m)
+                    expression.value(OfCells(m, "", FIRST, FIRST) if expression in of_cells else m)
                 except KeyError as error:
                     yield f"{rung}: {error.args[0]}"
 
