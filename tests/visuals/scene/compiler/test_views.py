@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from kernels import sources
+from kernels.embedding.shape import EmbeddingBackwardShape, EmbeddingShape
 from kernels.engines.emulator.watch.recording import record
 from kernels.ladders import find
 from kernels.softmax.shape import SoftmaxShape
+from visuals.embedding import views as embedding
 from visuals.scene.compiler.compile import expressions_of, moments_of, watched_names
 from visuals.scene.compiler.program import every_block
 from visuals.scene.compiler.steps import MarkError, lit_line
@@ -31,16 +33,40 @@ RUNS = {
     "softmax/split": (SoftmaxShape(1, 40), {"BLOCKS": 4, "BLOCK": 32, "LOADS": 1}, {"x": ROW}),
     "softmax/one-launch": (SoftmaxShape(1, 40), {"BLOCKS": 4, "BLOCK": 32, "PER": 4}, {"x": ROW}),
 }
-VIEWS: dict[str, View] = {**softmax.VIEWS}
+SMALL_SORT = {"BLOCK": 32, "CHUNK": 4}
+TOKENS = np.array([2, 0, 2, 2, 1, 2, 4, 4], np.int32)  # token 3 does not occur
+
+
+def _gradient(tiles: dict[str, int], *columns: int):
+    """Returns runs of an embedding's gradient at so many columns."""
+    return [
+        (EmbeddingBackwardShape(8, 5, d), tiles, {"tokens": TOKENS, "dy": np.ones((8, d), np.float32)}) for d in columns
+    ]
+
+
+def _rows(tiles: dict[str, int]):
+    return [(EmbeddingShape(8, 5, 4), tiles, {"tokens": TOKENS, "table": np.ones((5, 4), np.float32)})]
+
+
+EMBEDDING = {
+    "embedding/elements": _rows({"BLOCK": 32}),
+    "embedding/rows": _rows({"WARPS": 2, "LOADS": 1}),
+    "embedding-backward/atomics": _gradient({"BLOCK": 32}, 4),
+    "embedding-backward/sorted": _gradient(SMALL_SORT, 4),
+    "embedding-backward/runs": _gradient(
+        SMALL_SORT | {"ROWS": 4}, 3, 4
+    ),  # rows that are aligned to 16 bytes, and others
+}
+RUNS_OF_VIEWS = {rung: [run] for rung, run in RUNS.items()} | EMBEDDING
+VIEWS: dict[str, View] = {**softmax.VIEWS, **embedding.VIEWS}
 
 
 def problems(rung: str, view: View) -> Iterator[str]:
     """Yields what of a view does not fit its kernel."""
-    shape, tiles, inputs = RUNS[rung]
-    names = watched_names(view)
-    recorded = record(find(rung).build(shape, tiles), inputs, every_block, lambda _: names)
-    for recording, steps in zip(recorded.launches, view.launches, strict=True):
-        moments = list(moments_of(recording, view, steps))
+    names, runs = watched_names(view), RUNS_OF_VIEWS[rung]
+    recorded = [record(find(rung).build(*run[:2]), run[2], every_block, lambda _: names).launches for run in runs]
+    for steps, *recordings in zip(view.launches, *recorded, strict=True):
+        recording, moments = recordings[0], [m for r in recordings for m in moments_of(r, view, steps)]
         for kind in steps.keys() - {m.visit.kind for m in moments}:
             yield f"{rung}: {recording.launch.source} never comes to {kind}"
         for m in {m.visit.kind: m for m in reversed(moments)}.values():
@@ -52,7 +78,7 @@ def problems(rung: str, view: View) -> Iterator[str]:
 
 
 def test_every_rung_with_a_view_has_a_run():
-    assert VIEWS.keys() == RUNS.keys()
+    assert VIEWS.keys() == RUNS_OF_VIEWS.keys()
 
 
 @pytest.mark.parametrize("rung", VIEWS)
@@ -95,7 +121,7 @@ def test_groups_of_threads_take_a_step_one_after_the_other():
     assert {lines[lit_line(m.step, m.visit, recording.watched, files) - 1].strip()[:6] for m in moments} == {"y[col]"}
 
 
-@pytest.mark.parametrize("rung", VIEWS)
+@pytest.mark.parametrize("rung", softmax.VIEWS)
 def test_the_scene_is_the_same_each_time(rung):
     _, tiles, inputs = RUNS[rung]
     first, second = (softmax_scene(rung, tiles, inputs["x"][0]) for _ in range(2))
