@@ -174,6 +174,12 @@ class Trace:
         """Record an atomic update by the active threads: a write, with the values that were there before."""
         self.access(pc, name, offsets, before, dtype, write=True)
 
+    def copied(
+        self, pc: int, name: str, from_: np.ndarray, to: np.ndarray, words: np.ndarray, count: np.ndarray | None
+    ) -> None:
+        """Called when the active threads begin to copy `words`, uint32 [active, words], to shared memory, of which they read `count` bytes,
+        None for all. `from_` and `to`: offsets, one a slot."""
+
     def shuffled(self, lanes: np.ndarray, values: np.ndarray) -> None:
         """Called when the active lanes have got `values` from `lanes`, both (warps, 32)."""
 

@@ -78,7 +78,7 @@ class Cells:
         recording = m.played.recording
         for shown in self.view.tensors:
             if isinstance(shown, Buffer):
-                name = recording.arguments.get(array_of(shown), array_of(shown))
+                name = recording.buffer(array_of(shown))
                 after, written = elements(recording.after[name], shown), recording.written[name].ravel()
                 written = written if len(written) == len(after) else np.ones(len(after), bool)
                 shows = m.played.content(shown, np.arange(len(after)), recording.watched.steps)
@@ -150,8 +150,12 @@ class Cells:
                 return shown.name, index
             span = int(max(reads.row.max(), writes.row.max())) + 1
             keys = reads.thread[order] * span + reads.row[order]
-            at = np.searchsorted(keys, writes.thread * span + writes.row) - 1
-            has_read = (at >= 0) & (reads.thread[order][at] == writes.thread)
+            now = writes.thread * span + writes.row
+            at = np.searchsorted(keys, now) - 1
+            before = np.append(-1, np.sort(now))[
+                np.searchsorted(np.sort(now), now)
+            ]  # the write before, perhaps of another thread
+            has_read = (at >= 0) & (reads.thread[order][at] == writes.thread) & (keys[at] > before)
             same = np.where(has_read, reads.value[order][at] == writes.value, writes.value == 0)
             if same.all() and has_read.any():
                 return shown.name, np.where(has_read, reads.cell[order][at], -1)
@@ -159,6 +163,8 @@ class Cells:
 
     # -- variables -------------------------------------------------------------------------------------
     def _variables(self, m: Moment, shown: PerThread) -> None:
+        if shown.during and m.visit.kind not in shown.during:
+            return
         numbers = m.shown_by(shown)
         for number in numbers:
             self._read(m, shown, number)
@@ -187,8 +193,11 @@ class Cells:
         """Yields the tensor of each block, which of the threads are in it, and their cells in a row."""
         block, own = np.divmod(threads, m.played.recording.block_threads)
         for b in np.unique(block).tolist():
-            mine = np.flatnonzero((block == b) & (own < self.columns))
-            yield self.name_of(shown, b), mine, row * self.columns + own[mine]
+            mine = np.flatnonzero((block == b) & (own < self.columns_of(shown)))
+            yield self.name_of(shown, b), mine, row * self.columns_of(shown) + own[mine]
+
+    def columns_of(self, shown: PerThread) -> int:
+        return shown.threads or self.columns
 
     def name_of(self, shown: PerThread, block: int) -> str:
         return f"{shown.name}_{block}" if self.blocks > 1 else shown.name
@@ -219,7 +228,7 @@ class Cells:
             self.recorder.look(name, cells)
         if self.blocks == 1:
             both = np.concatenate([thread[same], source[same]])
-            self._looked[shown.name] = np.tile(thread[same], 2), row * self.columns + both
+            self._looked[shown.name] = np.tile(thread[same], 2), row * self.columns_of(shown) + both
 
     # -- sentences on cells ----------------------------------------------------------------------------
     def _explain(self, m: Moment, shown: Shown, name: str, cells: np.ndarray, threads: np.ndarray) -> None:
@@ -249,25 +258,23 @@ class Cells:
         symbol, title = shown.symbol or shown.name, tr(shown.title)
         note = notes.get(shown.name) or tr(shown.note)
         if isinstance(shown, PerThread):
+            rows, columns = self._rows.get(shown.name, 1), self.columns_of(shown)
+            across, *_ = moments[0].played.recording.launch.block
+            if columns == 1 and len(shape := moments[0].played.shape_of(shown)) > 1:
+                rows, columns = shape
+            elif rows == 1 and not columns % across and not shown.rows:
+                rows, columns = columns // across, across
             for block in range(self.blocks):
-                rows = self._rows.get(shown.name, 1)
-                yield Tensor(
-                    self.name_of(shown, block),
-                    symbol,
-                    title,
-                    shown.role,
-                    1,
-                    rows,
-                    self.columns,
-                    note="" if block else note,
-                )
+                name = self.name_of(shown, block)
+                yield Tensor(name, symbol, title, shown.role, 1, rows, columns, note="" if block else note)
             return
         m = next((m for m in moments if m.played.array(array_of(shown)) >= 0), moments[0])
         planes, rows, columns = shape_of(m, shown)
         if isinstance(shown, Shared) and shown.rows:
             rows = self.row.get(shown.name, 0) + 1
         values = initial(moments[0], shown) if isinstance(shown, Buffer) else None
-        yield Tensor(shown.name, symbol, title, shown.role, planes, rows, columns, values, note=note)
+        plane = tr(shown.plane)
+        yield Tensor(shown.name, symbol, title, shown.role, planes, rows, columns, values, note=note, plane_name=plane)
 
 
 def shape_of(m: Moment, shown: Shown) -> tuple[int, int, int]:
@@ -275,11 +282,13 @@ def shape_of(m: Moment, shown: Shown) -> tuple[int, int, int]:
     assert isinstance(shown, Buffer | Shared)
     recording, name, step = m.played.recording, array_of(shown), shown.every[1]
     if isinstance(shown, Buffer):
-        array = recording.before[recording.arguments.get(name, name)]
+        array = recording.before[recording.buffer(name)]
         *outer, _ = array.shape or (1,)
         extents = (*outer, elements(array, shown).size // int(np.prod(outer)))
         *planes, rows, columns = (1, 1, *extents)[-max(3, len(extents)) :]
         return int(np.prod(planes)), rows, columns
+    if shown.box:
+        return shown.box[1:4]
     type_ = recording.watched.shared[name]
     if len(type_.shape) < 2 or step > 1:
         return 1, recording.blocks, len(type_.leaves) // step
@@ -290,7 +299,7 @@ def shape_of(m: Moment, shown: Shown) -> tuple[int, int, int]:
 def initial(m: Moment, shown: Buffer) -> np.ndarray | None:
     """Returns the cells of a buffer before the program, float32; None of one that has no values yet."""
     recording, name = m.played.recording, array_of(shown)
-    buffer = recording.arguments.get(name, name)
+    buffer = recording.buffer(name)
     if buffer not in recording.given:
         return None
     return elements(recording.before[buffer], shown).astype(np.float32)

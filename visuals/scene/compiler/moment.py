@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +15,7 @@ from kernels.engines.emulator.watch.values import History, Reads
 from kernels.engines.emulator.watch.watch import Variable
 from visuals.scene.compiler.expressions import Value
 from visuals.scene.compiler.steps import Visit, active_threads
-from visuals.scene.compiler.view import Buffer, PerThread, Shared, Shown, Step, View
+from visuals.scene.compiler.view import SHARED_MEMORY, Buffer, PerThread, Shared, Shown, Step, View
 
 _OF_ACCESSES = ("before", "at", "new", "read", "largest")  # what may follow a name
 BIT = "bit"  # a type of numbers: the bits of words
@@ -86,6 +86,11 @@ class Played:
         histories, reads = values.histories[n], values.reads[n]
         return [Number(row, histories[p], reads.get(p)) for row, p in enumerate(paths) if p in histories]
 
+    def shape_of(self, shown: PerThread) -> tuple[int, ...]:
+        """Returns the extents of a variable that is an array, () of another."""
+        variables = self.recording.watched.values.variables
+        return next((v.type.shape for v in variables if v.name == shown.variables[0]), ())
+
     def sees(self, path: str, pcs: tuple[int, ...], in_function: bool) -> bool:
         """Returns whether instructions see a variable."""
         variables = self.recording.watched.values.variables
@@ -110,7 +115,7 @@ class Played:
     def array(self, name: str) -> int:
         """Returns the index of a buffer or shared array by its name or the kernel's, -1 if no thread has accessed it."""
         buffers = self.recording.watched.buffers
-        name = self.recording.arguments.get(name, name)
+        name = self.recording.buffer(name)
         return buffers.index(name) if name in buffers else -1
 
     @cached_property
@@ -119,11 +124,15 @@ class Played:
         return {int(n): np.flatnonzero(buffer == n) for n in np.unique(buffer)}
 
     @cached_property
-    def global_bytes(self) -> np.ndarray:
-        """Returns the bytes of an element of each array, 0 of a shared one."""
-        watched, before = self.recording.watched, self.recording.before
-        arrays = zip(watched.buffers, watched.dtypes, strict=True)
-        return np.array([np.dtype(dtype).itemsize if name in before else 0 for name, dtype in arrays], int)
+    def bytes_of(self) -> Mapping[str, np.ndarray]:
+        """Returns the bytes of an element of each array, by the names of memories in Bytes: 0 of one that is elsewhere."""
+        watched = self.recording.watched
+        arrays = list(zip(watched.buffers, watched.dtypes, strict=True))
+        memories = {"": self.recording.before, SHARED_MEMORY: watched.shared}
+        return {
+            memory: np.array([np.dtype(dtype).itemsize if name in names else 0 for name, dtype in arrays], int)
+            for memory, names in memories.items()
+        }
 
     def accessed(self, shown: Shown | str, first: int, stop: int) -> Accessed:
         """Returns the accesses of raw steps to a tensor's array, or to an array by its name."""
@@ -138,6 +147,11 @@ class Played:
         rows = np.repeat(rows, parts)
         cell = of.element[rows].astype(int) * parts + np.tile(np.arange(parts), len(rows) // max(1, parts))
         found = Accessed(cell, of.write[rows], of.thread[rows].astype(int), bits, rows)
+        if isinstance(shown, Shared) and shown.box:
+            start, planes, height, width, pitch = shown.box
+            row, column = np.divmod(cell - start, pitch)
+            inside = (row >= 0) & (row < planes * height) & (column < width)
+            return replace(found, cell=row * width + column).only(inside)
         if not isinstance(shown, Buffer | Shared) or shown.every == (0, 1):
             return found
         start, step = shown.every
@@ -149,7 +163,7 @@ class Played:
         found = self.accessed(shown, 0, step)
         found = found.only(found.write)
         name = shown if isinstance(shown, str) else array_of(shown)
-        name = self.recording.arguments.get(name, name)
+        name = self.recording.buffer(name)
         initial = self.recording.before.get(name, np.zeros(0))
         if isinstance(shown, Buffer):
             initial = parted(initial, shown.dtype)[shown.every[0] :: shown.every[1]]
@@ -227,14 +241,16 @@ class Moment:
         return self._accessed[name]
 
     def moved(self, op: str, name: str) -> int:
-        """Returns the bytes of a tensor, or of all global memory for "", that the step reads (op "ld") or writes ("st")."""
-        if name:
+        """Returns the bytes of a tensor or a memory, as of Bytes, that the step reads (op "ld") or writes ("st"), "" for both."""
+        if name not in self.played.bytes_of:
             found = self.accessed(name)
             return int(np.count_nonzero(found.write == (op == "st"))) * found.value.itemsize
         of = self.played.recording.watched.accesses
         part = slice(*np.searchsorted(of.step, (self.visit.first, self.visit.stop)))
-        counted = (of.write[part] == (op == "st")) & self.mine[of.thread[part]]
-        return int(self.played.global_bytes[of.buffer[part][counted]].sum())
+        counted = self.mine[of.thread[part]]
+        if op:
+            counted &= of.write[part] == (op == "st")
+        return int(self.played.bytes_of[name][of.buffer[part][counted]].sum())
 
     # -- names -----------------------------------------------------------------------------------------
     def value(self, name: str) -> Value:

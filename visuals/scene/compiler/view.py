@@ -22,6 +22,7 @@ from visuals.scene.parts import Group
 from visuals.scene.source import Mark
 
 STEP = mark("step")
+SHARED_MEMORY = "shared memory"
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Shown:
     title: str
     note: str = ""
     symbol: str = ""
+    plane: str = field(default="", kw_only=True)  # what a plane is, of a tensor with several
 
 
 @dataclass(frozen=True)
@@ -87,22 +89,27 @@ class Buffer(Shown):
 @dataclass(frozen=True)
 class Shared(Shown):
     """A shared array; of several blocks, a row for each. `rows`: the kinds of steps that write a new row. `during`: those that read and
-    write it, () for all. Others as Buffer."""
+    write it, () for all. `box`: of one block, only these elements: the first, the planes, rows and columns, and from one row to the next.
+    Others as Buffer."""
 
     of: str = ""
     dtype: str = ""
     every: tuple[int, int] = (0, 1)
     rows: tuple[str, ...] = ()
     during: tuple[str, ...] = ()
+    box: tuple[int, int, int, int, int] | None = None
 
 
 @dataclass(frozen=True)
 class PerThread(Shown):
-    """Variables of each thread: a column a thread, a row an element of an array; of several blocks, a tensor for each. `of`: the variables.
-    It shows the one that was given a value last. `rows`: the kinds of steps that write a new row."""
+    """Variables of each thread: a column a thread, a row an element of an array; of several blocks, a tensor for each. Numbers of a block
+    with rows of threads have rows like them; of one thread, an array has its own rows and columns. `threads`: as of the view. `of`: the variables. It shows the one that was given a value last. `rows`: the kinds of steps
+    that write a new row. `during`: those that write it, () for all."""
 
     of: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
+    during: tuple[str, ...] = ()
+    threads: int = 0
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -112,7 +119,8 @@ class PerThread(Shown):
 @dataclass(frozen=True)
 class Bytes:
     """Bytes of a tensor that all threads have read (op "ld") or written ("st") so far, divided by `per`. `of` "": of all global memory,
-    with those of the other blocks after the step in which they follow, as counted in the build that is measured."""
+    with those of the other blocks after the step in which they follow, as counted in the build that is measured; SHARED_MEMORY: of all
+    arrays there, with `op` "" in both directions."""
 
     label: str
     of: str

@@ -42,6 +42,10 @@ class Recording:
         """Returns the threads of all blocks that are watched."""
         return self.block_threads * self.blocks
 
+    def buffer(self, name: str) -> str:
+        """Returns the name of a buffer by its name or the kernel's."""
+        return name if name in self.before else self.arguments.get(name, name)
+
     @property
     def others(self) -> int:
         """Returns how many blocks are not watched."""
