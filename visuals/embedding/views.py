@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernels.i18n import mark
-from visuals.scene.compiler.view import Buffer, Bytes, Say, Shared, Step, View, step
+from visuals.scene.compiler.view import SHARED_MEMORY, Buffer, Bytes, Say, Shared, Step, View, step
 from visuals.scene.parts import Group
 
 TOKENS, TABLE, Y = Buffer("tokens", "filter", "tokens"), Buffer("table", "input", "table"), Buffer("y", "output", "y")
@@ -33,6 +33,7 @@ WORKSPACE, SHARED = mark("workspace in global memory"), mark("shared memory of t
 
 
 MOVED = Bytes(mark("bytes read from global memory"), "", "ld"), Bytes(mark("bytes written to global memory"), "", "st")
+SHARED_BYTES = Bytes(mark("bytes to and from shared memory"), SHARED_MEMORY, "")
 
 # -- forward -----------------------------------------------------------------------------------------------
 ELEMENTS = View(
@@ -125,7 +126,7 @@ SORTED = View(
                 lead=OF_TOKEN, to="dtable[column] = sum", lit="sum += dy[", by="block", merge=True),
         },
     ),
-    MOVED,
+    (*MOVED, SHARED_BYTES),
     others=(*OTHERS_OF_SORT, mark("The other blocks ({others}) do the same for their tokens. [dtable](output) is complete.")),
 )
 
@@ -168,7 +169,7 @@ RUNS = View(
                 to="dtable[column] = sum", lit="sum += parts[", by="block", merge=True),
         },
     ),
-    MOVED,
+    (*MOVED, SHARED_BYTES),
     others=(*OTHERS_OF_SORT, mark("The other blocks ({others}) add their runs in the same way."), mark("The other blocks ({others}) do the same. [dtable](output) is complete.")),
 )
 VIEWS: Mapping[str, View] = {

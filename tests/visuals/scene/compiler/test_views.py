@@ -11,9 +11,13 @@ import pytest
 from kernels import sources
 from kernels.embedding.shape import EmbeddingBackwardShape, EmbeddingShape
 from kernels.engines.emulator.watch.recording import record
-from kernels.ladders import find
+from kernels.ladders import find, ladder_of
+from kernels.linear.ladder import SMALL
+from kernels.runner import inputs_of
 from kernels.softmax.shape import SoftmaxShape
 from visuals.embedding import views as embedding
+from visuals.linear import views as linear
+from visuals.linear.scene import SCENES, followed
 from visuals.scene.compiler.compile import expressions_of, moments_of, watched_names
 from visuals.scene.compiler.program import every_block
 from visuals.scene.compiler.steps import MarkError, lit_line
@@ -57,14 +61,42 @@ EMBEDDING = {
         SMALL_SORT | {"ROWS": 4}, 3, 4
     ),  # rows that are aligned to 16 bytes, and others
 }
-RUNS_OF_VIEWS = {rung: [run] for rung, run in RUNS.items()} | EMBEDDING
-VIEWS: dict[str, View] = {**softmax.VIEWS, **embedding.VIEWS}
+LINEAR_TILES = SMALL | {"SPLITS": 2, "BLOCK": 8}
+# A sum of 40 terms or of 20, of a whole block or of less: tiles that are inside the matrices, before the loop and in it, and others.
+LINEAR_SIZES = (
+    (32, 32, 40),
+    (32, 40, 32),
+    (40, 32, 32),
+    (3, 4, 36),
+    (3, 36, 4),
+    (36, 3, 4),
+    (36, 36, 36),
+    (32, 32, 36),
+)
+
+
+def _linear(rung: str):
+    ladder, found = ladder_of(rung), find(rung)
+    tiles = {name: size for name, size in LINEAR_TILES.items() if name in found.tiles}
+    for size in LINEAR_SIZES if "BM" in tiles else LINEAR_SIZES[:1]:
+        shape = ladder.shape(*size)
+        yield shape, tiles, inputs_of(ladder, shape, found.build(shape, tiles))
+
+
+LINEAR = {rung: list(_linear(rung)) for rung in SCENES}
+RUNS_OF_VIEWS = {rung: [run] for rung, run in RUNS.items()} | EMBEDDING | LINEAR
+VIEWS: dict[str, View] = {
+    **softmax.VIEWS,
+    **embedding.VIEWS,
+    **{rung: linear.view(rung, runs[0][1]) for rung, runs in LINEAR.items()},
+}
 
 
 def problems(rung: str, view: View) -> Iterator[str]:
     """Yields what of a view does not fit its kernel."""
     names, runs = watched_names(view), RUNS_OF_VIEWS[rung]
-    recorded = [record(find(rung).build(*run[:2]), run[2], every_block, lambda _: names).launches for run in runs]
+    blocks = followed if rung in LINEAR else every_block
+    recorded = [record(find(rung).build(*run[:2]), run[2], blocks, lambda _: names).launches for run in runs]
     for steps, *recordings in zip(view.launches, *recorded, strict=True):
         recording, moments = recordings[0], [m for r in recordings for m in moments_of(r, view, steps)]
         for kind in steps.keys() - {m.visit.kind for m in moments}:
