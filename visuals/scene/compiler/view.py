@@ -22,7 +22,7 @@ from visuals.scene.parts import Group
 from visuals.scene.source import Mark
 
 STEP = mark("step")
-SHARED_MEMORY = "shared memory"
+SHARED_MEMORY = "shared-memory"
 
 
 @dataclass(frozen=True)
