@@ -31,7 +31,7 @@ from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
 from visuals.cross_entropy.views import VIEWS as CROSS_ENTROPY_VIEWS
-from visuals.embedding.steps import STEPS as EMBEDDING_STEPS
+from visuals.embedding.views import VIEWS as EMBEDDING_VIEWS
 from visuals.gemm.plan import PLANS as GEMM_PLANS
 from visuals.gemm.swizzle import RUNGS as HOPPER_SCENES
 from visuals.heads.scene import RUNGS as HEADS_SCENES
@@ -71,7 +71,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     CROSS_ENTROPY_VIEWS,
     NORM_SCENES,
     LINEAR_SCENES,
-    EMBEDDING_STEPS,
+    EMBEDDING_VIEWS,
     HEADS_SCENES,
     INSTRUCTION_SCENES,
 )

@@ -177,6 +177,12 @@ class Trace:
     def raced(self, message: str) -> None:
         """Called when a data race is found."""
 
+    def copied(
+        self, pc: int, name: str, from_: np.ndarray, to: np.ndarray, words: np.ndarray, count: np.ndarray | None
+    ) -> None:
+        """Called when the active threads begin to copy `words`, uint32 [active, words], to shared memory, of which they read `count` bytes,
+        None for all. `from_` and `to`: offsets, one a slot."""
+
     def shuffled(self, lanes: np.ndarray, values: np.ndarray) -> None:
         """Called when the active lanes have got `values` from `lanes`, both (warps, 32)."""
 

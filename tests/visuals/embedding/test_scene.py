@@ -14,15 +14,14 @@ from kernels.embedding import ladder as embedding
 from kernels.ladders import find, ladder_of
 from kernels.model.program import RuleError
 from kernels.runner import inputs_of
-from visuals.embedding.captions import CAPTIONS, LINES, kinds
-from visuals.embedding.scene import embedding_scene
-from visuals.embedding.steps import STEPS, Links
+from visuals.embedding.scene import BLOCKS, embedding_scene
+from visuals.embedding.views import VIEWS
 from visuals.scene.launch_scene import executed
 from visuals.scene.payload import payload
 
 TILES = {"BLOCK": 32, "CHUNK": 4, "ROWS": 4, "WARPS": 1, "LOADS": 1}
-SIZES = ((8, 6, 4), (1, 1, 1), (19, 6, 3, "equal"))
-every_rung = pytest.mark.parametrize("rung", STEPS)
+SIZES = ((8, 6, 4), (1, 1, 1), (19, 6, 3, "equal"), (2, 2, 136))
+every_rung = pytest.mark.parametrize("rung", VIEWS)
 every_size = pytest.mark.parametrize("size", SIZES, ids=str)
 
 
@@ -52,8 +51,7 @@ def assert_it_ends_with_what_was_stored(scene, program, inputs) -> None:
 
 def test_every_own_rung_has_a_scene():
     ours = (*embedding.FORWARD_RUNGS, *embedding.BACKWARD_RUNGS)
-    assert set(STEPS) == set(LINES) == {rung.name for rung in ours}
-    assert {kind for rung in LINES for kind in kinds(rung)} == set(CAPTIONS)
+    assert set(VIEWS) == {rung.name for rung in ours}
 
 
 @every_rung
@@ -83,16 +81,17 @@ def test_backward_goes_over_the_links_of_forward():
     forward, _, _ = made("embedding/rows", (4, 3, 2), tokens)
     backward, _, _ = made("embedding-backward/atomics", (4, 3, 2), tokens)
     (copies,) = [w for w in forward.writes if w.target == "y"]
-    links = Links(np.array(tokens), 2)
+    of_row = lambda m: [2 * m, 2 * m + 1]  # noqa: E731
+    of_token = lambda m: of_row(tokens[m])  # noqa: E731
     reads = next(read for read in backward.reads if read.source == "dy")
     for m in range(4):
         own = np.resize(copies.steps, len(copies.cells)) == m
-        assert copies.cells[own].tolist() == links.of_row(m).tolist()
-        assert copies.index[own].tolist() == links.of_token(m).tolist()
+        assert copies.cells[own].tolist() == of_row(m)
+        assert copies.index[own].tolist() == of_token(m)
         step = m + 1  # step 0 writes zeros
-        assert reads.cells[reads.start[step] : reads.start[step + 1]].tolist() == links.of_row(m).tolist()
+        assert reads.cells[reads.start[step] : reads.start[step + 1]].tolist() == of_row(m)
         changed = backward.cells("dtable", step) != backward.cells("dtable", step - 1)
-        assert set(np.flatnonzero(changed)) <= set(links.of_token(m))
+        assert set(np.flatnonzero(changed)) <= set(of_token(m))
 
 
 @every_rung
@@ -124,3 +123,34 @@ def test_captions_and_payload(rung, size):
 def test_a_table_too_large_is_refused():
     with pytest.raises(RuleError, match="at most 2,048 elements"):
         embedding_scene("embedding/rows", ladder_of("embedding/rows").shape(4, 1000, 4), {}, {})
+
+
+@pytest.mark.parametrize("rung", ["embedding/rows", "embedding-backward/sorted", "embedding-backward/runs"])
+def test_blocks_that_are_not_followed_come_in_one_step(rung):
+    """Of 40 rows and 20 tokens so many blocks have steps of their own; the bytes of all blocks are counted."""
+    scene, program, inputs = made(rung, (40, 20, 5))
+    assert_it_ends_with_what_was_stored(scene, program, inputs)
+    assert f"The other blocks ({20 - BLOCKS})" in scene.caption(
+        scene.steps - 1
+    ) or "of the other blocks" in scene.caption(scene.steps - 1)
+    read, written = (reading.values for reading in scene.readings[:2])
+    assert (np.diff(read) >= 0).all() and (np.diff(written) >= 0).all()
+    assert written[-1] >= program.last[program.program.outputs[0].name].nbytes
+
+
+def test_an_earlier_row_of_the_same_token_is_named():
+    """Rows 0 and 2 have token 2: the second one is added to what the first one has left."""
+    scene, _, inputs = made("embedding-backward/atomics", (4, 3, 2), (2, 0, 2, 1))
+    again = [scene.caption(t) for t in range(scene.steps) if " too. " in scene.caption(t)]
+    assert len(again) == 1 and again[0].startswith("Row 2 of dy has token 2 too.")
+    (total,) = scene.cells("dtable", 3)[4:5]
+    assert total == np.float32(inputs["dy"][0, 0] + inputs["dy"][2, 0])
+
+
+def test_a_token_that_occurs_in_several_blocks_is_joined():
+    scene, _, _ = made("embedding-backward/runs", (6, 4, 2), (0, 0, 0, 1, 1, 1))
+    said = " ".join(scene.caption(t) for t in range(scene.steps))
+    assert "all rows of token 0 are in this block (3 in all)" in said
+    assert said.count("only some rows of token 1 are in this block") == 2
+    assert "block 1 has token 1. Its rows were in 2 blocks." in said
+    assert "block 3 has token 3. It does not occur." in said and "Block 3 stores zeros to row 3" in said

@@ -7,20 +7,18 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kernels.ladders import find, ladder_of
-from kernels.linear.ladder import DINPUT, DWEIGHT, LADDERS, LINEAR, SMALL
+from kernels.linear.ladder import SMALL, extents
+from kernels.model.launch import ceil
 from kernels.model.program import RuleError
 from kernels.runner import inputs_of
-from visuals.linear.captions import CAPTIONS, kinds
-from visuals.linear.plan import add_products, product_of, thread_cells
 from visuals.linear.scene import SCENES, linear_scene
 from visuals.scene.launch_scene import executed
 from visuals.scene.payload import payload
 
 SIZES = ((1, 1, 1), (33, 37, 19), (40, 5, 48))
+TILED = [name for name in SCENES if not name.endswith("naive")]
 every_rung = pytest.mark.parametrize("rung", SCENES)
 every_size = pytest.mark.parametrize("size", SIZES, ids=str)
 
@@ -34,13 +32,8 @@ def made(rung: str, size: tuple[int, int, int]):
     return linear_scene(rung, shape, tiles, inputs), executed(rung, shape, tiles, inputs), inputs
 
 
-def product(rung: str, size: tuple[int, int, int]):
-    return product_of(rung.partition("/")[0], ladder_of(rung).shape(*size))
-
-
-def test_every_kind_of_step_is_of_a_rung():
-    used = {kind for rung in SCENES for kind in kinds(rung, product(rung, (2, 2, 2)))}
-    assert used == set(CAPTIONS)
+def result_of(rung: str) -> str:
+    return {"linear": "y", "linear-dinput": "dx", "linear-dweight": "dW"}[rung.partition("/")[0]]
 
 
 @every_rung
@@ -54,68 +47,68 @@ def test_the_scene_ends_with_what_the_kernels_stored(rung, size):
         np.testing.assert_array_equal(scene.cells(name), expected.ravel(), err_msg=name)
 
 
-@pytest.mark.parametrize("ladder", LADDERS, ids=lambda ladder: ladder.name)
-@every_size
-def test_the_plan_is_the_product(ladder, size):
-    """The factors and results of the plan, multiplied, are the reference."""
-    shape = ladder.shape(*size)
-    p = product_of(ladder.name, shape)
-    inputs = inputs_of(ladder, shape, ladder.rungs[0].build(shape, ladder.rungs[0].default_tiles))
-    row, term, col = np.ogrid[: p.rows, : p.depth, : p.cols]
-    left = inputs[p.left].ravel()[p.of_left(row[:, :, 0], term[:, :, 0])].astype(np.float64)
-    right = inputs[p.right].ravel()[p.of_right(term[0], col[0])].astype(np.float64)
-    reference = ladder.reference(shape, **inputs)
-    ref = reference[p.result][0] if isinstance(reference, dict) else reference[0]
-    expected = np.empty(ref.size)
-    expected[p.of_result(row[:, 0], col[0])] = left @ right
-    bias = inputs["b"] if ladder.name == LINEAR else 0
-    np.testing.assert_allclose(expected.reshape(ref.shape) + bias, ref, rtol=1e-10, atol=1e-12)
-
-
-def test_forward_and_backward_use_the_same_elements():
-    """A weight's element that forward reads with x[m, k] for y[m, n] is the one that dinput reads for dx[m, k] with dy[m, n],
-    and the one whose gradient dweight adds up from dy[m, n] and x[m, k]."""
-    forward, dinput, dweight = (product_of(name, LADDERS[0].shape(3, 4, 5)) for name in (LINEAR, DINPUT, DWEIGHT))
-    m, n, k = np.ogrid[:3, :4, :5]
-    weight = forward.of_right(k, n)
-    np.testing.assert_array_equal(weight, dinput.of_right(n, k))
-    np.testing.assert_array_equal(weight, dweight.of_result(n, k))
-    np.testing.assert_array_equal(forward.of_left(m, k), dinput.of_result(m, k))
-    np.testing.assert_array_equal(forward.of_left(m, k), dweight.of_right(m, k))
-    np.testing.assert_array_equal(forward.of_result(m, n), dinput.of_left(m, n))
-    np.testing.assert_array_equal(forward.of_result(m, n), dweight.of_left(n, m))
-
-
 @every_rung
 @every_size
-def test_sums_of_thread_0_become_its_results(rung, size):
+def test_sums_become_the_results(rung, size):
+    """Those of thread 0, or of the block of a naive kernel: results but for b, or the first part of them."""
     scene, program, inputs = made(rung, size)
-    p = product(rung, size)
-    tiles = program.tiles
-    rows, cols = thread_cells(tiles) if "TM" in tiles else (np.array([0]), np.array([0]))
-    own_rows, own_cols = rows < p.rows, cols < p.cols
-    sums = scene.cells("sum").reshape(len(rows), len(cols))[np.ix_(own_rows, own_cols)]
-    cells = p.of_result(rows[own_rows][:, None], cols[own_cols])
-    if rung.endswith("split"):
-        stored = program.last[f"{p.result}_parts"][0].ravel()[cells]
+    tensor, tiles, name = scene.tensor("sum"), program.tiles, result_of(rung)
+    if "TM" in tiles:
+        i, j = np.arange(tiles["TM"]), np.arange(tiles["TN"])
+        rows = i // 4 * 4 * (tiles["WM"] // tiles["TM"]) + i % 4
+        cols = j // 4 * 4 * (tiles["WN"] // tiles["TN"]) + j % 4
     else:
-        bias = inputs["b"][cols[own_cols]] if rung.startswith("linear/") else 0
-        stored = program.last[p.result].ravel()[cells] - bias
-    np.testing.assert_allclose(sums, stored, rtol=1e-5, atol=1e-5)
+        rows, cols = np.arange(tensor.rows), np.arange(tensor.cols)
+    stored = program.last[f"{name}_parts"][0] if rung.endswith("split") else program.last[name]
+    rows, cols = rows[rows < stored.shape[0]], cols[cols < stored.shape[1]]
+    bias = inputs["b"][cols] if rung.startswith("linear/") and not rung.endswith("split") else 0
+    sums = scene.cells("sum").reshape(tensor.rows, tensor.cols)[: len(rows), : len(cols)]
+    np.testing.assert_allclose(sums, stored[np.ix_(rows, cols)] - bias, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("rung", [name for name in SCENES if not name.endswith("naive")])
+@pytest.mark.parametrize("rung", TILED)
+@every_size
+def test_tiles_are_parts_of_the_factors_with_one_row_per_term(rung, size):
+    """At each barrier the tile that is multiplied next holds its terms, and zeros outside of the matrix."""
+    scene, program, inputs = made(rung, size)
+    tiles, depth = program.tiles, extents(rung.partition("/")[0], ladder_of(rung).shape(*size))[2][1]
+    factors = {  # by tile: its factor with one row per term
+        "linear": {"tile_x": lambda a: a["x"].T, "tile_w": lambda a: a["W"].T},
+        "linear-dinput": {"tile_dy": lambda a: a["dy"].T, "tile_w": lambda a: a["W"]},
+        "linear-dweight": {"tile_dy": lambda a: a["dy"], "tile_x": lambda a: a["x"]},
+    }[rung.partition("/")[0]]
+    length = min(depth, ceil(ceil(depth, tiles["BK"]), tiles.get("SPLITS", 1)) * tiles["BK"])  # of the first part
+    barriers = [t for t in range(scene.steps) if scene.caption(t).startswith("Barrier")]
+    for n, step in enumerate(barriers):
+        for name, factor in factors.items():
+            tensor, first = scene.tensor(name), n * tiles["BK"]
+            held = scene.cells(name, step).reshape(tensor.planes, tensor.rows, tensor.cols)[n % tiles["STAGES"]]
+            part = factor(inputs)[first : min(first + tiles["BK"], length), : tensor.cols]
+            expected = np.zeros(held.shape, np.float32)
+            expected[: part.shape[0], : part.shape[1]] = part
+            np.testing.assert_array_equal(held, expected, err_msg=f"{name} {n}")
+
+
+@pytest.mark.parametrize("rung", TILED)
+def test_tiles_are_linked_to_the_factors(rung):
+    scene, _, _ = made(rung, (33, 37, 19))
+    copied = {w.target: w.source for w in scene.writes if w.target.startswith("tile")}
+    assert len(copied) == 2 and all(name == f"tile_{source.lower()}" for name, source in copied.items())
+
+
+@pytest.mark.parametrize("rung", TILED)
 def test_barriers_are_those_of_the_loop(rung):
-    """One barrier for each tile of the terms."""
+    """One barrier for each tile of the terms, and STAGES - 1 tiles are copied before the first."""
     size = (33, 37, 19)
     scene, program, _ = made(rung, size)
-    p, tiles = product(rung, size), program.tiles
-    names = list(kinds(rung, p))
-    barriers = sum(names[k] == "barrier" for k in scene.captions.kind)
-    count = -(-p.depth // tiles["BK"])
-    ahead = [names[k] for k in scene.captions.kind].index("wait")
-    assert ahead == 1 + 2 * min(tiles["STAGES"] - 1, barriers)  # both tiles of each stage, after the first step
-    assert barriers == -(-count // tiles.get("SPLITS", 1))
+    tiles, depth = program.tiles, extents(rung.partition("/")[0], ladder_of(rung).shape(*size))[2][1]
+    said = [scene.caption(t) for t in range(scene.steps)]
+    barriers = sum(text.startswith("Barrier") for text in said)
+    assert barriers == ceil(ceil(depth, tiles["BK"]), tiles.get("SPLITS", 1))
+    first = next(n for n, text in enumerate(said) if text.startswith("Each thread waits"))
+    copies = [n for n, text in enumerate(said) if text.startswith("Tile")]
+    assert len([n for n in copies if n < first]) == 2 * min(tiles["STAGES"] - 1, barriers)
+    assert len(copies) == 2 * barriers
 
 
 @every_rung
@@ -124,21 +117,12 @@ def test_captions_lines_and_payload(rung):
     assert 1 + len(scene.next_sources) == len(program.launches)
     for t in range(scene.steps):
         source, line = scene.source_at(t)
+        assert not t or scene.caption(t) != scene.caption(t - 1)
         assert source.text.splitlines()[line - source.first].strip()
         caption = scene.caption(t)
         assert "{" not in caption and "](" not in caption and "NaN" not in caption and len(caption) < 300
     meta, block = payload(scene)
     assert meta["steps"] == scene.steps and len(block) < 200_000
-
-
-@settings(max_examples=20)
-@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 40), st.integers(0, 99))
-def test_products_are_added_with_one_rounding_each(rows, cols, depth, seed):
-    rng = np.random.default_rng(seed)
-    left, right = (rng.standard_normal((rows, depth), np.float32), rng.standard_normal((depth, cols), np.float32))
-    sums = add_products(np.zeros((rows, cols), np.float32), left, right)
-    bound = 2.0**-24 * depth * (np.abs(left) @ np.abs(right)) + 1e-30
-    assert (np.abs(sums - left.astype(np.float64) @ right.astype(np.float64)) <= bound).all()
 
 
 def test_a_layer_too_large_is_refused():

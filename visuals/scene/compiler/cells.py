@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kernels.engines.emulator.watch.recording import Recording
+from kernels.engines.emulator.watch.types import UNKNOWN
 from kernels.i18n import tr
 from visuals.scene.compiler.expressions import Value, parse, template
 from visuals.scene.compiler.moment import Accessed, Moment, Number, array_of, parted
@@ -201,8 +202,12 @@ class Cells:
                 return shown.name, index
             span = int(max(reads.row.max(), writes.row.max())) + 1
             keys = reads.thread[order] * span + reads.row[order]
-            at = np.searchsorted(keys, writes.thread * span + writes.row) - 1
-            has_read = (at >= 0) & (reads.thread[order][at] == writes.thread)
+            now = writes.thread * span + writes.row
+            at = np.searchsorted(keys, now) - 1
+            before = np.append(-1, np.sort(now))[
+                np.searchsorted(np.sort(now), now)
+            ]  # the write before, perhaps of another thread
+            has_read = (at >= 0) & (reads.thread[order][at] == writes.thread) & (keys[at] > before)
             same = np.where(has_read, reads.value[order][at] == writes.value, writes.value == 0)
             if same.all() and has_read.any():
                 return shown.name, np.where(has_read, reads.cell[order][at], -1)
@@ -210,6 +215,8 @@ class Cells:
 
     # -- variables -------------------------------------------------------------------------------------
     def _variables(self, m: Moment, shown: PerThread) -> None:
+        if shown.during and m.visit.kind not in shown.during:
+            return
         numbers = m.shown_by(shown)
         for number in numbers:
             self._read(m, shown, number)
@@ -244,10 +251,13 @@ class Cells:
     ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """Yields the tensor of each block, which of the threads are in it, and their cells in a row."""
         block, own = np.divmod(threads, m.played.recording.block_threads)
-        lines, length = self._in_lines(m, shown, m.played.columns)
+        lines, length = self._in_lines(m, shown, self.columns_of(shown))
         for b in np.unique(block).tolist():
             mine = np.flatnonzero((block == b) & (own < lines * length))
             yield self.name_of(shown, b), mine, (row * lines + own[mine] % lines) * length + own[mine] // lines
+
+    def columns_of(self, shown: PerThread) -> int:
+        return shown.threads or self.columns
 
     def name_of(self, shown: PerThread, block: int) -> str:
         return f"{shown.name}_{block}" if self.blocks > 1 else shown.name
@@ -278,7 +288,7 @@ class Cells:
             self.recorder.look(name, cells)
         if self.blocks == 1:
             both = np.concatenate([thread[same], source[same]])
-            self._looked[shown.name] = np.tile(thread[same], 2), row * self.columns + both
+            self._looked[shown.name] = np.tile(thread[same], 2), row * self.columns_of(shown) + both
 
     # -- sentences on cells ----------------------------------------------------------------------------
     def _explain(self, m: Moment, shown: Shown, name: str, cells: np.ndarray, threads: np.ndarray) -> None:
@@ -307,20 +317,21 @@ class Cells:
         symbol, title = shown.symbol or shown.name, tr(shown.title)
         note = notes.get(shown.name) or tr(shown.note)
         if isinstance(shown, PerThread):
-            rows, (lines, length) = self._rows.get(shown.name, 1), self._lines.get(shown.name, (1, self.columns))
+            rows, columns = self._rows.get(shown.name, 1), self.columns_of(shown)
+            lines, length = self._lines.get(shown.name, (1, columns))
+            across, *_ = moments[0].played.recording.launch.block
+            if columns == 1 and len(shape := moments[0].played.shape_of(shown.variables[0])) > 1:
+                rows, length = shape
+            elif rows == 1 and not columns % across and not shown.rows and not shown.lines:
+                rows, length = columns // across, across
             extents = (rows, lines, length) if shown.lines else (1, rows, length)
             for block in range(self.blocks):
                 name, note = self.name_of(shown, block), "" if block else note
                 yield Tensor(name, symbol, title, shown.role, *extents, note=note, plane_name=tr(shown.plane))
             return
         if isinstance(shown, OfThread):
-            shapes = [
-                v.type.shape
-                for v in moments[0].played.recording.watched.values.variables
-                if v.name == (shown.of or shown.name)
-            ]
-            *planes, rows, columns = (1, 1, *shapes[0])[-max(2, len(shapes[0])) :]
-            yield Tensor(shown.name, symbol, title, shown.role, int(np.prod(planes)), rows, columns, note=note)
+            rows, columns = (1, *moments[0].played.shape_of(shown.of or shown.name))[-2:]
+            yield Tensor(shown.name, symbol, title, shown.role, 1, rows, columns, note=note)
             return
         m = next((m for m in moments if m.played.array(array_of(shown)) >= 0), moments[0])
         planes, rows, columns = shape_of(m, shown)
@@ -344,10 +355,10 @@ def shape_of(m: Moment, shown: Shown) -> tuple[int, int, int]:
     recording, name, step = m.played.recording, array_of(shown), shown.elements.step
     if isinstance(shown, Buffer):
         return (1, len(shown.part[0]), len(shown.part[1])) if shown.part else _whole(recording, shown)
-    if name not in recording.watched.shared:  # of dynamic size
-        return 1, recording.blocks, int(m.played.accessed(shown, 0, recording.watched.steps).cell.max(initial=0)) + 1
-    type_ = recording.watched.shared[name]
-    if not type_.size:  # dynamic shared memory
+    if shown.box:
+        return shown.box[1:4]
+    type_ = recording.watched.shared.get(name, UNKNOWN)
+    if not type_.size:  # of dynamic size
         itemsize = np.dtype(recording.watched.dtypes[m.played.array(name)]).itemsize
         return 1, recording.blocks, recording.launch.shared // itemsize // step
     if len(type_.shape) < 2 or step > 1:

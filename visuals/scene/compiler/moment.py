@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +15,7 @@ from kernels.engines.emulator.watch.values import History, Reads
 from kernels.engines.emulator.watch.watch import Variable
 from visuals.scene.compiler.expressions import Value
 from visuals.scene.compiler.steps import Visit, active_threads
-from visuals.scene.compiler.view import Buffer, PerThread, Shared, Shown, Step, View
+from visuals.scene.compiler.view import SHARED_MEMORY, Buffer, PerThread, Shared, Shown, Step, View
 
 _OF_ACCESSES = ("before", "at", "new", "read", "largest")  # what may follow a name
 BIT = "bit"  # a type of numbers: the bits of words
@@ -86,6 +86,10 @@ class Played:
         histories, reads = values.histories[n], values.reads[n]
         return [Number(row, histories[p], reads.get(p)) for row, p in enumerate(paths) if p in histories]
 
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        """Returns the extents of a variable that is an array, () of another."""
+        return next((v.type.shape for v in self.recording.watched.values.variables if v.name == name), ())
+
     def sees(self, path: str, pcs: tuple[int, ...], in_function: bool) -> bool:
         """Returns whether instructions see a variable."""
         variables = self.recording.watched.values.variables
@@ -119,11 +123,15 @@ class Played:
         return {int(n): np.flatnonzero(buffer == n) for n in np.unique(buffer)}
 
     @cached_property
-    def global_bytes(self) -> np.ndarray:
-        """Returns the bytes of an element of each array, 0 of a shared one."""
-        watched, before = self.recording.watched, self.recording.before
-        arrays = zip(watched.buffers, watched.dtypes, strict=True)
-        return np.array([np.dtype(dtype).itemsize if name in before else 0 for name, dtype in arrays], int)
+    def bytes_of(self) -> Mapping[str, np.ndarray]:
+        """Returns the bytes of an element of each array, by the names of memories in Bytes: 0 of one that is elsewhere."""
+        watched = self.recording.watched
+        arrays = list(zip(watched.buffers, watched.dtypes, strict=True))
+        memories = {"": self.recording.before, SHARED_MEMORY: watched.shared}
+        return {
+            memory: np.array([np.dtype(dtype).itemsize if name in names else 0 for name, dtype in arrays], int)
+            for memory, names in memories.items()
+        }
 
     def accessed(self, shown: Shown | str, first: int, stop: int) -> Accessed:
         """Returns the accesses of raw steps to a tensor's array, or to an array by its name."""
@@ -138,6 +146,11 @@ class Played:
         rows = np.repeat(rows, parts)
         cell = of.element[rows].astype(int) * parts + np.tile(np.arange(parts), len(rows) // max(1, parts))
         found = Accessed(cell, of.write[rows], of.thread[rows].astype(int), bits, rows)
+        if isinstance(shown, Shared) and shown.box:
+            start, planes, height, width, pitch = shown.box
+            row, column = np.divmod(cell - start, pitch)
+            inside = (row >= 0) & (row < planes * height) & (column < width)
+            return replace(found, cell=row * width + column).only(inside)
         if not isinstance(shown, Buffer | Shared) or shown.elements == slice(0, None, 1):
             return found
         at = shown.elements
@@ -228,21 +241,25 @@ class Moment:
         return self._accessed[name]
 
     def moved(self, op: str, name: str) -> int:
-        """Returns the bytes of a tensor, or of all global memory for "", that the step reads (op "ld") or writes ("st")."""
-        if name:
+        """Returns the bytes of a tensor or a memory, as of Bytes, that the step reads (op "ld") or writes ("st"), "" for both."""
+        if name not in self.played.bytes_of:
             found = self.accessed(name)
             return int(np.count_nonzero(found.write == (op == "st"))) * found.value.itemsize
         of = self.played.recording.watched.accesses
         part = slice(*np.searchsorted(of.step, (self.visit.first, self.visit.stop)))
-        counted = (of.write[part] == (op == "st")) & ~of.atomic[part] & self.mine[of.thread[part]]
+        counted = self.mine[of.thread[part]] & (not op or of.write[part] == (op == "st"))
+        sizes = self.played.bytes_of[name]
+        if name == SHARED_MEMORY:
+            return int(sizes[of.buffer[part][counted]].sum())
+        counted &= ~of.atomic[part]
         if op == "st" or not counted.any():
-            return int(self.played.global_bytes[of.buffer[part][counted]].sum())
+            return int(sizes[of.buffer[part][counted]].sum())
         columns = [column[part][counted] for column in (of.buffer, of.element, of.thread, of.step)]
         # An instruction occurs once in a raw step, and again in another one that begins at the same instruction.
         read = np.unique(np.stack([*columns, self.played.recording.watched.pc[columns[-1]]]), axis=1)
         read, times = np.unique(read[[0, 1, 2, 4]], axis=1, return_counts=True)
         first = np.flatnonzero(np.diff(read[:3], axis=1, prepend=-1).any(axis=0))
-        return int((self.played.global_bytes[read[0, first]] * np.maximum.reduceat(times, first)).sum())
+        return int((sizes[read[0, first]] * np.maximum.reduceat(times, first)).sum())
 
     # -- names -----------------------------------------------------------------------------------------
     def value(self, name: str) -> Value:

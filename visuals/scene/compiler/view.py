@@ -23,6 +23,7 @@ from visuals.scene.parts import Group
 from visuals.scene.source import Mark
 
 STEP = mark("step")
+SHARED_MEMORY = "shared-memory"
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Shown:
     title: str
     note: str = ""
     symbol: str = ""
-    plane: str = field(default="", kw_only=True)
+    plane: str = field(default="", kw_only=True)  # what a plane is, of a tensor with several
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,8 @@ class Buffer(Shown):
 class Shared(Shown):
     """A shared array; of several blocks, a row for each. `rows`: the kinds of steps that write a new row. `during`: those that read and
     write it, () for all. `lines`: an expression, in how many lines a row is shown: neighbours are in different lines, and what is left over
-    is not shown. A row is a plane then. Others as Buffer."""
+    is not shown. A row is a plane then. `box`: of one block, only these elements: the first, the planes, rows and columns, and from one row
+    to the next. Others as Buffer."""
 
     of: str = ""
     dtype: str = ""
@@ -135,6 +137,7 @@ class Shared(Shown):
     rows: tuple[str, ...] = ()
     during: tuple[str, ...] = ()
     lines: str = ""
+    box: tuple[int, int, int, int, int] | None = None
 
     @property
     def elements(self) -> slice:
@@ -151,12 +154,16 @@ class OfThread(Shown):
 
 @dataclass(frozen=True)
 class PerThread(Shown):
-    """Variables of each thread: a column a thread, a row an element of an array; of several blocks, a tensor for each. `of`: the variables.
-    It shows the one that was given a value last. `rows`: the kinds of steps that write a new row. `lines`: as of Shared."""
+    """Variables of each thread: a column a thread, a row an element of an array; of several blocks, a tensor for each. Numbers of a block
+    with rows of threads have rows like them; of one thread, an array has its own rows and columns. `of`: the variables. It shows the one
+    that was given a value last. `rows`: the kinds of steps that write a new row. `during`: those that write it, () for all. `lines`: as of
+    Shared. `threads`: as of the view."""
 
     of: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
+    during: tuple[str, ...] = ()
     lines: str = ""
+    threads: int = 0
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -167,7 +174,8 @@ class PerThread(Shown):
 class Bytes:
     """Bytes of a tensor that all threads have read (op "ld") or written ("st") so far, divided by `per`. `of` "": of all global memory,
     with those of the other blocks after the step in which they follow, as counted in the build that is measured. Like those counts: without
-    atomic updates, and an element that two instructions of a step read counts once."""
+    atomic updates, and an element that two instructions of a step read counts once. SHARED_MEMORY: of all arrays there, with `op` "" in
+    both directions."""
 
     label: str
     of: str

@@ -32,16 +32,21 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
 
     def run() -> None:
         _, _, offsets, target = to.checked(write=True)
+        count = None
         if read_bytes is None:
             memory, _, from_, chosen = source.checked(write=False)
             source.count("ld", "global", from_)
             steps = (memory.load(chosen + np.uint64(n), unit) for n in range(0, size, unit))
             data = np.stack(list(steps), axis=-1)
         else:
-            data = _read_some(m, m.active(read_bytes()), source, size).view(UNSIGNED[unit])
+            count = m.active(read_bytes())
+            data = _read_some(m, count, source, size).view(UNSIGNED[unit])
         to.count("st", "shared", offsets)
         if (races := m.races.get("shared")) is not None:
             races.write(pc, offsets, size, data)
+        if m.trace is not None:
+            _, name, from_ = source.locate()
+            m.trace.copied(pc, name, np.broadcast_to(from_, m.slots), offsets, data.view(np.uint32), count)
         copies.begin(pc, target, data)
 
     return run

@@ -162,6 +162,17 @@ class WatchTrace(Trace):
         if self._pcs:
             self._races.append((self._step, message))
 
+    def copied(
+        self, pc: int, name: str, from_: np.ndarray, to: np.ndarray, words: np.ndarray, count: np.ndarray | None
+    ) -> None:
+        """Note the reads and writes of a cp.async where it begins."""
+        for n in range(words.shape[1]):
+            at = np.uint64(4 * n)
+            read = np.ones(len(words), bool) if count is None else count > 4 * n
+            with self.m.only(self.m.spread(read).astype(bool)):
+                self.access(pc, name, from_ + at, words[read, n], "<u4", write=False)
+            self.access(pc, "shared", to + at, words[:, n], "<u4", write=True)
+
     def shuffled(self, lanes: np.ndarray, values: np.ndarray) -> None:
         here = self._slots if self.m.active_mask is None else self._slots[self.m.active_mask[self._slots]]
         source = here // LANES * LANES + lanes.reshape(-1)[here]

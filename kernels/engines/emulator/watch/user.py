@@ -53,7 +53,7 @@ def record_kernel(
     arguments = dict(zip(of_parameters, call.values, strict=True)) if len(of_parameters) == len(call.values) else {}
     after = _arrays(memory, names)
     recording = Recording(
-        Launch(file.name, entry, grid, block, (), _not_there, _numbers(settings.get("defines", ()))),
+        Launch(file.name, entry, grid, block, (), _not_there, _numbers(settings.get("defines", ())), call.shared),
         {file.name: "\n".join(code.source.lines)},
         watched,
         counters,

@@ -2,147 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from kernels import sources
-from kernels.elementwise.ladder import LADDERS as ELEMENTWISE_LADDERS
-from kernels.elementwise.shape import FORMS, KEPT, LAYOUTS, BiasShape, GeluShape, ReluShape
 from kernels.engines.emulator.watch.recording import record
-from kernels.ladders import find, ladder_of
-from kernels.model.program import Tiles
-from kernels.model.shape import Shape
-from kernels.runner import inputs_of
-from kernels.softmax.shape import SoftmaxShape
-from visuals.cross_entropy import views as cross_entropy
-from visuals.elementwise.views import view_of
+from kernels.ladders import find
+from tests.helpers.view_runs import ViewRun
 from visuals.scene.compiler.cells import OfCells
 from visuals.scene.compiler.compile import expressions_of, moments_of, watched_names
 from visuals.scene.compiler.expressions import template
-from visuals.scene.compiler.program import every_block
 from visuals.scene.compiler.steps import MarkError, lit_line
-from visuals.scene.compiler.view import Say, View
-from visuals.scene.program_traces import rounded_inputs
+from visuals.scene.compiler.view import Say
 from visuals.softmax import views as softmax
 from visuals.softmax.scene import softmax_scene
 
 FIRST = np.zeros(1, int)
-ROW = np.linspace(-3, 3, 40).astype(np.float32)[None]
-# By rung, and words after it if it has several views: a shape, tile sizes and inputs with which every line of the view is executed.
-SOFTMAX = {
-    "softmax/unsafe": (SoftmaxShape(1, 40), {"BLOCK": 8}, {"x": ROW}),
-    "softmax/three-pass": (SoftmaxShape(1, 40), {"BLOCK": 8}, {"x": ROW}),
-    "softmax/online": (SoftmaxShape(1, 40), {"BLOCK": 8}, {"x": ROW}),
-    "softmax/warp-shuffle": (SoftmaxShape(1, 40), {"WARPS": 1}, {"x": ROW}),
-    "softmax/registers": (SoftmaxShape(1, 40), {"BLOCK": 128, "PER": 4}, {"x": ROW}),
-    "softmax/cluster": (SoftmaxShape(1, 40), {"CLUSTER": 2, "BLOCK": 32, "PER": 4}, {"x": ROW}),
-    "softmax/split": (SoftmaxShape(1, 40), {"BLOCKS": 4, "BLOCK": 32, "LOADS": 1}, {"x": ROW}),
-    "softmax/one-launch": (SoftmaxShape(1, 40), {"BLOCKS": 4, "BLOCK": 32, "PER": 4}, {"x": ROW}),
-}
+TOPICS = sorted(path.parent.name for path in Path(__file__).parents[2].glob("*/view_runs.py"))
 
 
-def drawn(rung: str, shape: Shape, tiles: Tiles) -> tuple[Shape, Tiles, dict[str, np.ndarray]]:
-    """Returns a run with seeded inputs."""
-    return shape, tiles, inputs_of(ladder_of(rung), shape, find(rung).build(shape, tiles))
+def runs_of(topic: str) -> dict[str, list[ViewRun]]:
+    """Returns the runs of a topic by the name of their view."""
+    found: dict[str, list[ViewRun]] = {}
+    for run in import_module(f"tests.visuals.{topic}.view_runs").runs():
+        found.setdefault(run.name, []).append(run)
+    return found
 
 
-CROSS_ENTROPY = {
-    rung: drawn(rung, ladder_of(rung).shape(4, 131), {name: tiles[name] for name in find(rung).tiles})
-    for rung, tiles in ((rung, {"BLOCK": 32, "LOADS": 1, "SPLITS": 2}) for rung in cross_entropy.VIEWS)
-}
-RUNS = {**SOFTMAX, **CROSS_ENTROPY}
-VIEWS: dict[str, View] = {**softmax.VIEWS, **cross_entropy.VIEWS}
+SOFTMAX = runs_of("softmax")
 
 
-def fields_of(shape: type) -> list[dict[str, str]]:
-    """Returns the other fields of a class of shapes of elementwise layers."""
-    if issubclass(shape, ReluShape):
-        return [{"keep": keep} for keep in KEPT]
-    if issubclass(shape, GeluShape):
-        return [{"form": form} for form in FORMS]
-    return [{"layout": layout} for layout in LAYOUTS] if issubclass(shape, BiasShape) else [{}]
-
-
-for ladder in ELEMENTWISE_LADDERS:
-    for rung, fields in product(ladder.rungs, fields_of(ladder.shape)):
-        if not rung.library:
-            shape = ladder.shape(1, 3, 2, 5, **fields)  # 30 elements: the second warp of 64 threads is idle
-            tiles = rung.check(shape, {"BLOCK": 64})
-            program, key = rung.build(shape, tiles), " ".join((rung.name, *fields.values()))
-            RUNS[key] = shape, tiles, rounded_inputs(ladder, shape, program, 0, 0)
-            VIEWS[key] = view_of(program, shape)
-
-
-def problems(rung: str, view: View) -> Iterator[str]:
+def problems(runs: Sequence[ViewRun]) -> Iterator[str]:
     """Yields what of a view does not fit its kernel."""
-    shape, tiles, inputs = RUNS[rung]
+    name, view = runs[0].name, runs[0].view
     names = watched_names(view)
-    recorded = record(find(rung.partition(" ")[0]).build(shape, tiles), inputs, every_block, lambda _: names)
-    for recording, steps in zip(recorded.launches, view.launches, strict=True):
-        moments = list(moments_of(recording, view, steps))
+    recorded = [
+        record(find(run.rung).build(run.shape, run.tiles), run.inputs, run.blocks, lambda _: names).launches
+        for run in runs
+    ]
+    for steps, *recordings in zip(view.launches, *recorded, strict=True):
+        moments = [m for recording in recordings for m in moments_of(recording, view, steps)]
         for kind in steps.keys() - {m.visit.kind for m in moments}:
-            yield f"{rung}: {recording.launch.source} never comes to {kind}"
+            yield f"{name}: {recordings[0].launch.source} never comes to {kind}"
         for m in {m.visit.kind: m for m in reversed(moments)}.values():
             of_cells = {expression for text in m.step.cells.values() for expression in template(text)[1]}
             for expression in expressions_of(m.step):
                 try:
                     expression.value(OfCells(m, "", FIRST, FIRST) if expression in of_cells else m)
                 except KeyError as error:
-                    yield f"{rung}: {error.args[0]}"
+                    yield f"{name}: {error.args[0]}"
 
 
-def test_every_rung_with_a_view_has_a_run():
-    assert VIEWS.keys() == RUNS.keys()
+@pytest.mark.parametrize("topic", TOPICS)
+def test_the_views_of_a_topic_fit_its_kernels(topic):
+    assert not [problem for runs in runs_of(topic).values() for problem in problems(runs)]
 
 
-@pytest.mark.parametrize("rung", VIEWS)
-def test_a_view_fits_its_kernel(rung):
-    assert not list(problems(rung, VIEWS[rung]))
-
-
-def changed(kind: str, **fields: object) -> View:
-    """Returns the view of softmax/online with another step of a kind."""
+def changed(kind: str, **fields: object) -> list[ViewRun]:
+    """Returns a run of softmax/online with another step of a kind."""
     (steps,) = softmax.ONLINE.launches
-    return replace(softmax.ONLINE, launches=({**steps, kind: replace(steps[kind], **fields)},))
+    view = replace(softmax.ONLINE, launches=({**steps, kind: replace(steps[kind], **fields)},))
+    return [replace(run, view=view) for run in SOFTMAX["softmax/online"]]
 
 
 def test_a_name_that_the_kernel_lost_is_named_by_file_and_line():
-    assert list(problems("softmax/online", changed("root", cases=(Say("The maximum is {maximum}."),)))) == [
+    assert list(problems(changed("root", cases=(Say("The maximum is {maximum}."),)))) == [
         "softmax/online: 03_online.cu:36: nothing is called maximum"
     ]
 
 
 def test_a_line_that_the_kernel_lost_is_named():
     with pytest.raises(MarkError, match=r"03_online.cu has no line like 'float max = partial_m'"):
-        list(problems("softmax/online", changed("root", at="float max = partial_m")))
+        list(problems(changed("root", at="float max = partial_m")))
 
 
 def test_a_line_that_is_never_executed_is_named():
-    view = changed("root", at="partial_l[thread + stride]}", inside="float m = partial_m[0]")
-    assert "softmax/online: softmax/03_online.cu never comes to root" in list(problems("softmax/online", view))
+    runs = changed("root", at="partial_l[thread + stride]}", inside="float m = partial_m[0]")
+    assert "softmax/online: softmax/03_online.cu never comes to root" in list(problems(runs))
 
 
 def test_groups_of_threads_take_a_step_one_after_the_other():
-    view = changed("root", by="thread // 4", lit="y[col] =")
-    shape, tiles, inputs = RUNS["softmax/online"]
-    names = watched_names(view)
-    (recording,) = record(find("softmax/online").build(shape, tiles), inputs, every_block, lambda _: names).launches
-    moments = [m for m in moments_of(recording, view, view.launches[0]) if m.visit.kind == "root"]
+    (run,) = changed("root", by="thread // 4", lit="y[col] =")
+    names = watched_names(run.view)
+    (recording,) = record(find(run.rung).build(run.shape, run.tiles), run.inputs, run.blocks, lambda _: names).launches
+    moments = [m for m in moments_of(recording, run.view, run.view.launches[0]) if m.visit.kind == "root"]
     assert [m.visit.threads for m in moments] == [range(4), range(4, 8)]
     assert [m.active.sum() for m in moments] == [4, 4]
-    files = sources.files(recording.launch.source)
-    lines = next(iter(files.values())).splitlines()
-    assert {lines[lit_line(m.step, m.visit, recording.watched, files) - 1].strip()[:6] for m in moments} == {"y[col]"}
+    lines = next(iter(recording.files.values())).splitlines()
+    lit = {lit_line(m.step, m.visit, recording.watched, recording.files) for m in moments}
+    assert {lines[number - 1].strip()[:6] for number in lit} == {"y[col]"}
 
 
-@pytest.mark.parametrize("rung", SOFTMAX)
+@pytest.mark.parametrize("rung", softmax.VIEWS)
 def test_the_scene_is_the_same_each_time(rung):
-    _, tiles, inputs = SOFTMAX[rung]
-    first, second = (softmax_scene(rung, tiles, inputs["x"][0]) for _ in range(2))
+    (run,) = SOFTMAX[rung]
+    first, second = (softmax_scene(rung, run.tiles, run.inputs["x"][0]) for _ in range(2))
     assert [first.caption(t) for t in range(first.steps)] == [second.caption(t) for t in range(second.steps)]
     for tensor in first.tensors:
         np.testing.assert_array_equal(first.cells(tensor.name), second.cells(tensor.name))
