@@ -68,7 +68,6 @@ TRANSPOSED, STRAIGHT = mark("one row per term of the sum, transposed"), mark("on
 SHARED, OF_THREAD = mark("shared memory of the block"), mark("registers of thread 0")
 TILE_SUM = PerThread("sum", "output", "sum", mark("of thread 0"), during=("zero", "multiply"), threads=1)
 OTHERS, OTHERS_PART = mark("The other blocks ({others}) do the same for their results."), mark("The other blocks ({others}) do the same for their tiles and their parts.")
-PART = mark("part")
 LOOP = {
     "zero": step("float sum[TM][TN] = {}", "Each thread keeps {TM} × {TN} sums in registers. All are 0. The picture shows those of thread 0."),
     "wait": step("wait_groups<STAGES - 2>()", "Each thread waits until its own copies of tile {visit} have arrived in shared memory."),
@@ -79,6 +78,12 @@ LOOP = {
         by="thread > 0"),
 }
 THEIRS = Say(mark("The other threads of block (0, 0) store their sums."))
+
+
+def parts(result: Buffer) -> Buffer:
+    """Returns the parts of a result in the workspace."""
+    name = f"{result.name}_parts"
+    return Buffer(name, "workspace", name, mark("one row per part")) if result is DB else Buffer(name, "workspace", name, plane=mark("part"))
 
 
 def adds(result: str, *say: Say) -> Mapping[str, Step]:
@@ -106,7 +111,7 @@ class Product:
 
     def view(self, t: Mapping[str, int], is_split: bool) -> View:
         """Returns the view of the kernel at tile sizes, `is_split` with the sum in parts."""
-        outs = tuple(Buffer(f"{r.name}_parts", "workspace", f"{r.name}_parts", plane=PART) for r in self.results) if is_split else ()
+        outs = tuple(map(parts, self.results)) if is_split else ()
         left, right = f"tile_{self.left.name.lower()}", f"tile_{self.right.name.lower()}"
         start = t["STAGES"] * t["BK"] * (t["BM"] + 4)
         boxes = ((0, t["STAGES"], t["BK"], t["BM"], t["BM"] + 4), (start, t["STAGES"], t["BK"], t["BN"], t["BN"] + 4))
@@ -215,4 +220,7 @@ PRODUCTS = {"linear": LINEAR, "linear-dinput": INPUT, "linear-dweight": WEIGHT}
 def view(rung: str, tiles: Mapping[str, int]) -> View:
     """Returns the view of a rung at its tile sizes."""
     ladder, _, name = rung.partition("/")
-    return NAIVES[ladder] if name == "naive" else PRODUCTS[ladder].view(tiles, name == "split")
+    if name != "naive":
+        return PRODUCTS[ladder].view(tiles, name == "split")
+    *others, total = NAIVES[ladder].tensors
+    return replace(NAIVES[ladder], tensors=(*others, replace(total, threads=tiles["BLOCK"] ** 2)))
