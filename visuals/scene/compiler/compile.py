@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,7 @@ class _Compiler:
         """Add the step in which the blocks follow that are not watched. `m`: the last step of the launch."""
         sentence, fields = template(tr(text))
         self.recorder.step(self._template(sentence), *(field.value(m).at(0) for field in fields))
-        self.moments.append(m)
+        self.moments.append(Moment(m.played, m.visit, replace(m.step, fold="")))
         self.cells.others(m)
         for reading in self.view.readings:
             values = self.readings[reading.label]
@@ -163,12 +163,13 @@ def compile_scene(
 
 
 def _folded(scene: Scene, moments: Sequence[Moment]) -> Scene:
-    """Returns a scene with its repetitions folded, those of the first step that has a sentence for them."""
-    step = next((m.step for m in moments if m.step.fold), None)
-    if step is None:
+    """Returns a scene with its repetitions folded, those of the steps with the first sentence that there is for them."""
+    text = next((m.step.fold for m in moments if m.step.fold), "")
+    if not text:
         return scene
-    sentence, fields = template(tr(step.fold))
-    runs = repeats([0 if m.step is step else n for n, m in enumerate(moments, 1)], {0})
+    sentence, fields = template(tr(text))
+    kinds = [id(m.step) if m.step.fold == text else -n for n, m in enumerate(moments, 1)]
+    runs = repeats(kinds, {kind for kind in kinds if kind > 0})
 
     def numbers(run: tuple[int, int]) -> list[float]:
         first, last = (moments[n] for n in run)
