@@ -16,6 +16,8 @@ from kernels.model.shape import Shape
 from kernels.runner import inputs_of
 from kernels.softmax.shape import SoftmaxShape
 from visuals.cross_entropy import views as cross_entropy
+from visuals.norm import views as norm
+from visuals.norm.scene import view_of
 from visuals.scene.compiler.compile import expressions_of, moments_of, watched_names
 from visuals.scene.compiler.program import every_block
 from visuals.scene.compiler.steps import MarkError, lit_line
@@ -46,8 +48,18 @@ CROSS_ENTROPY = {
     rung: drawn(rung, ladder_of(rung).shape(4, 131), {name: tiles[name] for name in find(rung).tiles})
     for rung, tiles in ((rung, {"BLOCK": 32, "LOADS": 1, "SPLITS": 2}) for rung in cross_entropy.VIEWS)
 }
-RUNS = {**SOFTMAX, **CROSS_ENTROPY}
-VIEWS: dict[str, View] = {**softmax.VIEWS, **cross_entropy.VIEWS}
+
+
+def of_norm(rung: str) -> tuple[Shape, Tiles, dict[str, np.ndarray]]:
+    extents = (2, 3, 8, 24, "nhwc" if "nhwc" in rung else "nchw") if rung.startswith("batch") else (20, 44)
+    wanted = {"BLOCK": 32, "BLOCKS": 12, "WARPS": 8 if "one-sum" in rung else 1, "PER": 4}
+    return drawn(rung, ladder_of(rung).shape(*extents), {name: wanted[name] for name in find(rung).tiles})
+
+
+NORM = {rung: of_norm(rung) for rung in norm.VIEWS}
+RUNS = {**SOFTMAX, **CROSS_ENTROPY, **NORM}
+NORM_VIEWS = {rung: view_of(rung, shape, inputs) for rung, (shape, _, inputs) in NORM.items()}
+VIEWS: dict[str, View] = {**softmax.VIEWS, **cross_entropy.VIEWS, **NORM_VIEWS}
 
 
 def problems(rung: str, view: View) -> Iterator[str]:
