@@ -19,7 +19,7 @@ from kernels.model.program import Launch, RuleError, Tiles
 from kernels.model.rung import Ladder, Rung
 from kernels.model.shape import Shape
 
-WATCHED = ("cross_entropy", "cuda", "elementwise", "embedding", "linear", "optimizer", "softmax")  # topics
+WATCHED = ("cross_entropy", "cuda", "elementwise", "embedding", "linear", "norm", "optimizer", "softmax")  # topics
 
 
 def kernels() -> Iterator[tuple[str, str, Defines]]:

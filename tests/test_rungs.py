@@ -36,7 +36,7 @@ from visuals.gemm.plan import PLANS as GEMM_PLANS
 from visuals.gemm.swizzle import RUNGS as HOPPER_SCENES
 from visuals.heads.scene import RUNGS as HEADS_SCENES
 from visuals.linear.scene import SCENES as LINEAR_SCENES
-from visuals.norm.scene import STEP_FUNCTIONS as NORM_SCENES
+from visuals.norm.views import VIEWS as NORM_VIEWS
 from visuals.pooling.scene import PLANS as POOLING_PLANS
 from visuals.precision.instructions import SCENES as INSTRUCTION_SCENES
 from visuals.softmax.views import VIEWS as SOFTMAX_VIEWS
@@ -69,7 +69,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     (rung.name for ladder in optimizer_ladder.LADDERS for rung in ladder.rungs if not rung.library),
     POOLING_PLANS,
     CROSS_ENTROPY_VIEWS,
-    NORM_SCENES,
+    NORM_VIEWS,
     LINEAR_SCENES,
     EMBEDDING_VIEWS,
     HEADS_SCENES,

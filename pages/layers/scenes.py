@@ -14,6 +14,8 @@ from kernels.heads.shape import HeadsShape
 from kernels.ladders import find, ladder_of
 from kernels.linear.shape import LinearShape
 from kernels.model.shape import Shape
+from kernels.norm.shape import MapsShape as ChannelsShape
+from kernels.norm.shape import RowsShape
 from kernels.optimizer.shape import OptimizerShape
 from kernels.pooling import reference
 from kernels.pooling.shape import GlobalShape, MaxPoolShape, PoolShape
@@ -56,7 +58,7 @@ def pooling(rung: str, s: PoolShape | GlobalShape, tiles: Mapping[str, int]) -> 
     return pool_scene(rung, s, tiles, {b.name: drawn[b.name] for b in program.of_role("input")})
 
 
-def norm(rung: str, s: Shape, tiles: Mapping[str, int]) -> Scene:
+def norm(rung: str, s: ChannelsShape | RowsShape, tiles: Mapping[str, int]) -> Scene:
     return norm_scene(rung, s, tiles, _inputs(rung, s, tiles))
 
 

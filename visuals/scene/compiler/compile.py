@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,7 @@ class _Compiler:
         """Add the step in which the blocks follow that are not watched. `m`: the last step of the launch."""
         sentence, fields = template(tr(text))
         self.recorder.step(self._template(sentence), *(field.value(m).at(0) for field in fields))
-        self.moments.append(m)
+        self.moments.append(Moment(m.played, m.visit, replace(m.step, fold="")))
         self.cells.others(m)
         for reading in self.view.readings:
             values = self.readings[reading.label]
@@ -177,13 +177,14 @@ def _faults(moments: Sequence[Moment]) -> Iterator[tuple[int, str]]:
 
 
 def _repetitions(moments: Sequence[Moment]) -> Repetitions:
-    """Returns what the first step with a sentence for its repetitions says of each."""
-    step = next((m.step for m in moments if m.step.fold), None)
-    if step is None:
+    """Returns what is said of the repetitions of the steps with the first sentence that there is for them."""
+    text = next((m.step.fold for m in moments if m.step.fold), "")
+    if not text:
         return "", {}
-    sentence, fields = template(tr(step.fold))
+    sentence, fields = template(tr(text))
+    kinds = [id(m.step) if m.step.fold == text else -n for n, m in enumerate(moments, 1)]
     numbers = {}
-    for first, last in repeats([0 if m.step is step else n for n, m in enumerate(moments, 1)], {0}):
+    for first, last in repeats(kinds, {kind for kind in kinds if kind > 0}):
         m = moments[last].after(moments[first])
         numbers[first, last] = [field.value(m).at(int(m.active.argmax())) for field in fields]
     return sentence, numbers

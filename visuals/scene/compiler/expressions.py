@@ -1,7 +1,8 @@
 """Expressions in the sentences of a view: Python's, on one number a thread. They are parsed once.
 
-Functions: exp, log, sqrt, abs, isnan, isinf, isfinite, where; min, max, sum and any over threads; count(x), how many threads have read x
-in the step; received(m), what each thread has got from another lane's m; at(m, 3), the m of thread 3.
+Functions: exp, log, sqrt, abs, isnan, isinf, isfinite, where, spacing (from an FP32 number to the next); min, max, sum and any over
+threads; count(x), how many threads have read x in the step; received(m), what each thread has got from another lane's m; at(m, 3), the m
+of thread 3.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ _FUNCTIONS = {
     "isinf": np.isinf,
     "isfinite": np.isfinite,
     "where": np.where,
+    "spacing": lambda a: np.spacing(np.asarray(a, np.float32)),
 }
 _OVER_THREADS = {"min": np.min, "max": np.fmax.reduce, "sum": np.sum, "any": np.any}
 

@@ -347,7 +347,7 @@ class Moment:
         yield from recording.launch.defines
         yield from (("thread", thread), ("block", slot // recording.block_threads), ("lane", thread % LANES))
         yield from (("warp", thread // LANES), ("threads", threads), ("blocks", recording.blocks))
-        yield "others", recording.others
+        yield from (("others", recording.others), *self.played.view.numbers.items())
         yield from (("active", active), ("idle", threads - active))
         yield from (("visit", self.visit.number), ("visits", self.visit.count))
         yield from zip(("first", "last"), self.repeated, strict=True)
@@ -359,7 +359,8 @@ class Moment:
     def element(self, name: str, index: Value) -> Value:
         shown, threads = self.played.view.shown(name), self.played.threads
         at = np.broadcast_to(np.asarray(index.of, int), threads)
-        if isinstance(shown, PerThread) or self.played.sees(name, self.pcs, bool(self.step.inside)):
+        is_variable = shown is None and self.played.sees(name, self.pcs, bool(self.step.inside))
+        if is_variable or isinstance(shown, PerThread):
             return self._element_of_variable(name, at)
         value = self.played.content(shown or name, at, self.visit.first)
         return Value(value.of, value.known_by(threads) & index.known_by(threads))

@@ -66,13 +66,15 @@ class Place:
 @dataclass(frozen=True)
 class Step:
     """A visit of a line is a step, up to the next visit of a line that a step has. The first sentence that fits is said. `fold`: said once
-    instead of a repetition, but for its first two steps and its last; {first} and {last} are the numbers of the visits between.
+    instead of a repetition, but for its first two steps and its last; {first} and {last} are the numbers of the visits between. Steps of a
+    view that are folded have the same.
 
     `lead`: a sentence that comes first in each case. `to`: the last of its lines. `lit`: the line that it lights, if not its first. `by`:
-    threads with the same value of this expression take the step together, one group after the other between two barriers. `inside`: the line of the call, if the line is in a
-    function. `merge`: visits that follow each other are one step; `each`: while this variable keeps its value. `shows`: by tensor, the variable whose values it shows at this step alone. `cells`: by tensor, what is said of the
-    cells that the step writes: {cell} is the cell, and elements of buffers like {x[cell]} are linked, else what the thread has read.
-    `describe`: makes the sentence, in place of the cases."""
+    threads with the same value of this expression take the step together, one group after the other between two barriers. `inside`: the
+    line of the call, if the line is in a function. `merge`: visits that follow each other are one step; `each`: while this variable keeps
+    its value. `shows`: by tensor, the variable whose values it shows at this step alone. `cells`: by tensor, what is said of the cells that
+    the step writes: {cell} is the cell, and elements of buffers like {x[cell]} are linked, else what the thread has read. `describe`: makes
+    the sentence, in place of the cases."""
 
     at: Mark | Place
     cases: tuple[Say, ...]
@@ -199,7 +201,8 @@ class View:
     """`launches`: the steps of each launch of the program, by kind. The order is that of the search: a line belongs to the first step that
     has it. Titles of groups are sentences too. `threads`: how many of a block are shown, the first ones; 0 for all.
 
-    `group`: so many threads of a block take a step together that has no `by`: 32 for warps, 1 for threads, 0 for all. `others`: of each
+    `group`: so many threads of a block take a step together that has no `by`: 32 for warps, 1 for threads, 0 for all. `numbers`: further
+    names. `others`: of each
     launch, what is said of the blocks that are not watched, if there are any: they follow in one step, if it is not "". `products`:
     matrix products of tensors, as (left, right, out). `step_name`: what a step is. `arrange`: makes other steps of those that the
     marks give. `repetitions`: finds what is folded, in place of `fold` of the steps."""
@@ -210,6 +213,7 @@ class View:
     readings: tuple[Bytes | Number, ...] = ()
     threads: int = 0
     group: int = 0
+    numbers: Mapping[str, float] = field(default_factory=dict)
     others: tuple[str, ...] = ()
     products: tuple[tuple[str, str, str], ...] = ()
     step_name: str = STEP

@@ -93,3 +93,7 @@ def test_a_sentence_has_a_field_for_each_different_expression():
 def test_anything_else_is_refused(text):
     with pytest.raises(ExpressionError):
         parse(text)
+
+
+def test_spacing_is_that_of_fp32_numbers():
+    assert of("spacing(1000000 + 0 * i)") == 0.0625

@@ -10,16 +10,16 @@ import pytest
 from kernels.softmax.shape import SoftmaxShape
 from visuals.scene.compiler.program import every_block, first_blocks, scene_of_rung
 from visuals.scene.compiler.steps import Visit, joined
-from visuals.scene.compiler.view import Bytes
+from visuals.scene.compiler.view import Bytes, Say
 from visuals.softmax.views import ONLINE
 
 READ, WRITTEN = Bytes("read", "", "ld"), Bytes("written", "", "st")
 VIEW = replace(ONLINE, others=("The other blocks ({others}) do the same.",), readings=(READ, WRITTEN))
 
 
-def made(rows: int, blocks=every_block):
+def made(rows: int, blocks=every_block, view=VIEW):
     x = np.linspace(-3, 3, rows * 40).astype(np.float32).reshape(rows, 40)
-    return scene_of_rung("softmax/online", SoftmaxShape(rows, 40), {"BLOCK": 8}, {"x": x}, VIEW, "", blocks=blocks)
+    return scene_of_rung("softmax/online", SoftmaxShape(rows, 40), {"BLOCK": 8}, {"x": x}, view, "", blocks=blocks)
 
 
 def test_the_other_blocks_follow_in_one_step():
@@ -39,6 +39,29 @@ def test_bytes_of_the_other_blocks_are_added_in_their_step():
 def test_a_launch_without_other_blocks_has_no_step_for_them(blocks):
     scene = made(1, blocks)
     assert not any("other blocks" in scene.caption(t) for t in range(scene.steps))
+
+
+def test_repetitions_of_all_steps_with_the_same_sentence_are_folded():
+    (steps,) = ONLINE.launches
+    fold = "{last - first + 1} times."
+    folded = {kind: replace(step, fold=fold if kind in ("gather", "result") else "") for kind, step in steps.items()}
+    scene = made(3, first_blocks(1), replace(VIEW, launches=(folded,)))
+    captions = [scene.caption(t) for t in range(scene.steps)]
+    assert captions.count("2 times.") == 2
+    assert captions[-1].startswith("The other blocks") and "Pass 2, loop iteration 5 of 5" in captions[-2]
+    np.testing.assert_array_equal(scene.cells("y"), made(3, first_blocks(1)).cells("y"))
+
+
+def test_numbers_of_a_view_are_names():
+    scene = made(2, first_blocks(1), replace(VIEW, others=("{others + own} rows.",), numbers={"own": 4}))
+    assert scene.caption(scene.steps - 1) == "5 rows."
+
+
+def test_an_element_is_that_of_a_tensor_before_that_of_a_pointer_with_its_name():
+    (steps,) = ONLINE.launches
+    root = replace(steps["root"], cases=(Say("x[39] is {x[39 + 0 * thread]}."),))
+    scene = made(1, view=replace(VIEW, launches=({**steps, "root": root},)))
+    assert any(scene.caption(t) == "x[39] is 3." for t in range(scene.steps))
 
 
 def test_joined_steps_go_on_to_the_next_step():
