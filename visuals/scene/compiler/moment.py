@@ -13,7 +13,7 @@ from kernels.engines.emulator.threads import LANES
 from kernels.engines.emulator.watch.recording import Recording
 from kernels.engines.emulator.watch.values import History, Reads
 from kernels.engines.emulator.watch.watch import Variable
-from visuals.scene.compiler.expressions import Value
+from visuals.scene.compiler.expressions import Value, parse
 from visuals.scene.compiler.steps import Visit, active_threads
 from visuals.scene.compiler.view import Buffer, PerThread, Shared, Shown, Step, View
 
@@ -114,9 +114,11 @@ class Played:
         return buffers.index(name) if name in buffers else -1
 
     @cached_property
-    def _rows(self) -> dict[int, np.ndarray]:
-        buffer = self.recording.watched.accesses.buffer
-        return {int(n): np.flatnonzero(buffer == n) for n in np.unique(buffer)}
+    def _rows(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """Returns the rows of the recording that access each array, and their steps."""
+        of = self.recording.watched.accesses
+        rows = {int(n): np.flatnonzero(of.buffer == n) for n in np.unique(of.buffer)}
+        return {n: (mine, of.step[mine]) for n, mine in rows.items()}
 
     @cached_property
     def global_bytes(self) -> np.ndarray:
@@ -129,11 +131,15 @@ class Played:
         """Returns the accesses of raw steps to a tensor's array, or to an array by its name."""
         name = shown if isinstance(shown, str) else array_of(shown)
         array, of = self.array(name), self.recording.watched.accesses
-        rows = self._rows.get(array, np.zeros(0, int))
-        rows = rows[slice(*np.searchsorted(of.step[rows], (first, stop)))]
+        rows, steps = self._rows.get(array, (np.zeros(0, int), np.zeros(0, int)))
+        rows = rows[slice(*np.searchsorted(steps, (first, stop)))]
+        if isinstance(shown, Buffer) and shown.stop and not shown.dtype:  # most tensors of an array are not accessed
+            rows = rows[(of.element[rows] >= shown.every[0]) & (of.element[rows] < shown.stop)]
         stored = np.dtype(self.recording.watched.dtypes[array]) if array >= 0 else np.dtype("f4")
         values = of.bits[rows].astype(f"u{stored.itemsize}")
         bits = parted(values.view(stored), shown.dtype if isinstance(shown, Buffer | Shared) else "")
+        if not rows.size:
+            return Accessed(rows, np.zeros(0, bool), rows, bits, rows)
         parts = bits.size // max(1, rows.size)
         rows = np.repeat(rows, parts)
         cell = of.element[rows].astype(int) * parts + np.tile(np.arange(parts), len(rows) // max(1, parts))
@@ -224,7 +230,8 @@ class Moment:
         if name not in self._accessed:
             shown = self.played.view.shown(name)
             found = self.played.accessed(shown or name, self.visit.first, self.visit.stop)
-            self._accessed[name] = found if self.visit.threads is None else found.only(self.mine[found.thread])
+            whole = self.visit.threads is None or not len(found)
+            self._accessed[name] = found if whole else found.only(self.mine[found.thread])
         return self._accessed[name]
 
     def moved(self, op: str, name: str) -> int:
@@ -329,6 +336,8 @@ class Moment:
         yield from zip(("first", "last"), self.repeated, strict=True)
 
     def _number(self, name: str) -> Value | None:
+        if text := self.played.view.names.get(name):
+            return parse(text).value(self)
         number = self._numbers.get(name)
         return None if number is None else Value(np.asarray(number))
 

@@ -135,7 +135,8 @@ class Bytes:
 
 @dataclass(frozen=True)
 class Number:
-    """A number of the algorithm: an expression of all threads, after each step of the kinds `during`; `start` before the first."""
+    """A number of the algorithm, or without `role` a count: an expression of all threads, after each step of the kinds `during`; `start` before
+    the first."""
 
     label: str
     value: str
@@ -151,7 +152,7 @@ class View:
 
     `group`: so many threads of a block take a step together, one group after the other between two barriers: 32 for warps, 1 for threads, 0
     for all. `others`: of each launch, what is said of the blocks that are not watched: they follow in one step, if it is not "". `products`:
-    matrix products of tensors, as (left, right, out). `step_name`: what a step is."""
+    matrix products of tensors, as (left, right, out). `step_name`: what a step is. `names`: further names, by expression."""
 
     tensors: tuple[Shown, ...]
     groups: tuple[Group, ...]
@@ -162,6 +163,7 @@ class View:
     others: tuple[str, ...] = ()
     products: tuple[tuple[str, str, str], ...] = ()
     step_name: str = STEP
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def shown(self, name: str) -> Shown | None:
         return next((tensor for tensor in self.tensors if tensor.name == name), None)
