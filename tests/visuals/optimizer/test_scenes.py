@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -58,10 +60,17 @@ def test_a_scene_with_another_order_of_tensors_is_detected(monkeypatch):
     """A deliberate fault: what is written to one tensor is shown in the next."""
     import visuals.optimizer.scene as module
 
-    original = module._by_tensor
-    monkeypatch.setattr(
-        module, "_by_tensor", lambda places, elements: (((t + 1) % 2, c, a) for t, c, a in original(places, elements))
-    )
+    original = module.view_of
+
+    def faulty(*args):
+        view = original(*args)
+        tensors = (
+            replace(tensor, every=(64 - tensor.every[0], 1), stop=64 - tensor.every[0] + 5)
+            for tensor in view.tensors[:6]
+        )
+        return replace(view, tensors=(*tensors, view.tensors[6]))
+
+    monkeypatch.setattr(module, "view_of", faulty)
     with pytest.raises(AssertionError):
         check("sgd/one-launch", SgdShape("5 5"))
 

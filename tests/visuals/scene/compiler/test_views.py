@@ -14,8 +14,10 @@ from kernels.elementwise.ladder import LADDERS as ELEMENTWISE_LADDERS
 from kernels.elementwise.shape import FORMS, KEPT, LAYOUTS, BiasShape, GeluShape, ReluShape
 from kernels.engines.emulator.watch.recording import record
 from kernels.ladders import find
+from kernels.optimizer.ladder import LADDERS as OPTIMIZER_LADDERS
 from kernels.softmax.shape import SoftmaxShape
-from visuals.elementwise.views import view_of
+from visuals.elementwise import views as elementwise
+from visuals.optimizer import views as optimizer
 from visuals.scene.compiler.cells import OfCells
 from visuals.scene.compiler.compile import expressions_of, moments_of, watched_names
 from visuals.scene.compiler.expressions import template
@@ -58,7 +60,14 @@ for ladder in ELEMENTWISE_LADDERS:
             tiles = rung.check(shape, {"BLOCK": 64})
             program, key = rung.build(shape, tiles), " ".join((rung.name, *fields.values()))
             RUNS[key] = shape, tiles, rounded_inputs(ladder, shape, program, 0, 0)
-            VIEWS[key] = view_of(program, shape)
+            VIEWS[key] = elementwise.view_of(program, shape)
+for ladder in OPTIMIZER_LADDERS:
+    for rung in (rung for rung in ladder.rungs if not rung.library):
+        shape = ladder.shape("5 3 12 200")  # of the first three the second warp of 64 threads is idle
+        tiles = rung.check(shape, {"BLOCK": 64})
+        program = rung.build(shape, tiles)
+        RUNS[rung.name] = shape, tiles, rounded_inputs(ladder, shape, program, 0, 2)
+        VIEWS[rung.name] = optimizer.view_of(program, shape, ladder.name)
 
 
 def problems(rung: str, view: View) -> Iterator[str]:
