@@ -10,7 +10,7 @@ from kernels.model.program import RuleError
 from kernels.optimizer.shape import OptimizerShape
 from visuals.optimizer.views import view_of
 from visuals.scene.compiler.program import scene_of_rung
-from visuals.scene.program_traces import rounded_inputs
+from visuals.scene.inputs import rounded_inputs
 from visuals.scene.scene import Scene
 
 MAX_ELEMENTS, MAX_TENSORS = 1024, 12

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kernels.model.program import RuleError
 from kernels.optimizer import ladder as optimizer
 from kernels.optimizer.shape import AdamShape, SgdShape, sizes_text
+from tests.helpers.program_traces import traced
 from visuals.optimizer.scene import MAX_TENSORS, optimizer_scene
-from visuals.scene.program_traces import traced
 from visuals.scene.scene import number
 
 RUNGS = {rung.name: (ladder, rung) for ladder in optimizer.LADDERS for rung in ladder.rungs if not rung.library}
@@ -35,7 +35,7 @@ def check(name: str, shape) -> None:
             np.testing.assert_array_equal(scene.cells(f"{array}{n}"), stored)
             assert (array == "g") == (stored == t.inputs[array][first : first + count]).all()
     readings = {r.label: r.values[-1] for r in scene.readings}
-    assert readings["launches so far"] == len(t.launches)
+    assert readings["launches so far"] == len(t.traces)
     assert readings["bytes read from global memory"] == t.counters.total["bytes_ld"]
     assert readings["bytes written to global memory"] == t.counters.total["bytes_st"]
     for step in range(scene.steps):

@@ -24,7 +24,7 @@ from visuals.scene.compiler.expressions import template
 from visuals.scene.compiler.program import every_block
 from visuals.scene.compiler.steps import MarkError
 from visuals.scene.compiler.view import Say, View
-from visuals.scene.program_traces import rounded_inputs
+from visuals.scene.inputs import rounded_inputs
 from visuals.softmax import views as softmax
 from visuals.softmax.scene import softmax_scene
 
