@@ -29,7 +29,7 @@ from visuals.linear.scene import linear_scene
 from visuals.norm.scene import norm_scene
 from visuals.optimizer.scene import optimizer_scene
 from visuals.pooling.scene import pool_scene
-from visuals.scene.program_traces import rounded_inputs
+from visuals.scene.inputs import rounded_inputs
 from visuals.scene.scene import Scene
 
 SEED = 0

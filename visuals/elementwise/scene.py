@@ -23,8 +23,8 @@ from kernels.ladders import find, ladder_of
 from kernels.model.program import RuleError
 from visuals.elementwise.views import view_of
 from visuals.scene.compiler.program import every_block, first_blocks, scene_of_rung
+from visuals.scene.inputs import Given, rounded_inputs
 from visuals.scene.parts import Annotation, Captions
-from visuals.scene.program_traces import Given, rounded_inputs
 from visuals.scene.scene import Scene
 
 MAX_ELEMENTS = 2048

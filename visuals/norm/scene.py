@@ -62,7 +62,9 @@ def view_of(rung: str, shape: MapsShape | RowsShape, arrays: Arrays) -> View:
     unit = units(shape)[0]
     exact = float(np.var(arrays["x"].ravel()[unit].astype(np.float64)))
     of_map = shape.HW if isinstance(shape, MapsShape) else 1
-    return replace(VIEWS[rung], numbers={"elements": len(unit), "exact": exact, "of_map": of_map})
+    return replace(
+        VIEWS[rung], names={"elements": str(len(unit)), "exact": repr(float(exact)), "of_map": repr(float(of_map))}
+    )
 
 
 def watched(launch: Launch) -> tuple[int, ...]:

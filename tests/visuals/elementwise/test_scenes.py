@@ -21,11 +21,11 @@ from kernels.elementwise.shape import (
     ResidualShape,
 )
 from kernels.model.program import RuleError
+from tests.helpers.program_traces import traced
 from visuals.elementwise.scene import MAX_ELEMENTS, channels, elementwise_scene
 from visuals.scene.compiler import compile
 from visuals.scene.compiler.moment import parted
 from visuals.scene.payload import payload
-from visuals.scene.program_traces import traced
 
 RUNGS = {rung.name: (ladder, rung) for ladder in elementwise.LADDERS for rung in ladder.rungs if not rung.library}
 GRADIENTS = {"dx": "x", "dy": "y", "db": "b", "da": "a"}  # a gradient has the place of its tensor
@@ -162,7 +162,7 @@ def test_the_tree_is_the_traced_one_and_every_barrier_is_a_step(name):
     launches = 1 if n else 2
     second = 0 if n else int(np.ceil(np.log2(32 // 2))) + 1  # the second launch has two columns
     assert len(barriers) == levels + 1 + second and launches * 1 <= len(barriers)
-    trace = t.launches[n].traces[0]
+    trace = t.traces[n]
     shared = trace.write & (trace.buffer == trace.buffers.index("partial"))
     cells = scene.cells(f"partial{n}")
     np.testing.assert_array_equal(cells[:32], trace.value[shared][:32])
@@ -173,7 +173,7 @@ def test_neighbours_with_other_channels_are_in_different_lines():
     """Thread t is in line t % columns. The threads that are left over are not shown."""
     shape, tiles = BiasBackwardShape(2, 5, 3, 4, "nhwc"), {"BLOCK": 32, "PER": 2}
     scene = elementwise_scene("bias-backward/block", shape, tiles)
-    trace = traced("bias-backward/block", shape, tuple(tiles.items())).launches[1].traces[0]
+    trace = traced("bias-backward/block", shape, tuple(tiles.items())).traces[1]
     stored = trace.value[trace.write & (trace.buffer == trace.buffers.index("partial"))][:32]
     partial = scene.tensor("partial1")
     assert (partial.planes, partial.rows, partial.cols, partial.plane_name) == (4, 5, 6, "level")
@@ -205,8 +205,6 @@ def test_atomic_additions_show_the_sum_so_far():
 def test_too_large_shapes_are_refused():
     with pytest.raises(RuleError, match=f"at most {MAX_ELEMENTS:,} elements are shown"):
         elementwise_scene("relu/scalar", ReluShape(1, 3, 64, 64), {"BLOCK": 32})
-    with pytest.raises(RuleError, match="at most 64 blocks are traced"):
-        traced("relu/scalar", ReluShape(1, 1, 48, 48), (("BLOCK", 32),))
 
 
 def test_a_scene_is_small_enough_to_send():

@@ -9,7 +9,7 @@ from kernels.elementwise.ladder import LADDERS
 from kernels.elementwise.shape import FORMS, KEPT, LAYOUTS, BiasShape, GeluShape, ReluShape
 from tests.helpers.view_runs import ViewRun
 from visuals.elementwise.views import view_of
-from visuals.scene.program_traces import rounded_inputs
+from visuals.scene.inputs import rounded_inputs
 
 
 def fields_of(shape: type) -> list[dict[str, str]]:

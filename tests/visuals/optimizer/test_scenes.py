@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,8 +12,8 @@ from hypothesis import strategies as st
 from kernels.model.program import RuleError
 from kernels.optimizer import ladder as optimizer
 from kernels.optimizer.shape import AdamShape, SgdShape, sizes_text
+from tests.helpers.program_traces import traced
 from visuals.optimizer.scene import MAX_TENSORS, optimizer_scene
-from visuals.scene.program_traces import traced
 from visuals.scene.scene import number
 
 RUNGS = {rung.name: (ladder, rung) for ladder in optimizer.LADDERS for rung in ladder.rungs if not rung.library}
@@ -33,7 +35,7 @@ def check(name: str, shape) -> None:
             np.testing.assert_array_equal(scene.cells(f"{array}{n}"), stored)
             assert (array == "g") == (stored == t.inputs[array][first : first + count]).all()
     readings = {r.label: r.values[-1] for r in scene.readings}
-    assert readings["launches so far"] == len(t.launches)
+    assert readings["launches so far"] == len(t.traces)
     assert readings["bytes read from global memory"] == t.counters.total["bytes_ld"]
     assert readings["bytes written to global memory"] == t.counters.total["bytes_st"]
     for step in range(scene.steps):
@@ -58,10 +60,17 @@ def test_a_scene_with_another_order_of_tensors_is_detected(monkeypatch):
     """A deliberate fault: what is written to one tensor is shown in the next."""
     import visuals.optimizer.scene as module
 
-    original = module._by_tensor
-    monkeypatch.setattr(
-        module, "_by_tensor", lambda places, elements: (((t + 1) % 2, c, a) for t, c, a in original(places, elements))
-    )
+    original = module.view_of
+
+    def faulty(*args):
+        view = original(*args)
+        tensors = (
+            replace(tensor, every=(64 - tensor.every[0], 1), stop=64 - tensor.every[0] + 5)
+            for tensor in view.tensors[:6]
+        )
+        return replace(view, tensors=(*tensors, view.tensors[6]))
+
+    monkeypatch.setattr(module, "view_of", faulty)
     with pytest.raises(AssertionError):
         check("sgd/one-launch", SgdShape("5 5"))
 

@@ -251,7 +251,7 @@ class Cells:
     ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """Yields the tensor of each block, which of the threads are in it, and their cells in a row."""
         block, own = np.divmod(threads, m.played.recording.block_threads)
-        lines, length = self._in_lines(m, shown, self.columns_of(shown))
+        lines, length = self._in_lines(m, shown, shown.threads or m.played.columns)
         for b in np.unique(block).tolist():
             mine = np.flatnonzero((block == b) & (own < lines * length))
             yield self.name_of(shown, b), mine, (row * lines + own[mine] % lines) * length + own[mine] // lines
@@ -322,8 +322,8 @@ class Cells:
             across, *_ = moments[0].played.recording.launch.block
             if columns == 1 and len(shape := moments[0].played.shape_of(shown.variables[0])) > 1:
                 rows, length = shape
-            elif rows == 1 and not columns % across and not shown.rows and not shown.lines:
-                rows, length = columns // across, across
+            elif rows == 1 and not length % across and not shown.rows and not shown.lines:
+                rows, length = length // across, across
             extents = (rows, lines, length) if shown.lines else (1, rows, length)
             for block in range(self.blocks):
                 name, note = self.name_of(shown, block), "" if block else note

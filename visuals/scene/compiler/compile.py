@@ -14,7 +14,7 @@ from kernels.i18n import mark, tr
 from visuals.scene.compiler.cells import Cells
 from visuals.scene.compiler.expressions import Expression, parse, template
 from visuals.scene.compiler.moment import Moment, Played
-from visuals.scene.compiler.steps import Visit, joined, lit_line, split, visits
+from visuals.scene.compiler.steps import Visit, joined, lit_line, place_of, split, visits
 from visuals.scene.compiler.view import Bytes, Number, OfThread, PerThread, Repetitions, Say, Sentence, Step, View
 from visuals.scene.fold import folded, repeats
 from visuals.scene.parts import Group, MatMul, Reading, Source
@@ -115,7 +115,7 @@ class _Compiler:
             if isinstance(reading, Bytes):
                 yield Reading(tr(reading.label), values, "counted")
             else:
-                yield Reading(tr(reading.label), values, role=reading.role)
+                yield Reading(tr(reading.label), values, "" if reading.role else "counted", reading.role)
 
 
 def compile_scene(
@@ -230,6 +230,7 @@ def expressions(view: View) -> Iterator[Expression]:
     """Yields the expressions of a view."""
     for step in (step for launch in view.launches for step in launch.values()):
         yield from expressions_of(step)
+    yield from map(parse, view.names.values())
     for reading in view.readings:
         yield parse(reading.per if isinstance(reading, Bytes) else reading.value)
 
@@ -293,6 +294,7 @@ def _group(group: Group, rows: Sequence[Sequence[str]], m: Moment, block: int) -
 
 def _source(recording: Recording, moments: Sequence[Moment], since: int) -> Source:
     file, text = next(iter(recording.files.items()))
-    lines = np.array([lit_line(m.step, m.visit, recording.watched, recording.files) for m in moments])
+    places = {mark: place_of(mark, recording.files) for mark in {m.step.lit or m.step.at for m in moments}}
+    lines = np.array([lit_line(places[m.step.lit or m.step.at], m.visit, recording.watched, file) for m in moments])
     notes, detail = margin(recording.counters, file), resources(recording.launch)
     return source_at(file, text, lines, notes=notes, detail=detail, since=since)

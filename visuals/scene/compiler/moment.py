@@ -13,7 +13,7 @@ from kernels.engines.emulator.threads import LANES
 from kernels.engines.emulator.watch.recording import Recording
 from kernels.engines.emulator.watch.values import History, Reads
 from kernels.engines.emulator.watch.watch import Variable
-from visuals.scene.compiler.expressions import Value
+from visuals.scene.compiler.expressions import Value, parse
 from visuals.scene.compiler.steps import Visit, active_threads
 from visuals.scene.compiler.view import SHARED_MEMORY, Buffer, PerThread, Shared, Shown, Step, View
 
@@ -118,9 +118,11 @@ class Played:
         return buffers.index(name) if name in buffers else -1
 
     @cached_property
-    def _rows(self) -> dict[int, np.ndarray]:
-        buffer = self.recording.watched.accesses.buffer
-        return {int(n): np.flatnonzero(buffer == n) for n in np.unique(buffer)}
+    def _rows(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """Returns the rows of the recording that access each array, and their steps."""
+        of = self.recording.watched.accesses
+        rows = {int(n): np.flatnonzero(of.buffer == n) for n in np.unique(of.buffer)}
+        return {n: (mine, of.step[mine]) for n, mine in rows.items()}
 
     @cached_property
     def bytes_of(self) -> Mapping[str, np.ndarray]:
@@ -137,11 +139,15 @@ class Played:
         """Returns the accesses of raw steps to a tensor's array, or to an array by its name."""
         name = shown if isinstance(shown, str) else array_of(shown)
         array, of = self.array(name), self.recording.watched.accesses
-        rows = self._rows.get(array, np.zeros(0, int))
-        rows = rows[slice(*np.searchsorted(of.step[rows], (first, stop)))]
+        rows, steps = self._rows.get(array, (np.zeros(0, int), np.zeros(0, int)))
+        rows = rows[slice(*np.searchsorted(steps, (first, stop)))]
+        if isinstance(shown, Buffer) and shown.stop and not shown.dtype:  # most tensors of an array are not accessed
+            rows = rows[(of.element[rows] >= shown.every[0]) & (of.element[rows] < shown.stop)]
         stored = np.dtype(self.recording.watched.dtypes[array]) if array >= 0 else np.dtype("f4")
         values = of.bits[rows].astype(f"u{stored.itemsize}")
         bits = parted(values.view(stored), shown.dtype if isinstance(shown, Buffer | Shared) else "")
+        if not rows.size:
+            return Accessed(rows, np.zeros(0, bool), rows, bits, rows)
         parts = bits.size // max(1, rows.size)
         rows = np.repeat(rows, parts)
         cell = of.element[rows].astype(int) * parts + np.tile(np.arange(parts), len(rows) // max(1, parts))
@@ -237,7 +243,8 @@ class Moment:
         if name not in self._accessed:
             shown = self.played.view.shown(name)
             found = self.played.accessed(shown or name, self.visit.first, self.visit.stop)
-            self._accessed[name] = found if self.visit.threads is None else found.only(self.mine[found.thread])
+            whole = self.visit.threads is None or not len(found)
+            self._accessed[name] = found if whole else found.only(self.mine[found.thread])
         return self._accessed[name]
 
     def moved(self, op: str, name: str) -> int:
@@ -347,12 +354,14 @@ class Moment:
         yield from recording.launch.defines
         yield from (("thread", thread), ("block", slot // recording.block_threads), ("lane", thread % LANES))
         yield from (("warp", thread // LANES), ("threads", threads), ("blocks", recording.blocks))
-        yield from (("others", recording.others), *self.played.view.numbers.items())
+        yield "others", recording.others
         yield from (("active", active), ("idle", threads - active))
         yield from (("visit", self.visit.number), ("visits", self.visit.count))
         yield from zip(("first", "last"), self.repeated, strict=True)
 
     def _number(self, name: str) -> Value | None:
+        if text := self.played.view.names.get(name):
+            return parse(text).value(self)
         number = self._numbers.get(name)
         return None if number is None else Value(np.asarray(number))
 

@@ -164,9 +164,8 @@ def active_threads(watched: Watched, visit: Visit, block_threads: int) -> np.nda
     return of_warp.reshape(-1, warps * LANES)[:, :block_threads].reshape(-1)
 
 
-def lit_line(step: Step, visit: Visit, watched: Watched, files: Mapping[str, str]) -> int:
+def lit_line(place: Place, visit: Visit, watched: Watched, file: str) -> int:
     """Returns the line of the kernel's file that a step lights: its own, or that of the call if it is in another file."""
-    place, file = place_of(step.lit or step.at, files), next(iter(files))
     if place.file == file:
         return place.lines.start
     line = watched.lines[watched.line[visit.first]]

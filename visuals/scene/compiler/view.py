@@ -187,7 +187,8 @@ class Bytes:
 
 @dataclass(frozen=True)
 class Number:
-    """A number of the algorithm: an expression of all threads, after each step of the kinds `during`; `start` before the first."""
+    """A number of the algorithm, or without `role` a count: an expression of all threads, after each step of the kinds `during`; `start` before
+    the first."""
 
     label: str
     value: str
@@ -201,11 +202,10 @@ class View:
     """`launches`: the steps of each launch of the program, by kind. The order is that of the search: a line belongs to the first step that
     has it. Titles of groups are sentences too. `threads`: how many of a block are shown, the first ones; 0 for all.
 
-    `group`: so many threads of a block take a step together that has no `by`: 32 for warps, 1 for threads, 0 for all. `numbers`: further
-    names. `others`: of each
-    launch, what is said of the blocks that are not watched, if there are any: they follow in one step, if it is not "". `products`:
-    matrix products of tensors, as (left, right, out). `step_name`: what a step is. `arrange`: makes other steps of those that the
-    marks give. `repetitions`: finds what is folded, in place of `fold` of the steps."""
+    `group`: so many threads of a block take a step together that has no `by`: 32 for warps, 1 for threads, 0 for all. `names`: further
+    names, by expression. `others`: of each launch, what is said of the blocks that are not watched, if there are any: they follow in one
+    step, if it is not "". `products`: matrix products of tensors, as (left, right, out). `step_name`: what a step is. `arrange`: makes other
+    steps of those that the marks give. `repetitions`: finds what is folded, in place of `fold` of the steps."""
 
     tensors: tuple[Shown, ...]
     groups: tuple[Group, ...]
@@ -213,7 +213,7 @@ class View:
     readings: tuple[Bytes | Number, ...] = ()
     threads: int = 0
     group: int = 0
-    numbers: Mapping[str, float] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
     others: tuple[str, ...] = ()
     products: tuple[tuple[str, str, str], ...] = ()
     step_name: str = STEP

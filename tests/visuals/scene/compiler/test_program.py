@@ -53,7 +53,7 @@ def test_repetitions_of_all_steps_with_the_same_sentence_are_folded():
 
 
 def test_numbers_of_a_view_are_names():
-    scene = made(2, first_blocks(1), replace(VIEW, others=("{others + own} rows.",), numbers={"own": 4}))
+    scene = made(2, first_blocks(1), replace(VIEW, others=("{others + own} rows.",), names={"own": "4"}))
     assert scene.caption(scene.steps - 1) == "5 rows."
 
 

@@ -16,7 +16,7 @@ from tests.helpers.view_runs import ViewRun
 from visuals.scene.compiler.cells import OfCells
 from visuals.scene.compiler.compile import expressions_of, moments_of, watched_names
 from visuals.scene.compiler.expressions import template
-from visuals.scene.compiler.steps import MarkError, lit_line
+from visuals.scene.compiler.steps import MarkError, lit_line, place_of
 from visuals.scene.compiler.view import Say
 from visuals.softmax import views as softmax
 from visuals.softmax.scene import softmax_scene
@@ -92,8 +92,9 @@ def test_groups_of_threads_take_a_step_one_after_the_other():
     moments = [m for m in moments_of(recording, run.view, run.view.launches[0]) if m.visit.kind == "root"]
     assert [m.visit.threads for m in moments] == [range(4), range(4, 8)]
     assert [m.active.sum() for m in moments] == [4, 4]
-    lines = next(iter(recording.files.values())).splitlines()
-    lit = {lit_line(m.step, m.visit, recording.watched, recording.files) for m in moments}
+    file, text = next(iter(recording.files.items()))
+    lines, place = text.splitlines(), place_of(moments[0].step.lit, recording.files)
+    lit = {lit_line(place, m.visit, recording.watched, file) for m in moments}
     assert {lines[number - 1].strip()[:6] for number in lit} == {"y[col]"}
 
 
