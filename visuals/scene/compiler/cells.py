@@ -39,14 +39,12 @@ class Cells:
     blocks: int
     columns: int
     row: dict[str, int] = field(default_factory=dict)
-    _row_of: dict[str, np.ndarray] = field(
-        default_factory=dict
-    )  # by shared array with rows: where each element was written last
+    # By shared array with rows: where each element was written last.
+    _row_of: dict[str, np.ndarray] = field(default_factory=dict)
     _rows: dict[str, int] = field(default_factory=dict)  # how many rows a tensor of variables has
     _notes: dict[str, list[Note]] = field(default_factory=dict)
-    _looked: dict[str, tuple[np.ndarray, np.ndarray]] = field(
-        default_factory=dict
-    )  # by tensor, in the step: threads and cells
+    # By tensor, in the step: threads and cells.
+    _looked: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     def record(self, m: Moment) -> None:
         """Record what a step does, after it was begun in the recorder."""
@@ -153,13 +151,22 @@ class Cells:
         self, m: Moment, shown: PerThread, row: int, threads: np.ndarray
     ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """Yields the tensor of each block, which of the threads are in it, and their cells in a row."""
+        if shown.turn:
+            assert m.visit.threads is not None  # such a tensor needs a view of groups
+            own = threads[threads < m.visit.threads.start + self.view.group] - m.visit.threads.start
+            yield shown.name, np.arange(len(own)), row * self.view.group + own
+            return
         block, own = np.divmod(threads, m.played.recording.block_threads)
         for b in np.unique(block).tolist():
             mine = np.flatnonzero((block == b) & (own < self.columns))
             yield self.name_of(shown, b), mine, row * self.columns + own[mine]
 
     def name_of(self, shown: PerThread, block: int) -> str:
-        return f"{shown.name}_{block}" if self.blocks > 1 else shown.name
+        return f"{shown.name}_{block}" if self.is_of_blocks(shown) else shown.name
+
+    def is_of_blocks(self, shown: Shown | None) -> bool:
+        """Returns whether a tensor is one for each block."""
+        return self.blocks > 1 and isinstance(shown, PerThread) and not shown.turn
 
     def _read(self, m: Moment, shown: PerThread, number: Number) -> None:
         """Record the reads of an element of an array."""
@@ -217,18 +224,13 @@ class Cells:
         symbol, title = shown.symbol or shown.name, tr(shown.title)
         note = notes.get(shown.name) or tr(shown.note)
         if isinstance(shown, PerThread):
-            for block in range(self.blocks):
-                rows = self._rows.get(shown.name, 1)
-                yield Tensor(
-                    self.name_of(shown, block),
-                    symbol,
-                    title,
-                    shown.role,
-                    1,
-                    rows,
-                    self.columns,
-                    note="" if block else note,
-                )
+            rows, columns = self._rows.get(shown.name, 1), self.view.group if shown.turn else self.columns
+            variables = moments[-1].played.recording.watched.values.variables
+            shape = next((v.type.shape for v in variables if v.name == shown.variables[0]), ())
+            rows, columns = shape if columns == 1 and len(shape) == 2 else (rows, columns)
+            for block in range(self.blocks if self.is_of_blocks(shown) else 1):
+                name = self.name_of(shown, block)
+                yield Tensor(name, symbol, title, shown.role, 1, rows, columns, note="" if block else note)
             return
         m = next((m for m in moments if m.played.array(array_of(shown)) >= 0), moments[0])
         planes, rows, columns = shape_of(m, shown)

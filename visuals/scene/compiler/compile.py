@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,6 @@ from visuals.scene.requests import mask_of
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin, resources, source_at
 
-ORDER = mark("step by step")
-ORDER_NOTE = mark(
-    "One step is one line of the kernel, executed by all threads that reach it together. On a GPU the warps of a block run in any order "
-    "between two barriers, and other blocks run at the same time. All values are those of the kernel in the emulator."
-)
 DIFFERENCE = mark(
     "The kernel that is measured rounds some sums in another order: its results differ from these by up to {difference} of the largest."
 )
@@ -92,6 +87,7 @@ class _Compiler:
         so_far = self._totals.get(reading.label, 0.0 if isinstance(reading, Bytes) else reading.start)
         if isinstance(reading, Bytes):
             found = m.accessed(reading.of)
+            found = found.only(m.played.again[found.row]) if reading.again else found
             so_far += np.count_nonzero(found.write == (reading.op == "st")) * found.value.itemsize
         elif m.visit.kind in reading.during:
             so_far = parse(reading.value).value(m.of_all()).at(0)
@@ -108,10 +104,17 @@ class _Compiler:
 
 
 def compile_scene(
-    recorded: Recorded, view: View, key: str, title: str, notes: Mapping[str, str] = {}, **parts: Any
+    recorded: Recorded,
+    view: View,
+    key: str,
+    title: str,
+    notes: Mapping[str, str] = {},
+    tensors: Mapping[str, Mapping[str, Any]] = {},
+    **parts: Any,
 ) -> Scene:
-    """Returns the scene of a program. `notes`: beside the titles of tensors. `parts`: further fields of the scene, in place of those made
-    here. ViewError names the line for which a name or a sentence is missing, MarkError the mark that no line has."""
+    """Returns the scene of a program. `notes`: beside the titles of tensors. `tensors`: further fields of tensors, by name, and `parts`: of
+    the scene, in place of those made here. ViewError names the line for which a name or a sentence is missing, MarkError the mark that no
+    line has."""
     recorder, first = Recorder(), recorded.launches[0]
     c = _Compiler(view, recorder, Cells(view, recorder, first.blocks, view.threads or first.block_threads))
     starts, launches = [], []
@@ -125,23 +128,23 @@ def compile_scene(
         if n < len(view.others) and view.others[n]:
             c.add_others(launches[-1][-1], view.others[n])
     firsts = [moments[0] for moments in launches]
-    tensors = c.cells.tensors(firsts, notes)
+    shown = [replace(tensor, **tensors.get(tensor.name, {})) for tensor in c.cells.tensors(firsts, notes)]
     first_source, *next_sources = (
         _source(recording, c.moments[start:stop], start)
         for recording, start, stop in zip(recorded.launches, starts, [*starts[1:], None], strict=True)
     )
     fields = {
         "step_name": tr(view.step_name),
-        "order_name": tr(ORDER),
-        "order_note": _order_note(recorded),
+        "order_name": tr(view.order[0]),
+        "order_note": _order_note(view, recorded),
         "readings": tuple(c.result()),
-        "annotations": tuple(c.cells.annotations(tensors)),
+        "annotations": tuple(c.cells.annotations(shown)),
         "matmuls": tuple(MatMul(*product) for product in view.products),
     }
     scene = Scene(
         key=key,
         title=title,
-        tensors=tuple(tensors),
+        tensors=tuple(shown),
         groups=tuple(_groups(c, firsts[0])),
         steps=recorder.steps,
         writes=recorder.writes(),
@@ -172,10 +175,10 @@ def _folded(scene: Scene, moments: Sequence[Moment]) -> Scene:
     return folded(scene, runs, sentence, numbers)
 
 
-def _order_note(recorded: Recorded) -> str:
+def _order_note(view: View, recorded: Recorded) -> str:
     if not recorded.difference:
-        return tr(ORDER_NOTE)
-    return f"{tr(ORDER_NOTE)} {tr(DIFFERENCE, difference=f'{recorded.difference:.0e}')}"
+        return tr(view.order[1])
+    return f"{tr(view.order[1])} {tr(DIFFERENCE, difference=f'{recorded.difference:.0e}')}"
 
 
 def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> Iterator[Moment]:
@@ -184,11 +187,11 @@ def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> I
 
     def key(visit: Visit) -> object:
         m = Moment(played, visit, steps[visit.kind])
-        return m.value(m.step.each).at(int(m.active.argmax())) if m.step.each else None
+        return parse(m.step.each).value(m).at(int(m.active.argmax())) if m.step.each else None
 
-    found = joined(visits(recording.watched, steps, files), key)
+    found: Iterable[Visit] = joined(visits(recording.watched, steps, files), key)
     if view.group:
-        found = split(found, recording.watched, view.group, recording.block_threads)
+        found = split(found, recording.watched, view, steps, recording.block_threads)
     for visit in found:
         yield Moment(played, visit, steps[visit.kind])
 
@@ -197,7 +200,7 @@ def watched_names(view: View) -> frozenset[str]:
     """Returns the names of the variables that a view may need."""
     names = {path for shown in view.tensors if isinstance(shown, PerThread) for path in shown.variables}
     for step in (step for launch in view.launches for step in launch.values()):
-        names |= {*step.shows.values(), *([step.each] if step.each else [])}
+        names |= set(step.shows.values())
     names |= {name for expression in expressions(view) for name in expression.names}
     return frozenset(name.partition(".")[0].partition("[")[0] for name in names)
 
@@ -206,12 +209,14 @@ def expressions(view: View) -> Iterator[Expression]:
     """Yields the expressions of a view."""
     for step in (step for launch in view.launches for step in launch.values()):
         yield from expressions_of(step)
+    yield from map(parse, view.names.values())
     for reading in view.readings:
         yield parse(reading.per if isinstance(reading, Bytes) else reading.value)
 
 
 def expressions_of(step: Step) -> Iterator[Expression]:
     yield from template(step.lead)[1]
+    yield from ([parse(step.each)] if step.each else ())
     for say in step.cases:
         yield from template(say.text)[1]
         yield from (parse(text) for text in (say.among, say.pick) if text)
@@ -248,7 +253,7 @@ def _groups(c: _Compiler, m: Moment) -> Iterator[Group]:
     """Yields the groups, those of variables once a block."""
     for group in c.view.groups:
         shown = [c.view.shown(name) for row in group.rows for name in row]
-        if c.cells.blocks == 1 or not any(isinstance(s, PerThread) for s in shown):
+        if not any(map(c.cells.is_of_blocks, shown)):
             yield _group(group, group.rows, m, 0)
             continue
         for block in range(c.cells.blocks):

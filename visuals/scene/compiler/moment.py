@@ -13,11 +13,11 @@ from kernels.engines.emulator.threads import LANES
 from kernels.engines.emulator.watch.recording import Recording
 from kernels.engines.emulator.watch.values import History, Reads
 from kernels.engines.emulator.watch.watch import Variable
-from visuals.scene.compiler.expressions import Value
+from visuals.scene.compiler.expressions import Value, parse
 from visuals.scene.compiler.steps import Visit, active_threads
 from visuals.scene.compiler.view import Buffer, PerThread, Shared, Shown, Step, View
 
-_OF_ACCESSES = ("before", "at", "new", "read", "largest")  # what may follow a name
+_OF_ACCESSES = ("before", "at", "new", "read", "largest", "times", "ties", "again")  # what may follow a name
 BIT = "bit"  # a type of numbers: the bits of words
 
 
@@ -54,9 +54,8 @@ class Played:
     recording: Recording
     view: View
     _after: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    _latest: dict[int, tuple[int, int]] = field(
-        default_factory=dict
-    )  # by history: the last step asked for, events until then
+    # By history: the last step that was needed, events until then.
+    _latest: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -117,6 +116,16 @@ class Played:
     def _rows(self) -> dict[int, np.ndarray]:
         buffer = self.recording.watched.accesses.buffer
         return {int(n): np.flatnonzero(buffer == n) for n in np.unique(buffer)}
+
+    @cached_property
+    def again(self) -> np.ndarray:
+        """Returns bool, one an access: whether the launch has read, or written, the element before."""
+        of = self.recording.watched.accesses
+        again = np.ones(len(of.step), bool)
+        again[np.unique(of.buffer.astype(int) << 33 | of.element.astype(int) << 1 | of.write, return_index=True)[1]] = (
+            False
+        )
+        return again
 
     def accessed(self, shown: Shown | str, first: int, stop: int) -> Accessed:
         """Returns the accesses of raw steps to a tensor's array, or to an array by its name."""
@@ -241,6 +250,8 @@ class Moment:
             return self.variable_of(shown, what)
         if shown is not None:
             return self._access(name, what)
+        if name in self.played.view.names:
+            return parse(self.played.view.names[name]).value(self)
         in_function = bool(self.step.inside)
         if self.played.sees(name, self.pcs, in_function):
             numbers = self.played.numbers(name, self.pcs, in_function)
@@ -281,8 +292,11 @@ class Moment:
         values = np.zeros(self.played.threads, int if what == "at" else found.value.dtype)
         known = np.zeros(self.played.threads, bool)
         values[found.thread] = found.cell if what == "at" else found.value
-        if what == "largest":
+        if what in ("largest", "ties"):
             np.maximum.at(values, found.thread, found.value)
+        if what in ("times", "ties", "again"):
+            counted = {"ties": found.value == values[found.thread], "again": self.played.again[found.row]}
+            return Value(np.bincount(found.thread, counted.get(what), self.played.threads).astype(int))
         known[found.thread] = True
         return Value(values, known)
 

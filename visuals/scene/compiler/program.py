@@ -29,9 +29,10 @@ def scene_of_rung(
     view: View,
     key: str,
     notes: Mapping[str, str] = {},
+    **parts: Any,
 ) -> Scene:
     """Returns the scene of a rung with all its blocks. Tile sizes need not be among the rung's choices. `key`: what else the scene depends
-    on. `notes`: beside the titles of tensors. RuleError names a rule of the rung that the shape breaks."""
+    on. `notes` and `parts`: as of compile_scene. RuleError names a rule of the rung that the shape breaks."""
     found = find(rung)
     for rule in found.rules(shape, dict(tiles)):
         raise RuleError(rule)
@@ -39,4 +40,4 @@ def scene_of_rung(
     with np.errstate(all="ignore"):
         recorded = record(program, inputs, every_block, lambda _: names)
     sizes = ",".join(f"{name}={value}" for name, value in tiles.items())
-    return compile_scene(recorded, view, f"{rung} {sizes} {key}", tr(found.title), notes)
+    return compile_scene(recorded, view, f"{rung} {sizes} {key}", tr(found.title), notes, **parts)

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from kernels.engines.emulator.ptx.kernel import Line
 from kernels.engines.emulator.threads import LANES
 from kernels.engines.emulator.watch.statements import statements
 from kernels.engines.emulator.watch.trace import Watched
-from visuals.scene.compiler.view import Step
+from visuals.scene.compiler.view import Step, View
 from visuals.scene.source import Mark
 
 _ENDS = re.compile(r"[;{}]\s*(//.*)?$")
@@ -53,9 +55,14 @@ class Visit:
 
 def place_of(mark: Mark, files: Mapping[str, str]) -> Place:
     """Returns the place of a mark in the sources, searched in their order. MarkError if none has it."""
+    return _place(mark, tuple(files.items()))
+
+
+@lru_cache(maxsize=1024)
+def _place(mark: Mark, files: tuple[tuple[str, str], ...]) -> Place:
     text, nth = mark if isinstance(mark, tuple) else (mark, 0)
     pattern = re.compile(re.escape(text)) if isinstance(text, str) else text
-    for file, source in files.items():
+    for file, source in files:
         lines = source.splitlines()
         found = [n for n, line in enumerate(lines) if pattern.search(line.partition("//")[0])]
         if nth < len(found):
@@ -63,7 +70,7 @@ def place_of(mark: Mark, files: Mapping[str, str]) -> Place:
             while not _ENDS.search(lines[last]):
                 last += 1
             return Place(file, range(first + 1, last + 2), _statement(lines[first], pattern))
-    raise MarkError(f"{next(iter(files))} has no line like {mark!r}")
+    raise MarkError(f"{files[0][0]} has no line like {mark!r}")
 
 
 def _statement(line: str, pattern: re.Pattern) -> int:
@@ -138,17 +145,28 @@ def joined(found: list[Visit], key: Callable[[Visit], object]) -> list[Visit]:
     return list(_numbered(out))
 
 
-def split(found: list[Visit], watched: Watched, size: int, block_threads: int) -> list[Visit]:
-    """Returns the steps with one for each group of so many threads of a block, group after group between two barriers."""
+def split(
+    found: list[Visit], watched: Watched, view: View, steps: Mapping[str, Step], block_threads: int
+) -> Iterator[Visit]:
+    """Yields the steps with one for each group of threads of a view, group after group between two barriers."""
     out: list[tuple[int, int, int, Visit]] = []
     for n, visit in enumerate(found):
         interval = int(np.searchsorted(watched.barriers, visit.first))
+        if steps[visit.kind].together:
+            out.append((interval, 0, n, visit))
+            continue
         threads = active_threads(watched, visit, block_threads)
         block, own = np.divmod(np.flatnonzero(threads), block_threads)
-        for first in np.unique(block * block_threads + own // size * size).tolist():
-            stop = min(first + size, (first // block_threads + 1) * block_threads)
+        starts = block * block_threads + own // view.group * view.group
+        for first in np.unique(np.minimum(starts, view.alone) if view.alone else starts).tolist():
+            stop = min(first + view.group, (first // block_threads + 1) * block_threads)
+            stop = threads.size if view.alone and first == view.alone else stop
             out.append((interval, first, n, replace(visit, threads=range(first, stop))))
-    return [visit for *_, visit in sorted(out, key=lambda row: row[:3])]
+    for (_, first), rows in groupby(sorted(out, key=lambda row: row[:3]), lambda row: row[:2]):
+        visits = [visit for *_, visit in rows]
+        if view.detailed and first >= view.detailed:
+            visits = [replace(visits[0], end=visits[-1].end, stop=visits[-1].stop)]
+        yield from visits
 
 
 def active_threads(watched: Watched, visit: Visit, block_threads: int) -> np.ndarray:

@@ -1,13 +1,15 @@
 """A View: what of a kernel's run is on the stage, which lines are its steps, and what is said of them.
 
-A name in a sentence or a condition is a tensor of the view, else a C++ variable that the line sees, else a buffer or a shared array that
-the step reads or writes, else one of these: thread, lane and warp (in the block), block, threads and blocks (how many are shown), active
-and idle (how many of the threads), visit and visits (of the step's line), and the kernel's defines. Its value is that of the example
-thread. In a condition it is that of each thread.
+A name in a sentence or a condition is a tensor of the view or one of its `names`, else a C++ variable that the line sees, else a buffer or
+a shared array that the step reads or writes, else one of these: thread, lane and warp (in the block), block, threads and blocks (how many
+are shown), active and idle (how many of the threads), visit and visits (of the step's line), and the kernel's defines. Its value is that of
+the example thread. In a condition it is that of each thread.
 
 * `m.before` is the value before the step; `running.m` a member, `sum[0][1]` an element of a variable that is an array.
 * Of a buffer or a shared array `x` is the value that the thread has read, or written if it has read none; `x.new` the one that it has
   written, `x.at` the element; the last one of several, `x.largest` the largest. `partial[thread + stride]` is an element before the step.
+* `x.times` is how many elements of x the thread has read, or written if it has read none; `x.ties` how many of these are the largest;
+  `x.again` how many of these have been read, or written, before in the launch.
 * Functions are in expressions.py. `min(col)` is of the active threads, in a reading of all.
 """
 
@@ -22,6 +24,11 @@ from visuals.scene.parts import Group
 from visuals.scene.source import Mark
 
 STEP = mark("step")
+ORDER = mark("step by step")
+ORDER_NOTE = mark(
+    "One step is one line of the kernel, executed by all threads that reach it together. On a GPU the warps of a block run in any order "
+    "between two barriers, and other blocks run at the same time. All values are those of the kernel in the emulator."
+)
 
 
 @dataclass(frozen=True)
@@ -40,8 +47,9 @@ class Step:
     instead of a repetition, but for its first two steps and its last; {first} and {last} are the numbers of the visits between.
 
     `lead`: a sentence that comes first in each case. `to`: the last of its lines. `inside`: the line of the call, if the line is in a
-    function. `merge`: visits that follow each other are one step; `each`: while this variable keeps its value. `shows`: by tensor, the variable whose values it shows at this step alone. `cells`: by tensor, what is said of the
-    cells that the step writes."""
+    function. `merge`: visits that follow each other are one step; `each`: while this expression keeps its value. `together`: it is a step
+    of all threads, also in a view of groups. `shows`: by tensor, the variable whose values it shows at this step alone. `cells`: by tensor,
+    what is said of the cells that the step writes."""
 
     at: Mark
     cases: tuple[Say, ...]
@@ -50,6 +58,7 @@ class Step:
     to: Mark = ""
     inside: Mark = ""
     merge: bool = False
+    together: bool = False
     each: str = ""
     shows: Mapping[str, str] = field(default_factory=dict)
     cells: Mapping[str, str] = field(default_factory=dict)
@@ -96,10 +105,12 @@ class Shared(Shown):
 @dataclass(frozen=True)
 class PerThread(Shown):
     """Variables of each thread: a column a thread, a row an element of an array; of several blocks, a tensor for each. `of`: the variables.
-    It shows the one that was given a value last. `rows`: the kinds of steps that write a new row."""
+    It shows the one that was given a value last. `rows`: the kinds of steps that write a new row. `turn`: only of the threads whose step it
+    is, in the same cells for each group of the view; of one thread an array has its own rows and columns."""
 
     of: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
+    turn: bool = False
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -108,12 +119,14 @@ class PerThread(Shown):
 
 @dataclass(frozen=True)
 class Bytes:
-    """Bytes of a tensor that all threads have read (op "ld") or written ("st") so far, divided by `per`."""
+    """Bytes of a tensor that all threads have read (op "ld") or written ("st") so far, divided by `per`. `again`: only of elements that some
+    thread has read, or written, before in the launch."""
 
     label: str
     of: str
     op: str
     per: str = "1"
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,8 +146,10 @@ class View:
     has it. Titles of groups are sentences too. `threads`: how many of a block are shown, the first ones; 0 for all.
 
     `group`: so many threads of a block take a step together, one group after the other between two barriers: 32 for warps, 1 for threads, 0
-    for all. `others`: of each launch, what is said of the blocks that are not watched: they follow in one step, if it is not "". `products`:
-    matrix products of tensors, as (left, right, out). `step_name`: what a step is."""
+    for all. From thread `alone` of those watched on, all are one group; 0: none. From thread `detailed` on, all that a group does between
+    two barriers is one step, its first; 0: none. `others`: of each launch, what is said of the blocks that are not watched: they follow in
+    one step, if it is not "". `products`: matrix products of tensors, as (left, right, out). `step_name`: what a step is. `order`: the order
+    of the steps, and what is said of it. `names`: expressions, for what the kernel computes without a variable."""
 
     tensors: tuple[Shown, ...]
     groups: tuple[Group, ...]
@@ -142,9 +157,13 @@ class View:
     readings: tuple[Bytes | Number, ...] = ()
     threads: int = 0
     group: int = 0
+    alone: int = 0
+    detailed: int = 0
     others: tuple[str, ...] = ()
     products: tuple[tuple[str, str, str], ...] = ()
     step_name: str = STEP
+    order: tuple[str, str] = (ORDER, ORDER_NOTE)
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def shown(self, name: str) -> Shown | None:
         return next((tensor for tensor in self.tensors if tensor.name == name), None)
