@@ -37,7 +37,7 @@ from visuals.gemm.swizzle import RUNGS as HOPPER_SCENES
 from visuals.heads.scene import RUNGS as HEADS_SCENES
 from visuals.linear.scene import SCENES as LINEAR_SCENES
 from visuals.norm.scene import STEP_FUNCTIONS as NORM_SCENES
-from visuals.pooling.scene import PLANS as POOLING_PLANS
+from visuals.pooling.views import VIEWS as POOLING_VIEWS
 from visuals.precision.instructions import SCENES as INSTRUCTION_SCENES
 from visuals.softmax.views import VIEWS as SOFTMAX_VIEWS
 
@@ -67,7 +67,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     ("branch/lanes", "branch/warps"),
     (rung.name for ladder in elementwise_ladder.LADDERS for rung in ladder.rungs if not rung.library),
     (rung.name for ladder in optimizer_ladder.LADDERS for rung in ladder.rungs if not rung.library),
-    POOLING_PLANS,
+    POOLING_VIEWS,
     CROSS_ENTROPY_STEPS,
     NORM_SCENES,
     LINEAR_SCENES,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from kernels.engines.emulator.watch.recording import record
-from kernels.ladders import find
+from kernels.ladders import find, ladder_of
+from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape
+from kernels.runner import inputs_of
 from kernels.softmax.shape import SoftmaxShape
+from visuals.pooling import views as pooling
 from visuals.scene.compiler.compile import expressions_of, moments_of, watched_names
 from visuals.scene.compiler.program import every_block
 from visuals.scene.compiler.steps import MarkError
@@ -19,8 +23,20 @@ from visuals.softmax import views as softmax
 from visuals.softmax.scene import softmax_scene
 
 ROW = np.linspace(-3, 3, 40).astype(np.float32)[None]
+Run = tuple[Any, Mapping[str, int], Mapping[str, np.ndarray]]
+
+
+def default_runs(views: Iterable[str], shapes: Mapping[str, Any]) -> dict[str, Run]:
+    """Returns runs with the default tile sizes at the shapes of ladders."""
+    out = {}
+    for rung in views:
+        shape, tiles = shapes[rung.partition("/")[0].removesuffix("-backward")], find(rung).default_tiles
+        out[rung] = shape, tiles, inputs_of(ladder_of(rung), shape, find(rung).build(shape, tiles))
+    return out
+
+
 # By rung: a shape, tile sizes and inputs with which every line of the view is executed.
-RUNS = {
+SOFTMAX: dict[str, Run] = {
     "softmax/unsafe": (SoftmaxShape(1, 40), {"BLOCK": 8}, {"x": ROW}),
     "softmax/three-pass": (SoftmaxShape(1, 40), {"BLOCK": 8}, {"x": ROW}),
     "softmax/online": (SoftmaxShape(1, 40), {"BLOCK": 8}, {"x": ROW}),
@@ -30,7 +46,13 @@ RUNS = {
     "softmax/split": (SoftmaxShape(1, 40), {"BLOCKS": 4, "BLOCK": 32, "LOADS": 1}, {"x": ROW}),
     "softmax/one-launch": (SoftmaxShape(1, 40), {"BLOCKS": 4, "BLOCK": 32, "PER": 4}, {"x": ROW}),
 }
-VIEWS: dict[str, View] = {**softmax.VIEWS}
+POOLING = {
+    "max-pool": MaxPoolShape(1, 2, 5, 5, 3, 3, stride=2, pad=1),
+    "avg-pool": AvgPoolShape(1, 2, 5, 5, 3, 3, stride=2, pad=1),
+    "global-avg-pool": GlobalShape(2, 3, 4, 5),
+}
+RUNS = SOFTMAX | default_runs(pooling.VIEWS, POOLING)
+VIEWS: dict[str, View] = {**softmax.VIEWS, **pooling.VIEWS}
 
 
 def problems(rung: str, view: View) -> Iterator[str]:
@@ -81,7 +103,7 @@ def test_a_line_that_is_never_executed_is_named():
     assert "softmax/online: softmax/03_online.cu never comes to root" in list(problems("softmax/online", view))
 
 
-@pytest.mark.parametrize("rung", VIEWS)
+@pytest.mark.parametrize("rung", SOFTMAX)
 def test_the_scene_is_the_same_each_time(rung):
     _, tiles, inputs = RUNS[rung]
     first, second = (softmax_scene(rung, tiles, inputs["x"][0]) for _ in range(2))
