@@ -86,9 +86,9 @@ class _Compiler:
     def _reading(self, reading: Bytes | Number, m: Moment) -> float:
         so_far = self._totals.get(reading.label, 0.0 if isinstance(reading, Bytes) else reading.start)
         if isinstance(reading, Bytes):
-            found = m.accessed(reading.of)
-            found = found.only(m.played.again[found.row]) if reading.again else found
-            so_far += np.count_nonzero(found.write == (reading.op == "st")) * found.value.itemsize
+            for found in map(m.accessed, reading.of.split()):
+                found = found.only(m.played.again[found.row]) if reading.again else found
+                so_far += np.count_nonzero(found.write == (reading.op == "st")) * found.value.itemsize
         elif m.visit.kind in reading.during:
             so_far = parse(reading.value).value(m.of_all()).at(0)
         self._totals[reading.label] = so_far
@@ -192,8 +192,13 @@ def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> I
     found: Iterable[Visit] = joined(visits(recording.watched, steps, files), key)
     if view.group:
         found = split(found, recording.watched, view, steps, recording.block_threads)
-    for visit in found:
-        yield Moment(played, visit, steps[visit.kind])
+    for m in (Moment(played, visit, steps[visit.kind]) for visit in found):
+        if not m.step.by:
+            yield m
+            continue
+        values = np.broadcast_to(parse(m.step.by).value(m).of, played.threads)
+        for value in np.unique(values[m.active]):
+            yield Moment(played, replace(m.visit, own=m.active & (values == value)), m.step)
 
 
 def watched_names(view: View) -> frozenset[str]:
@@ -216,7 +221,7 @@ def expressions(view: View) -> Iterator[Expression]:
 
 def expressions_of(step: Step) -> Iterator[Expression]:
     yield from template(step.lead)[1]
-    yield from ([parse(step.each)] if step.each else ())
+    yield from (parse(text) for text in (step.each, step.by) if text)
     for say in step.cases:
         yield from template(say.text)[1]
         yield from (parse(text) for text in (say.among, say.pick) if text)

@@ -203,7 +203,8 @@ class Moment:
         if visit.threads is not None:
             self.mine[:] = False
             self.mine[visit.threads.start : visit.threads.stop] = True
-            self.active &= self.mine
+        self.mine &= True if visit.own is None else visit.own
+        self.active &= self.mine
         self.among = self.active
         self.repeated = visit.number, visit.number
         self._accessed: dict[str, Accessed] = {}
@@ -225,7 +226,7 @@ class Moment:
         if name not in self._accessed:
             shown = self.played.view.shown(name)
             found = self.played.accessed(shown or name, self.visit.first, self.visit.stop)
-            self._accessed[name] = found if self.visit.threads is None else found.only(self.mine[found.thread])
+            self._accessed[name] = found if self.mine.all() else found.only(self.mine[found.thread])
         return self._accessed[name]
 
     # -- names -----------------------------------------------------------------------------------------

@@ -42,7 +42,8 @@ class Place:
 @dataclass(frozen=True)
 class Visit:
     """A step of the scene: its kind, raw steps first .. stop-1, those of its own lines up to `end`. `number` of `count` visits of the kind.
-    `threads`: whose step it is, numbered in all blocks; None for all."""
+    `threads`: whose step it is, numbered in all blocks; None for all. `own`: bool, one a
+    thread: which of them; None for all."""
 
     kind: str
     first: int
@@ -51,6 +52,7 @@ class Visit:
     number: int = 0
     count: int = 0
     threads: range | None = None
+    own: np.ndarray | None = None
 
 
 def place_of(mark: Mark, files: Mapping[str, str]) -> Place:

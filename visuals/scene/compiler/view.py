@@ -47,8 +47,8 @@ class Step:
     instead of a repetition, but for its first two steps and its last; {first} and {last} are the numbers of the visits between.
 
     `lead`: a sentence that comes first in each case. `to`: the last of its lines. `inside`: the line of the call, if the line is in a
-    function. `merge`: visits that follow each other are one step; `each`: while this expression keeps its value. `together`: it is a step
-    of all threads, also in a view of groups. `shows`: by tensor, the variable whose values it shows at this step alone. `cells`: by tensor,
+    function. `merge`: visits that follow each other are one step; `each`: while this expression keeps its value. `by`: a step for
+    each value of this expression, of the threads that have it. `together`: it is a step of all threads, also in a view of groups. `shows`: by tensor, the variable whose values it shows at this step alone. `cells`: by tensor,
     what is said of the cells that the step writes."""
 
     at: Mark
@@ -58,6 +58,7 @@ class Step:
     to: Mark = ""
     inside: Mark = ""
     merge: bool = False
+    by: str = ""
     together: bool = False
     each: str = ""
     shows: Mapping[str, str] = field(default_factory=dict)
@@ -119,8 +120,8 @@ class PerThread(Shown):
 
 @dataclass(frozen=True)
 class Bytes:
-    """Bytes of a tensor that all threads have read (op "ld") or written ("st") so far, divided by `per`. `again`: only of elements that some
-    thread has read, or written, before in the launch."""
+    """Bytes of a tensor, or of several ("Q K V"), that all threads have read (op "ld") or written ("st") so far, divided by `per`. `again`:
+    only of elements that some thread has read, or written, before in the launch."""
 
     label: str
     of: str

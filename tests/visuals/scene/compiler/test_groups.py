@@ -79,3 +79,18 @@ def test_registers_of_the_thread_whose_step_it_is():
     scene = compile_scene(recorded(view), view, "key", "title", tensors={"x": {"plane_name": "row"}})
     assert (scene.tensor("m").size, scene.tensor("l").cols, scene.tensor("x").plane_name) == (1, 8, "row")
     assert [scene.cells("m", t)[0] for t in range(10)] == [3, 3, 3, 3, 3, 3, 1, 3, 3, 3]
+
+
+def test_a_step_for_each_value():
+    (steps,) = softmax.ONLINE.launches
+    by_parity = {**steps, "gather": replace(steps["gather"], by="thread % 2")}
+    first, second, *_ = moments(replace(softmax.ONLINE, launches=(by_parity,)))
+    assert [np.flatnonzero(m.active).tolist() for m in (first, second)] == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert set(first.accessed("x").thread) == {0, 2, 4, 6} and first.count("x") == 4
+    assert first.visit.number == second.visit.number == 1
+
+
+def test_a_counter_of_several_tensors():
+    view = replace(softmax.ONLINE, readings=(Bytes("moved", "partial_m partial_l", "st"),))
+    scene = compile_scene(recorded(view), view, "key", "title")
+    assert scene.readings[0].values[-1] == 2 * 4 * (8 + 4 + 2 + 1)
