@@ -19,7 +19,7 @@ from kernels.model.program import Launch, RuleError, Tiles
 from kernels.model.rung import Ladder, Rung
 from kernels.model.shape import Shape
 
-WATCHED = ("softmax", "pooling", "cuda")  # topics
+WATCHED = ("softmax", "pooling", "heads", "cuda")  # topics
 
 
 def kernels() -> Iterator[tuple[str, str, Defines]]:

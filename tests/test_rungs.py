@@ -34,7 +34,7 @@ from visuals.cross_entropy.steps import STEPS as CROSS_ENTROPY_STEPS
 from visuals.embedding.steps import STEPS as EMBEDDING_STEPS
 from visuals.gemm.plan import PLANS as GEMM_PLANS
 from visuals.gemm.swizzle import RUNGS as HOPPER_SCENES
-from visuals.heads.scene import RUNGS as HEADS_SCENES
+from visuals.heads.views import VIEWS as HEADS_VIEWS
 from visuals.linear.scene import SCENES as LINEAR_SCENES
 from visuals.norm.scene import STEP_FUNCTIONS as NORM_SCENES
 from visuals.pooling.views import VIEWS as POOLING_VIEWS
@@ -72,7 +72,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     NORM_SCENES,
     LINEAR_SCENES,
     EMBEDDING_STEPS,
-    HEADS_SCENES,
+    HEADS_VIEWS,
     INSTRUCTION_SCENES,
 )
 SHOWN = {name for names in SCENES for name in names}

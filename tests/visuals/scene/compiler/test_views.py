@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from kernels.engines.emulator.watch.recording import record
+from kernels.heads.shape import HeadsShape
 from kernels.ladders import find, ladder_of
 from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape
 from kernels.runner import inputs_of
 from kernels.softmax.shape import SoftmaxShape
+from visuals.heads import views as heads
 from visuals.pooling import views as pooling
 from visuals.scene.compiler.compile import expressions_of, moments_of, watched_names
 from visuals.scene.compiler.program import every_block
@@ -51,8 +53,13 @@ POOLING = {
     "avg-pool": AvgPoolShape(1, 2, 5, 5, 3, 3, stride=2, pad=1),
     "global-avg-pool": GlobalShape(2, 3, 4, 5),
 }
-RUNS = SOFTMAX | default_runs(pooling.VIEWS, POOLING)
-VIEWS: dict[str, View] = {**softmax.VIEWS, **pooling.VIEWS}
+HEADS = dict.fromkeys(("split-heads", "merge-heads"), HeadsShape(1, 3, 2, 4, 3))
+RUNS = SOFTMAX | default_runs(pooling.VIEWS, POOLING) | default_runs(heads.VIEWS, HEADS)
+VIEWS: dict[str, View] = {
+    **softmax.VIEWS,
+    **pooling.VIEWS,
+    **{rung: view(RUNS[rung][0], rung.partition("/")[0], RUNS[rung][1]) for rung, view in heads.VIEWS.items()},
+}
 
 
 def problems(rung: str, view: View) -> Iterator[str]:
