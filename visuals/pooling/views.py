@@ -13,7 +13,7 @@ from kernels.i18n import mark
 from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, View, step
 from visuals.scene.parts import Group
 
-MOST = 144  # threads that take their steps one by one
+MOST, MOST_WARPS = 144, 32  # threads and warps that take their steps one by one
 
 X, Y, INDEX = Buffer("x", "input", "x"), Buffer("y", "output", "y"), Buffer("index", "workspace", "index")
 DX, DY = Buffer("dx", "output", mark("dx: gradient of x")), Buffer("dy", "input", mark("dy: gradient of y"))
@@ -220,7 +220,7 @@ AVG_GATHER_PATCH = View(
                 merge=True),
             "divide": step(("shares[down][across] =", 1), "Thread {i} divides each [dy](input) once, by the number of pixels of its window.", merge=True),
             "share": step("for (int row = 0; row < PIXELS_H",
-                Say("Window ({p}, {q}) is outside of [dy](input). Thread {i} adds 0.", "p < 0 or p >= shape.P or q < 0 or q >= shape.Q"),
+                Say("Window ({p}, {q}) is outside of [dy](input). Its share is {share}.", "p < 0 or p >= shape.P or q < 0 or q >= shape.Q"),
                 mark("Thread {i} adds the share {share} of window ({p}, {q}) to each pixel of its patch that the window contains."),
                 to="sums[row][col] += shares[down]"),
             "store": STORE_PIXELS,
@@ -248,7 +248,7 @@ WARP_VIEW = View(
     (X, Y, PerThread("sums", "workspace", mark("one column per lane"), turn=True)), (FORWARD, IN_SUMS),
     (
         {
-            "start": step("float sums[PLANES] = {}", SAME_WARP, ""),
+            "start": step("float sums[PLANES] = {}", Say("The other warps do the same. Threads: {active}.", "active > 32"), SAME_WARP, ""),
             "load": step("sums[k] += sum_at",
                 Say("Each of {active} lanes (threads of the warp) reads {VECTOR} floats of each plane, from pixel {pixel} on, and adds them to its [sums](workspace). The sum of lane 0 is {sums[0]}.", "VECTOR > 1"),
                 mark("Each of {active} lanes (threads of the warp) reads one pixel of each plane, from pixel {pixel} on, and adds it to its [sums](workspace). The sum of lane 0 is {sums[0]}."),
@@ -263,7 +263,7 @@ WARP_VIEW = View(
                 mark("Lane 0 divides the sum of plane {k} by {area} and stores [y](output) = {y}.")),
         },
     ),
-    LOADED, detailed=32, **WARPS,
+    LOADED, alone=32 * MOST_WARPS, detailed=32, **WARPS,
 )
 SPREAD = View(
     (DY, DX), (BACKWARD,),
