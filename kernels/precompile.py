@@ -19,7 +19,18 @@ from kernels.model.program import Launch, RuleError, Tiles
 from kernels.model.rung import Ladder, Rung
 from kernels.model.shape import Shape
 
-WATCHED = ("cross_entropy", "cuda", "elementwise", "embedding", "linear", "norm", "optimizer", "softmax")  # topics
+WATCHED = (  # topics
+    "cross_entropy",
+    "cuda",
+    "elementwise",
+    "embedding",
+    "heads",
+    "linear",
+    "norm",
+    "optimizer",
+    "pooling",
+    "softmax",
+)
 
 
 def kernels() -> Iterator[tuple[str, str, Defines]]:

@@ -34,10 +34,10 @@ from visuals.cross_entropy.views import VIEWS as CROSS_ENTROPY_VIEWS
 from visuals.embedding.views import VIEWS as EMBEDDING_VIEWS
 from visuals.gemm.plan import PLANS as GEMM_PLANS
 from visuals.gemm.swizzle import RUNGS as HOPPER_SCENES
-from visuals.heads.scene import RUNGS as HEADS_SCENES
+from visuals.heads.views import VIEWS as HEADS_VIEWS
 from visuals.linear.scene import SCENES as LINEAR_SCENES
 from visuals.norm.views import VIEWS as NORM_VIEWS
-from visuals.pooling.scene import PLANS as POOLING_PLANS
+from visuals.pooling.views import VIEWS as POOLING_VIEWS
 from visuals.precision.instructions import SCENES as INSTRUCTION_SCENES
 from visuals.softmax.views import VIEWS as SOFTMAX_VIEWS
 
@@ -67,12 +67,12 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     ("branch/lanes", "branch/warps"),
     (rung.name for ladder in elementwise_ladder.LADDERS for rung in ladder.rungs if not rung.library),
     (rung.name for ladder in optimizer_ladder.LADDERS for rung in ladder.rungs if not rung.library),
-    POOLING_PLANS,
+    POOLING_VIEWS,
     CROSS_ENTROPY_VIEWS,
     NORM_VIEWS,
     LINEAR_SCENES,
     EMBEDDING_VIEWS,
-    HEADS_SCENES,
+    HEADS_VIEWS,
     INSTRUCTION_SCENES,
 )
 SHOWN = {name for names in SCENES for name in names}

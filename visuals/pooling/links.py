@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.pooling.shape import GlobalShape, MaxPoolShape, PoolShape
-
-MAX_SHOWN = 12  # rows and columns of a plane on the stage
+from kernels.pooling.shape import MaxPoolShape, PoolShape
 
 
 @dataclass(frozen=True)
@@ -34,21 +32,6 @@ class Links:
         ends = np.repeat(np.arange(len(self.start) - 1), self.counts)
         order = np.argsort(self.cells, kind="stable")
         return Links(np.searchsorted(self.cells[order], np.arange(size + 1)), ends[order])
-
-
-def visible(s: PoolShape | GlobalShape) -> PoolShape | GlobalShape:
-    """Returns the shape that the stage shows: one plane of at most 12 x 12 pixels, with the same window, stride and padding.
-
-    A larger window keeps the pixels that it needs. Of global pooling, four planes are shown."""
-    if isinstance(s, GlobalShape):
-        return s.with_(N=min(s.N, 2), C=min(s.C, 2), H=min(s.H, MAX_SHOWN), W=min(s.W, MAX_SHOWN))
-
-    def extent(size: int, span: int) -> int:
-        return min(size, max(MAX_SHOWN, span))
-
-    H = extent(s.H, s.dilation_h * (s.R - 1) + 1)
-    W = extent(s.W, s.dilation_w * (s.S - 1) + 1)
-    return s.with_(N=1, C=1, H=H, W=W)
 
 
 def windows(s: PoolShape) -> Links:

@@ -12,15 +12,17 @@ from kernels.engines import emulator
 from kernels.ladders import ladder_of
 from kernels.pooling import reference
 from kernels.pooling.ladder import LADDERS as POOLING
-from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape
+from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape, PoolShape
 from kernels.runner import inputs_of
 from tests.helpers.pooling import avg_shapes, global_shapes, max_shapes
-from visuals.pooling import links, steps
-from visuals.pooling.scene import PLANS, links_of, pool_scene
+from visuals.pooling import links
+from visuals.pooling.scene import links_of, pool_scene
+from visuals.pooling.views import VIEWS
 from visuals.scene.payload import payload
 
 OWN = [rung.name for ladder in POOLING for rung in ladder.rungs if not (rung.library or rung.no_scene)]
-PATCHES = [name for name in PLANS if name.endswith("patch")]
+MAX_SHOWN = 12  # rows and columns of a plane
+PATCHES = [name for name in VIEWS if name.endswith("patch")]
 WINDOWS = [
     {"R": 3, "u": 2, "pad_h": 1, "dilation_h": 1, "S": 3, "v": 2, "pad_w": 1, "dilation_w": 1, "ceil": 0},
     {"R": 2, "u": 3, "pad_h": 0, "dilation_h": 1, "S": 3, "v": 1, "pad_w": 1, "dilation_w": 1, "ceil": 1},
@@ -53,10 +55,10 @@ def emulated(name: str, s, inputs=None):
 
 
 def test_every_own_rung_has_a_scene():
-    assert set(OWN) == set(PLANS)
+    assert set(OWN) == set(VIEWS)
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", VIEWS)
 @settings(max_examples=3)
 @given(data=st.data())
 def test_the_last_step_equals_what_the_kernel_stored(name, data):
@@ -72,16 +74,22 @@ def test_the_last_step_equals_what_the_kernel_stored(name, data):
         np.testing.assert_array_equal(scene.cells(name), array.ravel())
 
 
-@pytest.mark.parametrize("name", [n for n in PLANS if "backward" not in n])
+@pytest.mark.parametrize("name", [n for n in VIEWS if "backward" not in n])
 @settings(max_examples=3)
 @given(data=st.data())
 def test_pixels_loaded_are_those_that_the_kernel_loads(name, data):
-    scene, session, _ = emulated(name, data.draw(shapes_of(name)))
+    """The compiler leaves out loads of pixels of a patch that no window needs, and the caption says so."""
+    s = data.draw(shapes_of(name))
+    scene, session, _ = emulated(name, s)
     (loaded,) = scene.readings
-    assert 4 * int(loaded.values[-1]) == session.counters.total["bytes_ld"]
+    counted = session.counters.total["bytes_ld"]
+    if name in PATCHES and (s.u > s.R or s.v > s.S):
+        assert 4 * int(loaded.values[-1]) >= counted and "The compiler leaves out" in scene.caption(0)
+    else:
+        assert 4 * int(loaded.values[-1]) == counted
 
 
-@pytest.mark.parametrize("name", [n for n in PLANS if "backward" in n and not n.startswith("global")])
+@pytest.mark.parametrize("name", [n for n in VIEWS if "backward" in n and not n.startswith("global")])
 @pytest.mark.parametrize("planes", [1, 3])
 def test_atomics_are_those_of_the_kernel(name, planes):
     """A gather has none. In a scatter an addition collides unless it is the first to its pixel."""
@@ -123,7 +131,7 @@ def pairs(scene) -> set[tuple[int, int]]:
 def test_forward_and_backward_have_the_same_links(s):
     """The same arrows, read from the other end; also with the same factors."""
     kind = {MaxPoolShape: "max-pool", AvgPoolShape: "avg-pool", GlobalShape: "global-avg-pool"}[type(s)]
-    forward, *backward = (n for n in PLANS if n.startswith(f"{kind}-backward/") or n == f"{kind}/{FIRST[kind]}")
+    forward, *backward = (n for n in VIEWS if n.startswith(f"{kind}-backward/") or n == f"{kind}/{FIRST[kind]}")
     ladder = ladder_of(forward)
     inputs = inputs_of(ladder, s, ladder.rungs[0].build(s, ladder.rungs[0].default_tiles))
     y = ladder.reference(s, **inputs)
@@ -149,7 +157,7 @@ def test_a_sum_explains_each_result(s, data):
         st.sampled_from(
             [
                 n
-                for n in PLANS
+                for n in VIEWS
                 if n.startswith((f"{kind}/", f"{kind}-b")) and n not in PATCHES and not n.endswith("scatter")
             ]
         )
@@ -177,24 +185,8 @@ def test_windows_and_their_readers_are_one_relation(s):
     assert (one_plane.reshape(s.P, s.Q) <= s.R * s.S).all() and (one_plane > 0).all()
 
 
-def test_a_lost_link_is_detected(monkeypatch):
-    """A deliberate fault: the last pixel of a window is forgotten."""
-    original = steps.windows
-
-    def shorter(s):
-        whole = original(s)
-        keep = np.ones(len(whole.cells), bool)
-        keep[whole.start[4 + 1] - 1] = False
-        start = whole.start - (np.arange(len(whole.start)) > 4)
-        return links.Links(start, whole.cells[keep])
-
-    monkeypatch.setattr(steps, "windows", shorter)
-    scene, session, _ = emulated("avg-pool-backward/gather", AvgPoolShape(1, 1, 5, 5, 3, 3, stride=2, pad=1))
-    assert (scene.cells("dx") != session.fetch("dx").ravel()).sum() == 1
-
-
 # -- steps -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", VIEWS)
 def test_every_step_has_a_caption_and_a_line(name):
     ladder = ladder_of(name)
     for key in list(ladder.presets)[:2]:
@@ -226,12 +218,27 @@ def test_the_caption_names_the_kept_place():
         assert "9 is the largest of 9 pixels, more than once. The first counts: index = 6." in scene.caption(t)
 
 
+def part_of(s: PoolShape | GlobalShape) -> PoolShape | GlobalShape:
+    """Returns a part of a shape: one plane of at most 12 x 12 pixels, with the same window, stride and padding.
+
+    A larger window keeps the pixels that it needs. Of global pooling, four planes are shown."""
+    if isinstance(s, GlobalShape):
+        return s.with_(N=min(s.N, 2), C=min(s.C, 2), H=min(s.H, MAX_SHOWN), W=min(s.W, MAX_SHOWN))
+
+    def extent(size: int, span: int) -> int:
+        return min(size, max(MAX_SHOWN, span))
+
+    H = extent(s.H, s.dilation_h * (s.R - 1) + 1)
+    W = extent(s.W, s.dilation_w * (s.S - 1) + 1)
+    return s.with_(N=1, C=1, H=H, W=W)
+
+
 @pytest.mark.parametrize("ladder", POOLING, ids=lambda ladder: ladder.name)
 def test_every_preset_can_be_shown_in_part(ladder):
     """The stage shows one plane of at most 12 x 12 with the same window."""
     for preset in ladder.presets.values():
-        part = links.visible(preset.shape)
-        assert max(part.H, part.W) <= links.MAX_SHOWN
+        part = part_of(preset.shape)
+        assert max(part.H, part.W) <= MAX_SHOWN
         for rung in (rung for rung in ladder.rungs if rung.name in OWN):
             inputs = inputs_of(ladder, part, rung.build(part, rung.default_tiles))
             assert pool_scene(rung.name, part, {}, inputs).steps <= 160

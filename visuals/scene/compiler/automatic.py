@@ -192,7 +192,7 @@ def _without_counting(recording: Recording, found: list[Visit]) -> list[Visit]:
     for visit in found:
         if _any_in(busy, visit):
             first = visit.first if start < 0 else start
-            out.append(replace(visit, first=first, own=visit.begin))
+            out.append(replace(visit, first=first, begins=visit.begin))
             start = -1
         elif out and start < 0 and not _any_in(counting, visit):
             out[-1] = replace(out[-1], stop=visit.stop)

@@ -86,18 +86,16 @@ class Cells:
     blocks: int
     columns: int
     row: dict[str, int] = field(default_factory=dict)
-    _row_of: dict[str, np.ndarray] = field(
-        default_factory=dict
-    )  # by shared array with rows: where each element was written last
+    # By shared array with rows: where each element was written last.
+    _row_of: dict[str, np.ndarray] = field(default_factory=dict)
     _rows: dict[str, int] = field(default_factory=dict)  # how many rows a tensor of variables has
     _lines: dict[str, tuple[int, int]] = field(
         default_factory=dict
     )  # of a tensor that shows a row in lines: number, length
     _notes: dict[str, list[Note]] = field(default_factory=dict)
     _written: list[Written] = field(default_factory=list)
-    _looked: dict[str, tuple[np.ndarray, np.ndarray]] = field(
-        default_factory=dict
-    )  # by tensor, in the step: threads and cells
+    # By tensor, in the step: threads and cells.
+    _looked: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     def record(self, m: Moment) -> None:
         """Record what a step does, after it was begun in the recorder."""
@@ -250,6 +248,11 @@ class Cells:
         self, m: Moment, shown: PerThread, row: int, threads: np.ndarray
     ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """Yields the tensor of each block, which of the threads are in it, and their cells in a row."""
+        if shown.turn:
+            assert m.visit.threads is not None  # such a tensor needs a view of groups
+            own = threads[threads < m.visit.threads.start + self.view.group] - m.visit.threads.start
+            yield shown.name, np.arange(len(own)), row * self.view.group + own
+            return
         block, own = np.divmod(threads, m.played.recording.block_threads)
         lines, length = self._in_lines(m, shown, shown.threads or m.played.columns)
         for b in np.unique(block).tolist():
@@ -257,10 +260,14 @@ class Cells:
             yield self.name_of(shown, b), mine, (row * lines + own[mine] % lines) * length + own[mine] // lines
 
     def columns_of(self, shown: PerThread) -> int:
-        return shown.threads or self.columns
+        return self.view.group if shown.turn else shown.threads or self.columns
 
     def name_of(self, shown: PerThread, block: int) -> str:
-        return f"{shown.name}_{block}" if self.blocks > 1 else shown.name
+        return f"{shown.name}_{block}" if self.is_of_blocks(shown) else shown.name
+
+    def is_of_blocks(self, shown: Shown | None) -> bool:
+        """Returns whether a tensor is one for each block."""
+        return self.blocks > 1 and isinstance(shown, PerThread) and not shown.turn
 
     def _read(self, m: Moment, shown: PerThread, number: Number) -> None:
         """Record the reads of an element of an array."""
@@ -320,12 +327,13 @@ class Cells:
             rows, columns = self._rows.get(shown.name, 1), self.columns_of(shown)
             lines, length = self._lines.get(shown.name, (1, columns))
             across, *_ = moments[0].played.recording.launch.block
-            if columns == 1 and len(shape := moments[0].played.shape_of(shown.variables[0])) > 1:
+            shapes = (m.played.shape_of(shown.variables[0]) for m in moments)
+            if columns == 1 and len(shape := next(filter(None, shapes), ())) > 1:
                 rows, length = shape
             elif rows == 1 and not length % across and not shown.rows and not shown.lines:
                 rows, length = length // across, across
             extents = (rows, lines, length) if shown.lines else (1, rows, length)
-            for block in range(self.blocks):
+            for block in range(self.blocks if self.is_of_blocks(shown) else 1):
                 name, note = self.name_of(shown, block), "" if block else note
                 yield Tensor(name, symbol, title, shown.role, *extents, note=note, plane_name=tr(shown.plane))
             return

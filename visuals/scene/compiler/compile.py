@@ -15,7 +15,18 @@ from visuals.scene.compiler.cells import Cells
 from visuals.scene.compiler.expressions import Expression, parse, template
 from visuals.scene.compiler.moment import Moment, Played
 from visuals.scene.compiler.steps import Visit, joined, lit_line, place_of, split, visits
-from visuals.scene.compiler.view import Bytes, Number, OfThread, PerThread, Repetitions, Say, Sentence, Step, View
+from visuals.scene.compiler.view import (
+    ORDER_NOTE,
+    Bytes,
+    Number,
+    OfThread,
+    PerThread,
+    Repetitions,
+    Say,
+    Sentence,
+    Step,
+    View,
+)
 from visuals.scene.fold import folded, repeats
 from visuals.scene.parts import Group, MatMul, Reading, Source
 from visuals.scene.recorder import Recorder
@@ -23,11 +34,6 @@ from visuals.scene.requests import mask_of
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin, resources, source_at
 
-ORDER = mark("step by step")
-ORDER_NOTE = mark(
-    "One step is one line of the kernel, executed by all threads that reach it together. On a GPU the warps of a block run in any order "
-    "between two barriers, and other blocks run at the same time. All values are those of the kernel in the emulator."
-)
 GROUP_NOTE = mark(
     "One step is one line of the kernel. Threads that take it together: {threads}. Such groups follow each other between two barriers. On a "
     "GPU the warps and the blocks run at the same time, in any order. All values are those of the kernel in the emulator."
@@ -103,7 +109,7 @@ class _Compiler:
     def _reading(self, reading: Bytes | Number, m: Moment) -> float:
         so_far = self._totals.get(reading.label, 0.0 if isinstance(reading, Bytes) else reading.start)
         if isinstance(reading, Bytes):
-            so_far += m.moved(reading.op, reading.of)
+            so_far += sum(m.moved(reading.op, name, reading.again) for name in reading.of.split() or [""])
         elif m.visit.kind in reading.during:
             so_far = parse(reading.value).value(m.of_all()).at(0)
         self._totals[reading.label] = so_far
@@ -119,10 +125,17 @@ class _Compiler:
 
 
 def compile_scene(
-    recorded: Recorded, view: View, key: str, title: str, notes: Mapping[str, str] = {}, **parts: Any
+    recorded: Recorded,
+    view: View,
+    key: str,
+    title: str,
+    notes: Mapping[str, str] = {},
+    tensors: Mapping[str, Mapping[str, Any]] = {},
+    **parts: Any,
 ) -> Scene:
-    """Returns the scene of a program. `notes`: beside the titles of tensors. `parts`: further fields of the scene, in place of those made
-    here. ViewError names the line for which a name or a sentence is missing, MarkError the mark that no line has."""
+    """Returns the scene of a program. `notes`: beside the titles of tensors. `tensors`: further fields of tensors, by name, and `parts`: of
+    the scene, in place of those made here. ViewError names the line for which a name or a sentence is missing, MarkError the mark that no
+    line has."""
     recorder, columns = Recorder(), max(recording.block_threads for recording in recorded.launches)
     c = _Compiler(view, recorder, Cells(view, recorder, recorded.launches[0].blocks, view.threads or columns))
     starts, launches = [], []
@@ -138,24 +151,24 @@ def compile_scene(
             c.add_others(launches[-1][-1], view.others[n])
     c.cells.finish()
     firsts = [moments[0] for moments in launches]
-    tensors = c.cells.tensors(firsts, notes)
+    shown = [replace(tensor, **tensors.get(tensor.name, {})) for tensor in c.cells.tensors(firsts, notes)]
     first_source, *next_sources = (
         _source(recording, c.moments[start:stop], start)
         for recording, start, stop in zip(recorded.launches, starts, [*starts[1:], None], strict=True)
     )
     fields = {
         "step_name": tr(view.step_name),
-        "order_name": tr(ORDER),
-        "order_note": _order_note(recorded, view.group),
+        "order_name": tr(view.order[0]),
+        "order_note": _order_note(view, recorded),
         "readings": tuple(c.result()),
-        "annotations": tuple(c.cells.annotations(tensors)),
+        "annotations": tuple(c.cells.annotations(shown)),
         "matmuls": tuple(MatMul(*product) for product in view.products),
         "faults": tuple(_faults(c.moments)),
     }
     scene = Scene(
         key=key,
         title=title,
-        tensors=tuple(tensors),
+        tensors=tuple(shown),
         groups=tuple(_groups(c, firsts[0])),
         steps=recorder.steps,
         writes=recorder.writes(),
@@ -190,8 +203,9 @@ def _repetitions(moments: Sequence[Moment]) -> Repetitions:
     return sentence, numbers
 
 
-def _order_note(recorded: Recorded, group: int) -> str:
-    note = tr(GROUP_NOTE, threads=group) if group else tr(ORDER_NOTE)
+def _order_note(view: View, recorded: Recorded) -> str:
+    plain = view.order[1] == ORDER_NOTE
+    note = tr(GROUP_NOTE, threads=view.group) if view.group and plain else tr(view.order[1])
     return f"{note} {tr(DIFFERENCE, difference=f'{recorded.difference:.0e}')}" if recorded.difference else note
 
 
@@ -201,19 +215,28 @@ def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> I
 
     def key(visit: Visit) -> object:
         m = Moment(played, visit, steps[visit.kind])
-        return m.value(m.step.each).at(int(m.active.argmax())) if m.step.each else None
+        return parse(m.step.each).value(m).at(int(m.active.argmax())) if m.step.each else None
 
     def group(visit: Visit) -> np.ndarray | None:
         m = Moment(played, visit, steps[visit.kind])
         if m.step.by:
             return np.broadcast_to(parse(m.step.by).value(m).of, recording.threads)
+        if m.step.together or not view.group:
+            return None
         block, own = np.divmod(np.arange(recording.threads), recording.block_threads)
-        return block * recording.block_threads + own // view.group if view.group else None
+        groups = block * recording.block_threads + own // view.group * view.group
+        return np.minimum(groups, view.alone) if view.alone else groups
 
     found = joined(visits(recording.watched, steps, files), key)
     found = view.arrange(recording, found) if view.arrange else found
-    for visit in split(found, recording.watched, group, recording.block_threads):
-        yield Moment(played, visit, steps[visit.kind])
+    for visit in split(found, recording.watched, group, recording.block_threads, view.detailed):
+        m = Moment(played, visit, steps[visit.kind])
+        if not m.step.apart:
+            yield m
+            continue
+        values = np.broadcast_to(parse(m.step.apart).value(m).of, played.threads)
+        for value in np.unique(values[m.active]):
+            yield Moment(played, replace(m.visit, chosen=m.active & (values == value)), m.step)
 
 
 def watched_names(view: View) -> frozenset[str]:
@@ -221,7 +244,7 @@ def watched_names(view: View) -> frozenset[str]:
     names = {path for shown in view.tensors if isinstance(shown, PerThread) for path in shown.variables}
     names |= {shown.of or shown.name for shown in view.tensors if isinstance(shown, OfThread)}
     for step in (step for launch in view.launches for step in launch.values()):
-        names |= {*step.shows.values(), *([step.each] if step.each else [])}
+        names |= set(step.shows.values())
     names |= {name for expression in expressions(view) for name in expression.names}
     return frozenset(name.partition(".")[0].partition("[")[0] for name in names)
 
@@ -237,7 +260,7 @@ def expressions(view: View) -> Iterator[Expression]:
 
 def expressions_of(step: Step) -> Iterator[Expression]:
     yield from template(step.lead)[1]
-    yield from [parse(step.by)] if step.by else []
+    yield from (parse(text) for text in (step.each, step.by, step.apart) if text)
     for say in step.cases:
         yield from template(say.text)[1]
         yield from (parse(text) for text in (say.among, say.pick) if text)
@@ -276,7 +299,7 @@ def _groups(c: _Compiler, m: Moment) -> Iterator[Group]:
     """Yields the groups, those of variables once a block."""
     for group in c.view.groups:
         shown = [c.view.shown(name) for row in group.rows for name in row]
-        if c.cells.blocks == 1 or not any(isinstance(s, PerThread) for s in shown):
+        if not any(map(c.cells.is_of_blocks, shown)):
             yield _group(group, group.rows, m, 0)
             continue
         for block in range(c.cells.blocks):

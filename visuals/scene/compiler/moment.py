@@ -17,7 +17,7 @@ from visuals.scene.compiler.expressions import Value, parse
 from visuals.scene.compiler.steps import Visit, active_threads
 from visuals.scene.compiler.view import SHARED_MEMORY, Buffer, PerThread, Shared, Shown, Step, View
 
-_OF_ACCESSES = ("before", "at", "new", "read", "largest")  # what may follow a name
+_OF_ACCESSES = ("before", "at", "new", "read", "largest", "times", "ties", "again")  # what may follow a name
 BIT = "bit"  # a type of numbers: the bits of words
 
 
@@ -54,9 +54,8 @@ class Played:
     recording: Recording
     view: View
     _after: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    _latest: dict[int, tuple[int, int]] = field(
-        default_factory=dict
-    )  # by history: the last step asked for, events until then
+    # By history: the last step that was needed, events until then.
+    _latest: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -134,6 +133,16 @@ class Played:
             memory: np.array([np.dtype(dtype).itemsize if name in names else 0 for name, dtype in arrays], int)
             for memory, names in memories.items()
         }
+
+    @cached_property
+    def again(self) -> np.ndarray:
+        """Returns bool, one an access: whether the launch has read, or written, the element before."""
+        of = self.recording.watched.accesses
+        again = np.ones(len(of.step), bool)
+        again[np.unique(of.buffer.astype(int) << 33 | of.element.astype(int) << 1 | of.write, return_index=True)[1]] = (
+            False
+        )
+        return again
 
     def accessed(self, shown: Shown | str, first: int, stop: int) -> Accessed:
         """Returns the accesses of raw steps to a tensor's array, or to an array by its name."""
@@ -221,7 +230,9 @@ class Moment:
         if visit.threads is not None:
             self.mine[:] = False
             self.mine[visit.threads.start : visit.threads.stop] = True
-            self.active &= self.mine
+        if visit.chosen is not None:
+            self.mine &= visit.chosen
+        self.active &= self.mine
         self.among = self.active
         self.repeated = visit.number, visit.number
         self._accessed: dict[str, Accessed] = {}
@@ -243,14 +254,14 @@ class Moment:
         if name not in self._accessed:
             shown = self.played.view.shown(name)
             found = self.played.accessed(shown or name, self.visit.first, self.visit.stop)
-            whole = self.visit.threads is None or not len(found)
-            self._accessed[name] = found if whole else found.only(self.mine[found.thread])
+            self._accessed[name] = found if self.mine.all() else found.only(self.mine[found.thread])
         return self._accessed[name]
 
-    def moved(self, op: str, name: str) -> int:
+    def moved(self, op: str, name: str, again: bool) -> int:
         """Returns the bytes of a tensor or a memory, as of Bytes, that the step reads (op "ld") or writes ("st"), "" for both."""
         if name not in self.played.bytes_of:
             found = self.accessed(name)
+            found = found.only(self.played.again[found.row]) if again else found
             return int(np.count_nonzero(found.write == (op == "st"))) * found.value.itemsize
         of = self.played.recording.watched.accesses
         part = slice(*np.searchsorted(of.step, (self.visit.first, self.visit.stop)))
@@ -297,6 +308,8 @@ class Moment:
             return self.variable_of(shown, what)
         if shown is not None:
             return self._access(name, what)
+        if name in self.played.view.names:
+            return parse(self.played.view.names[name]).value(self)
         in_function = bool(self.step.inside)
         if self.played.sees(name, self.pcs, in_function):
             numbers = self.played.numbers(name, self.pcs, in_function)
@@ -337,8 +350,11 @@ class Moment:
         values = np.zeros(self.played.threads, int if what == "at" else found.value.dtype)
         known = np.zeros(self.played.threads, bool)
         values[found.thread] = found.cell if what == "at" else found.value
-        if what == "largest":
+        if what in ("largest", "ties"):
             np.maximum.at(values, found.thread, found.value)
+        if what in ("times", "ties", "again"):
+            counted = {"ties": found.value == values[found.thread], "again": self.played.again[found.row]}
+            return Value(np.bincount(found.thread, counted.get(what), self.played.threads).astype(int))
         known[found.thread] = True
         return Value(values, known)
 
@@ -360,8 +376,6 @@ class Moment:
         yield from zip(("first", "last"), self.repeated, strict=True)
 
     def _number(self, name: str) -> Value | None:
-        if text := self.played.view.names.get(name):
-            return parse(text).value(self)
         number = self._numbers.get(name)
         return None if number is None else Value(np.asarray(number))
 

@@ -35,9 +35,10 @@ def scene_of_rung(
     key: str,
     notes: Mapping[str, str] = {},
     blocks: Callable[[Launch], tuple[int, ...]] = every_block,
+    **parts: Any,
 ) -> Scene:
-    """Returns the scene of a rung. Tile sizes need not be among the rung's choices. `key`: what else the scene depends on. `notes`: beside
-    the titles of tensors. `blocks`: of a launch, those that are watched. RuleError names a rule of the rung that the shape breaks."""
+    """Returns the scene of a rung. Tile sizes need not be among the rung's choices. `key`: what else the scene depends on. `notes` and
+    `parts`: as of compile_scene. `blocks`: of a launch, those that are watched. RuleError names a rule of the rung that the shape breaks."""
     found = find(rung)
     for rule in found.rules(shape, dict(tiles)):
         raise RuleError(rule)
@@ -45,4 +46,4 @@ def scene_of_rung(
     with np.errstate(all="ignore"):
         recorded = record(program, inputs, blocks, lambda _: names)
     sizes = ",".join(f"{name}={value}" for name, value in tiles.items())
-    return compile_scene(recorded, view, f"{rung} {sizes} {key}", tr(found.title), notes)
+    return compile_scene(recorded, view, f"{rung} {sizes} {key}", tr(found.title), notes, **parts)

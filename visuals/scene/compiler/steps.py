@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class MarkError(ValueError):
 @dataclass(frozen=True)
 class Visit:
     """A step of the scene: its kind, raw steps first .. stop-1, those of its own lines up to `end`. `number` of `count` visits of the kind.
-    `threads`: whose step it is, numbered in all blocks; None for all. `own`: the first raw step of its own lines, -1 for `first`."""
+    `threads`: whose step it is, numbered in all blocks; None for all. `chosen`: bool, one a thread: which of them; None for all. `begins`: the first raw step of its own lines, -1 for `first`."""
 
     kind: str
     first: int
@@ -37,20 +37,26 @@ class Visit:
     number: int = 0
     count: int = 0
     threads: range | None = None
-    own: int = -1
+    chosen: np.ndarray | None = None
+    begins: int = -1
 
     @property
     def begin(self) -> int:
-        return self.first if self.own < 0 else self.own
+        return self.first if self.begins < 0 else self.begins
 
 
 def place_of(mark: Mark | Place, files: Mapping[str, str]) -> Place:
     """Returns the place of a mark in the sources, searched in their order. MarkError if none has it."""
     if isinstance(mark, Place):
         return mark
+    return _place(mark, tuple(files.items()))
+
+
+@lru_cache(maxsize=1024)
+def _place(mark: Mark, files: tuple[tuple[str, str], ...]) -> Place:
     text, nth = mark if isinstance(mark, tuple) else (mark, 0)
     pattern = re.compile(re.escape(text)) if isinstance(text, str) else text
-    for file, source in files.items():
+    for file, source in files:
         lines = source.splitlines()
         found = [n for n, line in enumerate(lines) if pattern.search(line.partition("//")[0])]
         if nth < len(found):
@@ -58,7 +64,7 @@ def place_of(mark: Mark | Place, files: Mapping[str, str]) -> Place:
             while not _ENDS.search(lines[last]):
                 last += 1
             return Place(file, range(first + 1, last + 2), _statement(lines[first], pattern))
-    raise MarkError(f"{next(iter(files))} has no line like {mark!r}")
+    raise MarkError(f"{files[0][0]} has no line like {mark!r}")
 
 
 @lru_cache(maxsize=4096)
@@ -135,10 +141,15 @@ def joined(found: list[Visit], key: Callable[[Visit], object]) -> list[Visit]:
 
 
 def split(
-    found: list[Visit], watched: Watched, group_of: Callable[[Visit], np.ndarray | None], block_threads: int
-) -> list[Visit]:
-    """Returns the steps with one for each group of threads, group after group between two barriers. `group_of`: the group of each thread of
-    all blocks, those of a group side by side; None for a step that all threads take together."""
+    found: list[Visit],
+    watched: Watched,
+    group_of: Callable[[Visit], np.ndarray | None],
+    block_threads: int,
+    detailed: int,
+) -> Iterator[Visit]:
+    """Yields the steps with one for each group of threads, group after group between two barriers. `group_of`: the group of each thread of
+    all blocks, those of a group side by side; None for a step that all threads take together. From thread `detailed` on, if it is not 0,
+    all that a group does between two barriers is one step."""
     out: list[tuple[int, int, int, int, Visit]] = []
     together = 0
     for n, visit in enumerate(found):
@@ -153,7 +164,11 @@ def split(
         for first, stop in pairwise(edges):
             if threads[first:stop].any():
                 out.append((interval, together, first, n, replace(visit, threads=range(first, stop))))
-    return [visit for *_, visit in sorted(out, key=lambda row: row[:4])]
+    for (_, _, first), rows in groupby(sorted(out, key=lambda row: row[:4]), lambda row: row[:3]):
+        visits = [visit for *_, visit in rows]
+        if detailed and first >= detailed:
+            visits = [replace(visits[0], end=visits[-1].end, stop=visits[-1].stop)]
+        yield from visits
 
 
 def active_threads(watched: Watched, visit: Visit, block_threads: int) -> np.ndarray:

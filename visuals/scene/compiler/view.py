@@ -1,13 +1,15 @@
 """A View: what of a kernel's run is on the stage, which lines are its steps, and what is said of them.
 
-A name in a sentence or a condition is a tensor of the view, else a C++ variable that the line sees, else a buffer or a shared array that
-the step reads or writes, else one of these: thread, lane and warp (in the block), block, threads and blocks (how many are shown), others
-(how many blocks are not), active and idle (how many of the threads), visit and visits (of the step's line), and the kernel's defines. Its
-value is that of the example thread. In a condition it is that of each thread.
+A name in a sentence or a condition is a tensor of the view or one of its `names`, else a C++ variable that the line sees, else a buffer or
+a shared array that the step reads or writes, else one of these: thread, lane and warp (in the block), block, threads and blocks (how many
+are shown), others (how many blocks are not), active and idle (how many of the threads), visit and visits (of the step's line), and the
+kernel's defines. Its value is that of the example thread. In a condition it is that of each thread.
 
 * `m.before` is the value before the step; `running.m` a member, `sum[0][1]` an element of a variable that is an array.
 * Of a buffer or a shared array `x` is the value that the thread has read, or written if it has read none; `x.new` the one that it has
   written, `x.at` the element; the last one of several, `x.largest` the largest. `partial[thread + stride]` is an element before the step.
+* `x.times` is how many elements of x the thread has read, or written if it has read none; `x.ties` how many of these are the largest;
+  `x.again` how many of these have been read, or written, before in the launch.
 * Functions are in expressions.py. `min(col)` is of the active threads, in a reading of all.
 """
 
@@ -24,6 +26,11 @@ from visuals.scene.source import Mark
 
 STEP = mark("step")
 SHARED_MEMORY = "shared-memory"
+ORDER = mark("step by step")
+ORDER_NOTE = mark(
+    "One step is one line of the kernel, executed by all threads that reach it together. On a GPU the warps of a block run in any order "
+    "between two barriers, and other blocks run at the same time. All values are those of the kernel in the emulator."
+)
 
 
 @dataclass(frozen=True)
@@ -70,11 +77,11 @@ class Step:
     view that are folded have the same.
 
     `lead`: a sentence that comes first in each case. `to`: the last of its lines. `lit`: the line that it lights, if not its first. `by`:
-    threads with the same value of this expression take the step together, one group after the other between two barriers. `inside`: the
-    line of the call, if the line is in a function. `merge`: visits that follow each other are one step; `each`: while this variable keeps
-    its value. `shows`: by tensor, the variable whose values it shows at this step alone. `cells`: by tensor, what is said of the cells that
-    the step writes: {cell} is the cell, and elements of buffers like {x[cell]} are linked, else what the thread has read. `describe`: makes
-    the sentence, in place of the cases."""
+    threads with the same value of this expression take the step together, one group after the other between two barriers; `apart`: a step
+    for each value of this expression, of the threads of a group that have it; `together`: one of all threads, also in a view of groups. `inside`: the line of the call, if the line is in a function. `merge`: visits that follow each
+    other are one step; `each`: while this expression keeps its value. `shows`: by tensor, the variable whose values it shows at this step
+    alone. `cells`: by tensor, what is said of the cells that the step writes: {cell} is the cell, and elements of buffers like {x[cell]}
+    are linked, else what the thread has read. `describe`: makes the sentence, in place of the cases."""
 
     at: Mark | Place
     cases: tuple[Say, ...]
@@ -83,8 +90,10 @@ class Step:
     to: Mark = ""
     lit: Mark = ""
     by: str = ""
+    apart: str = ""
     inside: Mark = ""
     merge: bool = False
+    together: bool = False
     each: str = ""
     shows: Mapping[str, str] = field(default_factory=dict)
     cells: Mapping[str, str] = field(default_factory=dict)
@@ -159,13 +168,14 @@ class PerThread(Shown):
     """Variables of each thread: a column a thread, a row an element of an array; of several blocks, a tensor for each. Numbers of a block
     with rows of threads have rows like them; of one thread, an array has its own rows and columns. `of`: the variables. It shows the one
     that was given a value last. `rows`: the kinds of steps that write a new row. `during`: those that write it, () for all. `lines`: as of
-    Shared. `threads`: as of the view."""
+    Shared. `threads`: as of the view. `turn`: only of the threads whose step it is, in the same cells for each group of the view."""
 
     of: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
     during: tuple[str, ...] = ()
     lines: str = ""
     threads: int = 0
+    turn: bool = False
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -174,15 +184,16 @@ class PerThread(Shown):
 
 @dataclass(frozen=True)
 class Bytes:
-    """Bytes of a tensor that all threads have read (op "ld") or written ("st") so far, divided by `per`. `of` "": of all global memory,
-    with those of the other blocks after the step in which they follow, as counted in the build that is measured. Like those counts: without
-    atomic updates, and an element that two instructions of a step read counts once. SHARED_MEMORY: of all arrays there, with `op` "" in
-    both directions."""
+    """Bytes of a tensor, or of several ("Q K V"), that all threads have read (op "ld") or written ("st") so far, divided by `per`. `again`:
+    only of elements that some thread has read, or written, before in the launch. `of` "": of all global memory, with those of the other
+    blocks after the step in which they follow, as counted in the build that is measured. Like those counts: without atomic updates, and an
+    element that two instructions of a step read counts once. SHARED_MEMORY: of all arrays there, with `op` "" in both directions."""
 
     label: str
     of: str
     op: str
     per: str = "1"
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -202,10 +213,12 @@ class View:
     """`launches`: the steps of each launch of the program, by kind. The order is that of the search: a line belongs to the first step that
     has it. Titles of groups are sentences too. `threads`: how many of a block are shown, the first ones; 0 for all.
 
-    `group`: so many threads of a block take a step together that has no `by`: 32 for warps, 1 for threads, 0 for all. `names`: further
-    names, by expression. `others`: of each launch, what is said of the blocks that are not watched, if there are any: they follow in one
-    step, if it is not "". `products`: matrix products of tensors, as (left, right, out). `step_name`: what a step is. `arrange`: makes other
-    steps of those that the marks give. `repetitions`: finds what is folded, in place of `fold` of the steps."""
+    `group`: so many threads of a block take a step together that has no `by`: 32 for warps, 1 for threads, 0 for all. From thread `alone` of
+    those watched on, all are one group; 0: none. From thread `detailed` on, all that a group does between two barriers is one step, its
+    first; 0: none. `names`: expressions, for what the kernel computes without a variable. `others`: of each launch, what is said of the
+    blocks that are not watched, if there are any: they follow in one step, if it is not "". `products`: matrix products of tensors, as
+    (left, right, out). `step_name`: what a step is. `order`: the order of the steps, and what is said of it. `arrange`: makes other steps
+    of those that the marks give. `repetitions`: finds what is folded, in place of `fold` of the steps."""
 
     tensors: tuple[Shown, ...]
     groups: tuple[Group, ...]
@@ -213,10 +226,13 @@ class View:
     readings: tuple[Bytes | Number, ...] = ()
     threads: int = 0
     group: int = 0
+    alone: int = 0
+    detailed: int = 0
     names: Mapping[str, str] = field(default_factory=dict)
     others: tuple[str, ...] = ()
     products: tuple[tuple[str, str, str], ...] = ()
     step_name: str = STEP
+    order: tuple[str, str] = (ORDER, ORDER_NOTE)
     arrange: Callable[[Any, Any], Any] | None = None  # (Recording, list of Visit) -> list of Visit
     repetitions: Callable[[Any], Repetitions] | None = None  # of the list of Moment, one a step
 

@@ -1,0 +1,96 @@
+"""Views of groups: threads that take their steps one after the other, and what is known of their accesses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from kernels.engines.emulator.watch.recording import Recorded, record
+from kernels.ladders import find
+from kernels.softmax.shape import SoftmaxShape
+from visuals.scene.compiler.compile import compile_scene, moments_of, watched_names
+from visuals.scene.compiler.moment import Moment
+from visuals.scene.compiler.program import every_block
+from visuals.scene.compiler.view import Bytes, PerThread, View
+from visuals.softmax import views as softmax
+
+# Eight threads; each reads five numbers of x, then they wait at a barrier.
+ROW = np.tile(np.float32([3, 1, 3, 3]), 10)[None]
+ALONE = replace(softmax.ONLINE, group=1, alone=4, detailed=1)
+
+
+def recorded(view: View, rung: str = "softmax/online") -> Recorded:
+    program, names = find(rung).build(SoftmaxShape(1, 40), {"BLOCK": 8}), watched_names(view)
+    return record(program, {"x": ROW}, every_block, lambda _: names)
+
+
+def moments(view: View) -> list[Moment]:
+    """Returns the steps before the first barrier."""
+    (recording,), (steps,) = recorded(view).launches, view.launches
+    return [m for m in moments_of(recording, view, steps) if m.visit.kind in ("gather", "store")]
+
+
+def test_only_the_first_thread_is_shown_in_detail_and_the_last_ones_are_one_group():
+    steps = [(m.visit.kind, m.visit.threads) for m in moments(ALONE)]
+    assert steps[:6] == [("gather", range(1))] * 5 + [("store", range(1))]
+    assert steps[6:] == [("gather", threads) for threads in (range(1, 2), range(2, 3), range(3, 4), range(4, 8))]
+
+
+def test_one_step_has_all_accesses_of_its_thread():
+    detailed, first = moments(ALONE)[0], moments(ALONE)[6]
+    assert (detailed.value("x.times").at(0), first.value("x.times").at(1)) == (1, 5)
+    assert list(first.accessed("x").cell) == [1, 9, 17, 25, 33]  # in the order of time
+    assert first.value("partial_l").at(1) == first.value("l").at(1)  # what it stores, too
+    assert first.value("x.ties").at(1) == 5  # all are 1
+    assert not first.value("x.times").at(2)
+
+
+def test_a_step_of_all_threads_is_one_step():
+    (steps,) = ALONE.launches
+    together = {**steps, "gather": replace(steps["gather"], together=True)}
+    found = moments(replace(ALONE, launches=(together,)))
+    assert [m.visit.threads for m in found if m.visit.kind == "gather"] == [None] * 5
+
+
+def test_names_are_expressions():
+    first = moments(replace(ALONE, names={"twice": "2 * x", "more": "twice + 1"}))[0]
+    assert first.value("more").at(0) == 2 * first.value("x").at(0) + 1
+
+
+def test_elements_that_were_read_before():
+    again = Bytes("again", "x", "ld", per="4", again=True)
+    view = replace(softmax.THREE_PASS, readings=(again,))
+    of_passes = recorded(view, "softmax/three-pass")
+    scene = compile_scene(of_passes, view, "key", "title")
+    assert scene.readings[0].values[-1] == 2 * ROW.size  # passes 2 and 3
+    (steps,) = view.launches
+    first, second = (
+        next(m for m in moments_of(of_passes.launches[0], view, steps) if m.visit.kind == kind)
+        for kind in ("maximum", "sum")
+    )
+    assert (first.value("x.again").at(0), second.value("x.again").at(0)) == (0, 1)
+
+
+def test_registers_of_the_thread_whose_step_it_is():
+    m = PerThread("m", "filter", "m", of=("running.m", "m"), turn=True)
+    tensors = tuple(m if shown.name == "m" else shown for shown in ALONE.tensors)
+    view = replace(ALONE, tensors=tensors)
+    scene = compile_scene(recorded(view), view, "key", "title", tensors={"x": {"plane_name": "row"}})
+    assert (scene.tensor("m").size, scene.tensor("l").cols, scene.tensor("x").plane_name) == (1, 8, "row")
+    assert [scene.cells("m", t)[0] for t in range(10)] == [3, 3, 3, 3, 3, 3, 1, 3, 3, 3]
+
+
+def test_a_step_for_each_value():
+    (steps,) = softmax.ONLINE.launches
+    by_parity = {**steps, "gather": replace(steps["gather"], apart="thread % 2")}
+    first, second, *_ = moments(replace(softmax.ONLINE, launches=(by_parity,)))
+    assert [np.flatnonzero(m.active).tolist() for m in (first, second)] == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert set(first.accessed("x").thread) == {0, 2, 4, 6} and first.count("x") == 4
+    assert first.visit.number == second.visit.number == 1
+
+
+def test_a_counter_of_several_tensors():
+    view = replace(softmax.ONLINE, readings=(Bytes("moved", "partial_m partial_l", "st"),))
+    scene = compile_scene(recorded(view), view, "key", "title")
+    assert scene.readings[0].values[-1] == 2 * 4 * (8 + 4 + 2 + 1)
