@@ -244,6 +244,7 @@ def program_options(program: argparse.ArgumentParser) -> None:
         help="of the function solve(), if the file has no main()",
     )
     check_options(program)
+    program.add_argument("--seed", type=int, default=0, help="of random values")
     compiler_options(program)
     program.add_argument("--json", action="store_true")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import kernels
 from kernels.collectives import cost
 from kernels.collectives.cost import Fit, Link, Point, Regimes
-from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, ITEM, RING, TREE
+from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, RING, TREE
 from kernels.model.row import Row
 
 FILE = Path(kernels.__file__).parent / "records" / "collectives.json"
@@ -116,11 +116,6 @@ def link(kind: str, algorithm: str, ranks: int) -> tuple[Link | Regimes, str]:
 def predicted_ms(kind: str, algorithm: str, ranks: int, nbytes: float) -> float:
     """Returns the predicted ms of a collective with `nbytes` on each rank."""
     return 1e3 * cost.seconds(traffic(kind, algorithm, ranks, nbytes), link(kind, algorithm, ranks)[0])
-
-
-def elements_of(nbytes: int) -> int:
-    """Returns the float32 elements of so many bytes."""
-    return nbytes // ITEM
 
 
 def reset() -> None:

@@ -39,11 +39,6 @@ def c_position(lane, value):
     return group + value // 2 * 8, within * 2 + value % 2
 
 
-def ldmatrix_row(lane):
-    """Returns (matrix, row) whose address a lane passes to ldmatrix.x4."""
-    return lane // 8, lane % 8
-
-
 def ldmatrix_position(lane, value, transposed: bool = False):
     """Returns (row, column) within one 8 x 8 matrix of a lane's value 0 or 1 in that matrix's register."""
     row, column = lane // 4, lane % 4 * 2 + value

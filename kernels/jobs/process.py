@@ -14,7 +14,6 @@ from pathlib import Path
 from kernels.jobs import framing
 
 ROOT = Path(__file__).parents[2]
-FINAL = ("rows", "error")  # the messages that end a request
 GONE = "gone"
 
 

@@ -30,7 +30,7 @@ CHANGES = (
     Change("conv/im2col.py", {"picture": "numbers"}, "N", 2, "N=2", ("picture",)),
     Change("conv/backward/page.py", {"gradient": "filters"}, "H", 7, "H=7", ("gradient",)),
     Change("softmax/page.py", {"logits": "own numbers", "rung": "three-pass"}, "numbers", "3 -inf 100", " 3:", ("logits", "rung")),
-    Change("layers/page.py", {"layer": "max-pool"}, "W", 8, "max-pool/window N1 C1 5x8 ", ("layer",)),
+    Change("layers/page.py", {"layer": "max-pool"}, "W", 8, "max-pool/window .*N1 C1 5x8 ", ("layer",)),
     Change("precision/page.py", {"topic": "bits"}, "x", 2049.0, "bits FP16 2049.0", ()),
     Change("attention/page.py", {"causal": "1"}, "Bc", 16, "attention/flash .*causal Br=4,Bc=16", ("causal",)),
     Change("fusion/page.py", {"N": "2"}, "C", 3, "of N2 C3 ", ("N",)),

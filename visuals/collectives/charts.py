@@ -10,7 +10,6 @@ from kernels.collectives import cost, recorded
 from kernels.collectives.recorded import NCCL
 from kernels.collectives.shape import ALGORITHMS
 from kernels.i18n import tr
-from kernels.model.row import Row
 from visuals import units
 from visuals.charts.bars import FONT
 from visuals.collectives.captions import ALGORITHM_TITLES, TITLES
@@ -136,8 +135,3 @@ def kinds(ranks: int, nbytes: int) -> str:
             )
     head = (tr("collective"), tr("algorithm"), tr("rounds"), tr("bytes of the busiest port"), tr("predicted"))
     return table(head, rows, tr("All collectives"))
-
-
-def recorded_kinds(ranks: int) -> list[Row]:
-    """Returns the rows of NCCL's other collectives."""
-    return [row for kind in ALGORITHMS for row in recorded.rows(kind, NCCL, ranks)]

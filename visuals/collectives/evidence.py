@@ -8,7 +8,7 @@ from functools import cached_property
 
 from kernels.collectives import cost, recorded
 from kernels.collectives.recorded import NCCL
-from kernels.collectives.shape import ALGORITHMS, ITEM, CollectiveShape
+from kernels.collectives.shape import ALGORITHMS, CollectiveShape
 from kernels.i18n import tr, trn
 from kernels.model.row import Row
 from visuals import units
@@ -121,11 +121,6 @@ class CollectiveEvidence:
 def length(nbytes: int) -> str:
     """Returns a length as the page names it: "64 KiB", else in bytes."""
     return next((name for name, size in SIZES.items() if size == nbytes), "") or units.bytes_(nbytes)
-
-
-def at_length(evidence: CollectiveEvidence, nbytes: int, **changes: str | int) -> CollectiveEvidence:
-    """Returns the same collective at another length, or with other fields of its shape."""
-    return CollectiveEvidence(evidence.shape.with_(elements=max(1, nbytes // ITEM), **changes))
 
 
 def crossover(a: str, b: str, ranks: int, kind: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.i18n import decimal, mark, tr
-from kernels.precision.formats import FORMATS, Format, pattern, rounded, value
+from kernels.precision.formats import FORMATS, Format, pattern, rounded
 from kernels.precision.quantize import HIGH, LOW
 from visuals.scene.parts import Group, Reading, Tensor
 from visuals.scene.recorder import Recorder
@@ -312,9 +312,3 @@ def _scene(key: str, title: str, tensors: list, groups: list, r: Recorder, readi
         readings=tuple(readings),
         finite=False,
     )
-
-
-def stored_bits(scene: Scene, f: Format) -> float:
-    """Returns the value of the cells that a scene ends with."""
-    cells = np.concatenate([scene.cells(name) for name in ("s", "e", "m")])
-    return value(int("".join(str(int(bit)) for bit in cells), 2), f)

@@ -79,7 +79,7 @@ def test_value_at_a_wrong_position_is_detected(monkeypatch, name, value):
 
 def _ldmatrix(matrices: np.ndarray, transposed: bool) -> np.ndarray:
     """Return [32, 4, 2]: the 16-bit values each lane loads from four consecutive 8 x 8 matrices."""
-    matrix, row = fragments.ldmatrix_row(np.arange(32))
+    matrix, row = divmod(np.arange(32), 8)  # lane l passes the address of row l % 8 of matrix l // 8
     offset = (matrix * 128 + row * 16).astype(np.uint32)
     source = LDMATRIX % (".trans" if transposed else "")
     run = emulate(source, {"in": matrices, "offset": offset}, {"out": ((32, 4), np.uint32)})

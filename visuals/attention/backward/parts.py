@@ -29,7 +29,6 @@ ROLES = {
     "dK": "output",
     "dV": "output",
 }
-OF_KEYS = ("K", "V", "dK", "dV")  # tensors whose rows are keys
 OF_ROWS = ("L", "D")  # a number for each query
 IN_GLOBAL = (("Q", "dO", "O", "L", "D"), ("K", "V", "dQ", "dK", "dV"))  # the rows of global memory on the stage
 

@@ -89,9 +89,8 @@ class Cells:
     # By shared array with rows: where each element was written last.
     _row_of: dict[str, np.ndarray] = field(default_factory=dict)
     _rows: dict[str, int] = field(default_factory=dict)  # how many rows a tensor of variables has
-    _lines: dict[str, tuple[int, int]] = field(
-        default_factory=dict
-    )  # of a tensor that shows a row in lines: number, length
+    # By tensor that shows a row in lines: how many, and their length.
+    _lines: dict[str, tuple[int, int]] = field(default_factory=dict)
     _notes: dict[str, list[Note]] = field(default_factory=dict)
     _written: list[Written] = field(default_factory=list)
     # By tensor, in the step: threads and cells.
@@ -202,9 +201,10 @@ class Cells:
             keys = reads.thread[order] * span + reads.row[order]
             now = writes.thread * span + writes.row
             at = np.searchsorted(keys, now) - 1
-            before = np.append(-1, np.sort(now))[
-                np.searchsorted(np.sort(now), now)
-            ]  # the write before, perhaps of another thread
+            in_order = np.sort(now)
+            before = np.append(-1, in_order)[
+                np.searchsorted(in_order, now)
+            ]  # the last write, perhaps of another thread
             has_read = (at >= 0) & (reads.thread[order][at] == writes.thread) & (keys[at] > before)
             same = np.where(has_read, reads.value[order][at] == writes.value, writes.value == 0)
             if same.all() and has_read.any():
