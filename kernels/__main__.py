@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from kernels import engines, precompile, records
 from kernels.cases import parse_tiles, read_cases
@@ -323,6 +324,23 @@ def do_run(args) -> None:
     print(f"  error      {result.error:.2e} relative L2 against float64")
 
 
+def launch_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the keywords of `user_kernel.prepared` that launch_options read."""
+    from kernels.engines.emulator import user_kernel
+
+    return {
+        "shared": args.shared,
+        "seed": args.seed,
+        "defines": args.define,
+        "folders": args.folders,
+        "arch": args.arch,
+        "standard": args.std,
+        "constants": args.constants,
+        "seconds": args.seconds,
+        "order": user_kernel.order_of(args.order),
+    }
+
+
 def do_emulate(args) -> int:
     from kernels.engines.emulator import user_kernel
 
@@ -332,15 +350,7 @@ def do_emulate(args) -> int:
         user_kernel.dim(args.grid),
         user_kernel.dim(args.block),
         args.args,
-        shared=args.shared,
-        seed=args.seed,
-        defines=args.define,
-        folders=args.folders,
-        arch=args.arch,
-        standard=args.std,
-        constants=args.constants,
-        seconds=args.seconds,
-        order=user_kernel.order_of(args.order),
+        **launch_settings(args),
         check=args.check,
         tolerance=args.tolerance,
         out=args.out,
@@ -364,15 +374,7 @@ def do_watch(args) -> None:
         block,
         args.args,
         user_kernel.watched_thread(args.thread, grid, block),
-        shared=args.shared,
-        seed=args.seed,
-        defines=args.define,
-        folders=args.folders,
-        arch=args.arch,
-        standard=args.std,
-        constants=args.constants,
-        seconds=args.seconds,
-        order=user_kernel.order_of(args.order),
+        **launch_settings(args),
     )
     out = args.out or Path(f"{args.file.stem}.html")
     out.write_text(page, encoding="utf-8")
