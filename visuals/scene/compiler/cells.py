@@ -216,6 +216,10 @@ class Cells:
         if shown.during and m.visit.kind not in shown.during:
             return
         numbers = m.shown_by(shown)
+        if shown.hollow:
+            for number in numbers:
+                self.recorder.look(shown.name, self._placed(m, shown, number.row, np.flatnonzero(m.active))[1])
+            return
         for number in numbers:
             self._read(m, shown, number)
         first, stop = m.visit.first, m.visit.stop
@@ -248,6 +252,9 @@ class Cells:
         self, m: Moment, shown: PerThread, row: int, threads: np.ndarray
     ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """Yields the tensor of each block, which of the threads are in it, and their cells in a row."""
+        if shown.place[0]:
+            yield shown.name, *self._placed(m, shown, row, threads)
+            return
         if shown.turn:
             assert m.visit.threads is not None  # such a tensor needs a view of groups
             own = threads[threads < m.visit.threads.start + self.view.group] - m.visit.threads.start
@@ -259,6 +266,15 @@ class Cells:
             mine = np.flatnonzero((block == b) & (own < lines * length))
             yield self.name_of(shown, b), mine, (row * lines + own[mine] % lines) * length + own[mine] // lines
 
+    def _placed(self, m: Moment, shown: PerThread, number: int, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns which of the threads have a number of an array in the part that is shown, and its cells."""
+        of, extents = OfCells(m, shown.name, np.full(len(threads), number), threads), shown.part
+        row, column = (np.broadcast_to(parse(text).value(of).of, len(threads)).astype(int) for text in shown.place)
+        inside = (row >= extents[0].start) & (row < extents[0].stop)
+        inside &= (column >= extents[1].start) & (column < extents[1].stop)
+        cells = (row - extents[0].start) * len(extents[1]) + column - extents[1].start
+        return np.flatnonzero(inside), cells[inside]
+
     def columns_of(self, shown: PerThread) -> int:
         return self.view.group if shown.turn else shown.threads or self.columns
 
@@ -267,7 +283,7 @@ class Cells:
 
     def is_of_blocks(self, shown: Shown | None) -> bool:
         """Returns whether a tensor is one for each block."""
-        return self.blocks > 1 and isinstance(shown, PerThread) and not shown.turn
+        return self.blocks > 1 and isinstance(shown, PerThread) and not shown.turn and not shown.place[0]
 
     def _read(self, m: Moment, shown: PerThread, number: Number) -> None:
         """Record the reads of an element of an array."""
@@ -293,7 +309,7 @@ class Cells:
         row = self.row.get(shown.name, 0)
         for name, _, cells in self._of_blocks(m, shown, row, np.union1d(thread[same], source[same])):
             self.recorder.look(name, cells)
-        if self.blocks == 1:
+        if self.blocks == 1 and not shown.place[0]:
             both = np.concatenate([thread[same], source[same]])
             self._looked[shown.name] = np.tile(thread[same], 2), row * self.columns_of(shown) + both
 
@@ -323,6 +339,11 @@ class Cells:
     def _tensors(self, shown: Shown, moments: Sequence[Moment], notes: Mapping[str, str]) -> Iterator[Tensor]:
         symbol, title = shown.symbol or shown.name, tr(shown.title)
         note = notes.get(shown.name) or tr(shown.note)
+        if isinstance(shown, PerThread) and shown.place[0]:
+            rows, columns = shown.part
+            size, origin = (1, len(rows), len(columns)), (0, rows.start, columns.start)
+            yield Tensor(shown.name, symbol, title, shown.role, *size, origin=origin, note=note)
+            return
         if isinstance(shown, PerThread):
             rows, columns = self._rows.get(shown.name, 1), self.columns_of(shown)
             lines, length = self._lines.get(shown.name, (1, columns))

@@ -16,6 +16,7 @@ from visuals.scene.compiler.expressions import Expression, parse, template
 from visuals.scene.compiler.moment import Moment, Played
 from visuals.scene.compiler.steps import Visit, joined, lit_line, place_of, split, visits
 from visuals.scene.compiler.view import (
+    BLOCK,
     ORDER_NOTE,
     Bytes,
     Number,
@@ -205,7 +206,7 @@ def _repetitions(moments: Sequence[Moment]) -> Repetitions:
 
 def _order_note(view: View, recorded: Recorded) -> str:
     plain = view.order[1] == ORDER_NOTE
-    note = tr(GROUP_NOTE, threads=view.group) if view.group and plain else tr(view.order[1])
+    note = tr(GROUP_NOTE, threads=view.group) if view.group > 0 and plain else tr(view.order[1])
     return f"{note} {tr(DIFFERENCE, difference=f'{recorded.difference:.0e}')}" if recorded.difference else note
 
 
@@ -224,12 +225,15 @@ def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> I
         if m.step.together or not view.group:
             return None
         block, own = np.divmod(np.arange(recording.threads), recording.block_threads)
+        if view.group == BLOCK:
+            return block
         groups = block * recording.block_threads + own // view.group * view.group
         return np.minimum(groups, view.alone) if view.alone else groups
 
     found = joined(visits(recording.watched, steps, files), key)
     found = view.arrange(recording, found) if view.arrange else found
-    for visit in split(found, recording.watched, group, recording.block_threads, view.detailed):
+    barriers = np.zeros(0, int) if view.group == BLOCK else recording.watched.barriers
+    for visit in split(found, recording.watched, barriers, group, recording.block_threads, view.detailed):
         m = Moment(played, visit, steps[visit.kind])
         if not m.step.apart:
             yield m
@@ -254,6 +258,7 @@ def expressions(view: View) -> Iterator[Expression]:
     for step in (step for launch in view.launches for step in launch.values()):
         yield from expressions_of(step)
     yield from map(parse, view.names.values())
+    yield from (parse(text) for shown in view.tensors if isinstance(shown, PerThread) for text in shown.place if text)
     for reading in view.readings:
         yield parse(reading.per if isinstance(reading, Bytes) else reading.value)
 

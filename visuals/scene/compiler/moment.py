@@ -163,7 +163,8 @@ class Played:
         found = Accessed(cell, of.write[rows], of.thread[rows].astype(int), bits, rows)
         if isinstance(shown, Shared) and shown.box:
             start, planes, height, width, pitch = shown.box
-            row, column = np.divmod(cell - start, pitch)
+            bytes_ = self.recording.watched.shared[name].size or self.recording.launch.shared
+            row, column = np.divmod(cell % (bytes_ // bits.itemsize) - start, pitch)
             inside = (row >= 0) & (row < planes * height) & (column < width)
             return replace(found, cell=row * width + column).only(inside)
         if not isinstance(shown, Buffer | Shared) or shown.elements == slice(0, None, 1):

@@ -143,6 +143,7 @@ def joined(found: list[Visit], key: Callable[[Visit], object]) -> list[Visit]:
 def split(
     found: list[Visit],
     watched: Watched,
+    barriers: np.ndarray,
     group_of: Callable[[Visit], np.ndarray | None],
     block_threads: int,
     detailed: int,
@@ -153,7 +154,7 @@ def split(
     out: list[tuple[int, int, int, int, Visit]] = []
     together = 0
     for n, visit in enumerate(found):
-        interval = int(np.searchsorted(watched.barriers, visit.first))
+        interval = int(np.searchsorted(barriers, visit.first))
         group = group_of(visit)
         if group is None:
             out.append((interval, together + 1, 0, n, visit))

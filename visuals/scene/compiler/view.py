@@ -26,6 +26,7 @@ from visuals.scene.source import Mark
 
 STEP = mark("step")
 SHARED_MEMORY = "shared-memory"
+BLOCK = -1  # a group of threads: a block, which waits at no barrier of another
 ORDER = mark("step by step")
 ORDER_NOTE = mark(
     "One step is one line of the kernel, executed by all threads that reach it together. On a GPU the warps of a block run in any order "
@@ -139,8 +140,8 @@ class Buffer(Shown):
 class Shared(Shown):
     """A shared array; of several blocks, a row for each. `rows`: the kinds of steps that write a new row. `during`: those that read and
     write it, () for all. `lines`: an expression, in how many lines a row is shown: neighbours are in different lines, and what is left over
-    is not shown. A row is a plane then. `box`: of one block, only these elements: the first, the planes, rows and columns, and from one row
-    to the next. Others as Buffer."""
+    is not shown. A row is a plane then. `box`: only these elements of a block, in the same cells for each: the first, the planes, rows and
+    columns, and from one row to the next. Others as Buffer."""
 
     of: str = ""
     dtype: str = ""
@@ -168,7 +169,10 @@ class PerThread(Shown):
     """Variables of each thread: a column a thread, a row an element of an array; of several blocks, a tensor for each. Numbers of a block
     with rows of threads have rows like them; of one thread, an array has its own rows and columns. `of`: the variables. It shows the one
     that was given a value last. `rows`: the kinds of steps that write a new row. `during`: those that write it, () for all. `lines`: as of
-    Shared. `threads`: as of the view. `turn`: only of the threads whose step it is, in the same cells for each group of the view."""
+    Shared. `threads`: as of the view. `turn`: only of the threads whose step it is, in the same cells for each group of the view.
+
+    `place`: the row and the column of each number, expressions in which {cell} is its place in its array: one tensor of all threads, of which
+    `part` is shown. `hollow`: its cells stay empty; those of the numbers that a step sees count as read."""
 
     of: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
@@ -176,6 +180,9 @@ class PerThread(Shown):
     lines: str = ""
     threads: int = 0
     turn: bool = False
+    place: tuple[str, str] = ("", "")
+    part: tuple[range, range] = (range(0), range(0))
+    hollow: bool = False
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -213,7 +220,8 @@ class View:
     """`launches`: the steps of each launch of the program, by kind. The order is that of the search: a line belongs to the first step that
     has it. Titles of groups are sentences too. `threads`: how many of a block are shown, the first ones; 0 for all.
 
-    `group`: so many threads of a block take a step together that has no `by`: 32 for warps, 1 for threads, 0 for all. From thread `alone` of
+    `group`: so many threads of a block take a step together that has no `by`: 32 for warps, 1 for threads, BLOCK for one block after the
+    other, 0 for all. From thread `alone` of
     those watched on, all are one group; 0: none. From thread `detailed` on, all that a group does between two barriers is one step, its
     first; 0: none. `names`: expressions, for what the kernel computes without a variable. `others`: of each launch, what is said of the
     blocks that are not watched, if there are any: they follow in one step, if it is not "". `products`: matrix products of tensors, as

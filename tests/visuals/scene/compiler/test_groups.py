@@ -12,7 +12,7 @@ from kernels.softmax.shape import SoftmaxShape
 from visuals.scene.compiler.compile import compile_scene, moments_of, watched_names
 from visuals.scene.compiler.moment import Moment
 from visuals.scene.compiler.program import every_block
-from visuals.scene.compiler.view import Bytes, PerThread, View
+from visuals.scene.compiler.view import BLOCK, Bytes, PerThread, Shared, View
 from visuals.softmax import views as softmax
 
 # Eight threads; each reads five numbers of x, then they wait at a barrier.
@@ -20,9 +20,9 @@ ROW = np.tile(np.float32([3, 1, 3, 3]), 10)[None]
 ALONE = replace(softmax.ONLINE, group=1, alone=4, detailed=1)
 
 
-def recorded(view: View, rung: str = "softmax/online") -> Recorded:
-    program, names = find(rung).build(SoftmaxShape(1, 40), {"BLOCK": 8}), watched_names(view)
-    return record(program, {"x": ROW}, every_block, lambda _: names)
+def recorded(view: View, rung: str = "softmax/online", x: np.ndarray = ROW) -> Recorded:
+    program, names = find(rung).build(SoftmaxShape(*x.shape), {"BLOCK": 8}), watched_names(view)
+    return record(program, {"x": x}, every_block, lambda _: names)
 
 
 def moments(view: View) -> list[Moment]:
@@ -94,3 +94,33 @@ def test_a_counter_of_several_tensors():
     view = replace(softmax.ONLINE, readings=(Bytes("moved", "partial_m partial_l", "st"),))
     scene = compile_scene(recorded(view), view, "key", "title")
     assert scene.readings[0].values[-1] == 2 * 4 * (8 + 4 + 2 + 1)
+
+
+def test_one_block_after_the_other_in_the_same_places():
+    at = {"place": ("block", "thread"), "part": (range(2), range(1, 4))}
+    variables = {name: PerThread(name, "filter", name, of=(f"running.{name}", name), **at) for name in "ml"}
+    boxes = {name: Shared(name, "filter", name, box=(0, 1, 2, 4, 4)) for name in ("partial_m", "partial_l")}
+    tensors = tuple((variables | boxes).get(shown.name, shown) for shown in ALONE.tensors)
+    view = replace(softmax.ONLINE, tensors=tensors, group=BLOCK)
+    two = recorded(view, x=np.concatenate([ROW, ROW + 1]))
+    threads = [m.visit.threads or range(0) for m in moments_of(two.launches[0], view, view.launches[0])]
+    blocks = [of.start // 8 for of in threads]
+    assert blocks == sorted(blocks) and blocks.count(0) == blocks.count(1) > 8
+    scene = compile_scene(two, view, "key", "title")
+    m = scene.tensor("m")
+    assert (m.rows, m.cols, m.origin, scene.tensor("partial_m").size) == (2, 3, (0, 0, 1), 8)
+    assert list(scene.cells("m")) == [3, 3, 3, 4, 4, 4]
+    half = scene.steps // 2
+    assert np.nanmax(scene.cells("partial_m", half - 1)) == 3 and np.nanmax(scene.cells("partial_m")) == 4
+
+
+def test_a_hollow_tensor_shows_where_numbers_would_be():
+    hollow = PerThread(
+        "m", "filter", "m", of=("running.m",), place=("0", "thread"), part=(range(1), range(8)), hollow=True
+    )
+    tensors = tuple(hollow if shown.name == "m" else shown for shown in softmax.ONLINE.tensors)
+    view = replace(softmax.ONLINE, tensors=tensors)
+    scene = compile_scene(recorded(view), view, "key", "title")
+    assert np.isnan(scene.cells("m")).all()
+    (read,) = [read for read in scene.reads if read.source == "m"]
+    assert list(read.cells[: read.start[1]]) == list(range(8))
