@@ -12,7 +12,7 @@ from kernels.engines.emulator.watch.types import UNKNOWN
 from kernels.i18n import tr
 from visuals.scene.compiler.expressions import Value, parse, template
 from visuals.scene.compiler.moment import Accessed, Moment, Number, array_of, parted
-from visuals.scene.compiler.view import Buffer, OfThread, PerThread, Shared, Shown, Step, View
+from visuals.scene.compiler.view import Buffer, OfThread, PerThread, Shared, Shown, Step, View, Writers
 from visuals.scene.parts import Annotation, Captions, Tensor
 from visuals.scene.recorder import Recorder
 
@@ -91,6 +91,7 @@ class Cells:
     _rows: dict[str, int] = field(default_factory=dict)  # how many rows a tensor of variables has
     # By tensor that shows a row in lines: how many, and their length.
     _lines: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _writers: dict[str, np.ndarray] = field(default_factory=dict)
     _notes: dict[str, list[Note]] = field(default_factory=dict)
     _written: list[Written] = field(default_factory=list)
     # By tensor, in the step: threads and cells.
@@ -107,6 +108,9 @@ class Cells:
                 self._variables(m, shown)
             elif isinstance(shown, OfThread):
                 self._variable(m, shown)
+            elif isinstance(shown, Writers) and shown.name not in self._writers:
+                self._writers[shown.name] = writers_of(m, shown)
+                self.recorder.put(shown.name, self._writers[shown.name])
 
     def others(self, m: Moment) -> None:
         """Record what the blocks that are not watched have written: the elements whose content differs from what is shown."""
@@ -362,6 +366,9 @@ class Cells:
             rows, columns = (1, *moments[0].played.shape_of(shown.of or shown.name))[-2:]
             yield Tensor(shown.name, symbol, title, shown.role, 1, rows, columns, note=note)
             return
+        if isinstance(shown, Writers):
+            yield Tensor(shown.name, symbol, title, shown.role, 1, *self._writers[shown.name].shape, note=note)
+            return
         m = next((m for m in moments if m.played.array(array_of(shown)) >= 0), moments[0])
         planes, rows, columns = shape_of(m, shown)
         if isinstance(shown, Shared) and shown.rows:
@@ -376,6 +383,21 @@ class Cells:
         origin = (0, part[0].start, part[1].start) if part else (0, 0, 0)
         is_part = part is not None
         yield Tensor(shown.name, symbol, title, shown.role, *extents, values, origin, note, plane, partial=is_part)
+
+
+def writers_of(m: Moment, shown: Writers) -> np.ndarray:
+    """Returns what a tensor of writers shows, int64[rows, columns]; -1 for an element that no watched thread writes."""
+    recording = m.played.recording
+    found = m.played.accessed(shown.of, 0, recording.watched.steps)
+    found = found.only(found.write)
+    array = recording.before[recording.buffer(shown.of)]
+    of = np.full(array.size, -1)
+    of[found.cell] = found.thread // shown.per
+    of = of.reshape(-1, array.shape[-1])
+    for axis in (0, 1):
+        others = (of >= 0).any(axis=1 - axis) & (np.diff(of, axis=axis, prepend=-2) != 0).any(axis=1 - axis)
+        of = of.compress(others, axis=axis)
+    return of
 
 
 def shape_of(m: Moment, shown: Shown) -> tuple[int, int, int]:

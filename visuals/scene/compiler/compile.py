@@ -191,14 +191,16 @@ def _faults(moments: Sequence[Moment]) -> Iterator[tuple[int, str]]:
 
 
 def _repetitions(moments: Sequence[Moment]) -> Repetitions:
-    """Returns what is said of the repetitions of the steps with the first sentence that there is for them."""
+    """Returns what is said of the repetitions of the steps with the first sentence that there is for them. A repetition is of one group of
+    threads."""
     text = next((m.step.fold for m in moments if m.step.fold), "")
     if not text:
         return "", {}
     sentence, fields = template(tr(text))
-    kinds = [id(m.step) if m.step.fold == text else -n for n, m in enumerate(moments, 1)]
+    same = list(dict.fromkeys((id(m.step), m.visit.threads) for m in moments if m.step.fold == text))
+    kinds = [same.index((id(m.step), m.visit.threads)) if m.step.fold == text else -n for n, m in enumerate(moments, 1)]
     numbers = {}
-    for first, last in repeats(kinds, {kind for kind in kinds if kind > 0}):
+    for first, last in repeats(kinds, range(len(same))):
         m = moments[last].after(moments[first])
         numbers[first, last] = [field.value(m).at(int(m.active.argmax())) for field in fields]
     return sentence, numbers

@@ -190,6 +190,15 @@ class PerThread(Shown):
 
 
 @dataclass(frozen=True)
+class Writers(Shown):
+    """Which threads of the watched blocks write the elements of a buffer in the launch, from the first step on: of `per` threads the number of
+    the group. Rows and columns that repeat the one before are left out."""
+
+    of: str = ""
+    per: int = 1
+
+
+@dataclass(frozen=True)
 class Bytes:
     """Bytes of a tensor, or of several ("Q K V"), that all threads have read (op "ld") or written ("st") so far, divided by `per`. `again`:
     only of elements that some thread has read, or written, before in the launch. `of` "": of all global memory, with those of the other

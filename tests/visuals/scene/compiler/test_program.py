@@ -10,7 +10,8 @@ import pytest
 from kernels.softmax.shape import SoftmaxShape
 from visuals.scene.compiler.program import every_block, first_blocks, scene_of_rung
 from visuals.scene.compiler.steps import Visit, joined
-from visuals.scene.compiler.view import Bytes, Say
+from visuals.scene.compiler.view import Bytes, Say, Writers
+from visuals.scene.parts import Group
 from visuals.softmax.views import ONLINE
 
 READ, WRITTEN = Bytes("read", "", "ld"), Bytes("written", "", "st")
@@ -50,6 +51,23 @@ def test_repetitions_of_all_steps_with_the_same_sentence_are_folded():
     assert captions.count("2 times.") == 2
     assert captions[-1].startswith("The other blocks") and "Pass 2, loop iteration 5 of 5" in captions[-2]
     np.testing.assert_array_equal(scene.cells("y"), made(3, first_blocks(1)).cells("y"))
+
+
+def test_a_repetition_is_of_one_group_of_threads():
+    (steps,) = ONLINE.launches
+    folded = {kind: replace(step, fold="Again." if kind == "gather" else "") for kind, step in steps.items()}
+    scene = made(1, view=replace(VIEW, launches=(folded,), group=1, alone=1, detailed=1))
+    captions = [scene.caption(t) for t in range(scene.steps)]
+    assert captions.index("Again.") == 2 and "Again." not in captions[3:]
+    assert set(scene.lanes.mask[:5].tolist()) == {1}  # the last iteration of the first thread is not folded
+
+
+def test_a_tensor_has_the_threads_that_write_a_buffer():
+    who = Writers("who", "workspace", "threads", of="y")
+    view = replace(VIEW, tensors=(*VIEW.tensors, who, replace(who, name="fours", per=4)))
+    scene = made(2, first_blocks(1), replace(view, groups=(*view.groups, Group((("who",), ("fours",))))))
+    np.testing.assert_array_equal(scene.cells("who", 0), np.arange(40) % 8)
+    np.testing.assert_array_equal(scene.cells("fours"), np.arange(10) % 2)  # a column for each four
 
 
 def test_numbers_of_a_view_are_names():
