@@ -183,6 +183,9 @@ class Trace:
         """Called when the active threads begin to copy `words`, uint32 [active, words], to shared memory, of which they read `count` bytes,
         None for all. `from_` and `to`: offsets, one a slot."""
 
+    def bulk(self, slot: int, name: str, offsets: np.ndarray, data: np.ndarray, dtype: str, write: bool) -> None:
+        """Called when a thread begins a bulk copy: the bytes that it reads or writes, as one number of `dtype` an offset."""
+
     def shuffled(self, lanes: np.ndarray, values: np.ndarray) -> None:
         """Called when the active lanes have got `values` from `lanes`, both (warps, 32)."""
 

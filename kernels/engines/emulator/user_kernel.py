@@ -371,7 +371,7 @@ class UserLaunch:
 
         run, memory, _ = self._launch(code, Options(count=False, seconds=self.seconds, watch=Watch((block,))))
         watched, shapes = needed(run.watched), {region.name: region.shape for region in memory.regions}
-        names = thread_steps.parameters(watched)
+        names = watched.parameters
         of_arguments = dict(zip(self.values, names, strict=True)) if len(names) == len(self.values) else {}
         return tuple(thread_steps.thread_steps(watched, thread, shapes, of_arguments))
 

@@ -7,6 +7,7 @@ a group of its thread.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
@@ -67,6 +68,23 @@ def _slots(m: Machine) -> np.ndarray:
     return np.flatnonzero(m.live if m.active_mask is None else m.active_mask)
 
 
+def _split(pieces: np.ndarray, width: int) -> np.ndarray:
+    """Returns the offsets of the numbers of `width` bytes in pieces."""
+    return (pieces[:, None] + np.arange(0, PIECE, width, dtype=pieces.dtype)).reshape(-1)
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What a load reads: numbers of `width` bytes at `offsets` of a memory; which of the numbers that it writes these are, the others are
+    zeros; and the pieces, uint8 [pieces, 16]."""
+
+    memory: str
+    offsets: np.ndarray
+    inside: np.ndarray
+    width: int
+    read: Callable[[], np.ndarray]
+
+
 class _Copy:
     """One instruction that begins a copy."""
 
@@ -107,20 +125,24 @@ class _Copy:
         source, map_ = int(self.source()[slot]), None
         if self.tensor:
             map_, source = self._map(slot, source)
-            inner, read = self._box(slot, at, map_), self._read_box(slot, map_, source)
+            inner, taken = self._box(slot, at, map_), self._read_box(slot, map_, source)
             nbytes = map_.box_bytes
         else:
             nbytes = self._bytes(slot, at)
             inner = at + np.arange(0, nbytes, PIECE)
-            read = self._read_bytes(slot, source, nbytes)
+            taken = self._read_bytes(slot, source, nbytes)
         blocks = self._blocks(slot, block)
         pieces = [np.uint64(b * m.shared.size) + inner.astype(np.uint64) for b in blocks]
         barriers = [b * m.shared.size + barrier for b in blocks]
         for offset in barriers:
             self._checked(slot, m.shared, np.array([offset], np.uint64), 8, write=False)
-        load = Load(self.pc, slot, read, pieces, barriers, nbytes)
+        load = Load(self.pc, slot, taken.read, pieces, barriers, nbytes)
         if m.trace is not None:
             load.number = self._event(slot, blocks, at, source, nbytes, map_, barrier)
+            data, dtype = taken.read().reshape(-1).view(f"u{taken.width}"), self._dtype(source, map_)
+            m.trace.bulk(slot, taken.memory, taken.offsets, data[taken.inside], dtype, write=False)
+            for of_block in pieces:
+                m.trace.bulk(slot, "shared", _split(of_block, taken.width), data, dtype, write=True)
         needed(m.copies).begin(load)
 
     def _store(self, slot: int) -> None:
@@ -156,6 +178,9 @@ class _Copy:
         store = Store(self.pc, slot, pieces, lambda: self._pieces(pieces), write)
         if m.trace is not None:
             store.number = self._event(slot, [block], at, target, nbytes, map_)
+            data, dtype = store.read().reshape(-1).view(f"u{width}"), self._dtype(target, map_)
+            m.trace.bulk(slot, "shared", _split(pieces, width), data, dtype, write=False)
+            m.trace.bulk(slot, "global", offsets, data[inside], dtype, write=True)
         needed(m.copies).store(store)
 
     def _event(
@@ -178,6 +203,13 @@ class _Copy:
         block = int(m.block_of[slot])
         copy = Copy(buffer, self.loads, corner, box, block, tuple(blocks), at, nbytes, barrier)
         return needed(m.trace).events.copy(self.pc, slot, copy)
+
+    def _dtype(self, address: int, map_: TensorMap | None) -> str:
+        """Returns the type of what is copied: that of the map, or of the array that the bytes are in."""
+        if map_ is not None:
+            return map_.dtype
+        at = address - GLOBAL_BASE
+        return next((r.dtype.name for r in self.m.memory.regions if r.start <= at < r.stop), "uint32")
 
     # -- shared memory -----------------------------------------------------------------------------
     def _shared(self, slot: int, address: int) -> tuple[int, int]:
@@ -262,7 +294,7 @@ class _Copy:
         except ValueError as error:
             self._fail(slot, str(error))
 
-    def _read_box(self, slot: int, map_: TensorMap, start: int) -> Callable[[], np.ndarray]:
+    def _read_box(self, slot: int, map_: TensorMap, start: int) -> _Taken:
         offsets, inside = self._elements(slot, map_)
         width = ELEMENTS[map_.dtype]
         offsets = (offsets[inside] + (start - GLOBAL_BASE)).astype(np.uint64)
@@ -276,19 +308,22 @@ class _Copy:
                 data[inside] = self.m.memory.load(offsets, width)
             return data.view(np.uint8).reshape(-1, PIECE)
 
-        return read
+        return _Taken("global", offsets, inside, width, read)
 
-    def _read_bytes(self, slot: int, address: int, nbytes: int) -> Callable[[], np.ndarray]:
+    def _read_bytes(self, slot: int, address: int, nbytes: int) -> _Taken:
+        every = np.ones(nbytes // 8, bool)
         if self.from_shared:
             block, at = self._shared(slot, address)
             pieces = (block * self.m.shared.size + at + np.arange(0, nbytes, PIECE)).astype(np.uint64)
             self._checked(slot, self.m.shared, pieces, 8, write=False)
             needed(self.m.proxies).check(self.pc, pieces, slot)
-            return lambda: self._pieces(pieces)
+            return _Taken("shared", _split(pieces, 8), every, 8, lambda: self._pieces(pieces))
         offsets = (address - GLOBAL_BASE + np.arange(0, nbytes, 8)).astype(np.uint64)
         self._read_from(slot, offsets, 8)
         self._count("ld", nbytes)
-        return lambda: self.m.memory.load(offsets, 8).view(np.uint8).reshape(-1, PIECE)
+        return _Taken(
+            "global", offsets, every, 8, lambda: self.m.memory.load(offsets, 8).view(np.uint8).reshape(-1, PIECE)
+        )
 
     def _read_from(self, slot: int, offsets: np.ndarray, width: int) -> None:
         self._checked(slot, self.m.memory, offsets, width, write=False)

@@ -32,6 +32,7 @@ _KINDS = {
 _SAME = {"DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_restrict_type"}
 _POINTERS = {"DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type"}
 _STRUCTS = {"DW_TAG_structure_type", "DW_TAG_class_type", "DW_TAG_union_type"}
+_PARAMETER = "DW_TAG_formal_parameter"
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Function:
 
     name: str
     variables: tuple[Variable, ...]
+    parameters: tuple[str, ...]
 
 
 @lru_cache(maxsize=64)
@@ -110,7 +112,11 @@ class _Reader:
             for die in unit.iter_DIEs():
                 if die.tag == "DW_TAG_subprogram" and "DW_AT_low_pc" in die.attributes:
                     name = _text(die, "DW_AT_name")
-                    found[_text(die, "DW_AT_MIPS_linkage_name") or name] = Function(name, tuple(self._variables(die)))
+                    parameters = [child for child in die.iter_children() if child.tag == _PARAMETER]
+                    function = Function(
+                        name, tuple(self._variables(die)), tuple(_text(p, "DW_AT_name") for p in parameters)
+                    )
+                    found[_text(die, "DW_AT_MIPS_linkage_name") or name] = function
         return found
 
     def _variables(self, around: DIE) -> Iterator[Variable]:
@@ -118,11 +124,10 @@ class _Reader:
         for die in around.iter_children():
             if die.tag == "DW_TAG_lexical_block" and "DW_AT_low_pc" in die.attributes:
                 yield from self._variables(die)
-            elif die.tag in ("DW_TAG_variable", "DW_TAG_formal_parameter") and "DW_AT_location" in die.attributes:
+            elif die.tag in ("DW_TAG_variable", _PARAMETER) and "DW_AT_location" in die.attributes:
                 type_, places = self._type_of(die), tuple(self._places(die))
                 if type_.leaves and places and (name := _text(die, "DW_AT_name")):
-                    is_parameter = die.tag == "DW_TAG_formal_parameter"
-                    yield Variable(name, type_, _whole(die, "DW_AT_decl_line"), places, scope, is_parameter)
+                    yield Variable(name, type_, _whole(die, "DW_AT_decl_line"), places, scope, die.tag == _PARAMETER)
 
     def _label(self, die: DIE, attribute: str) -> str:
         return self.labels[die.attributes[attribute].value]

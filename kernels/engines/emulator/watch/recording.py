@@ -12,7 +12,6 @@ from kernels import sources
 from kernels.engines import emulator
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options
-from kernels.engines.emulator.watch.thread_steps import parameters
 from kernels.engines.emulator.watch.trace import Watched
 from kernels.engines.emulator.watch.watch import Variable, Watch
 from kernels.model.program import INPUT, Launch, Program, buffer_of
@@ -90,7 +89,7 @@ def record(
         watched.options = Options(count=False, seconds=math.inf, watch=Watch(chosen, _is_one_of(wanted)))
         trace = watched.launch(step).watched
         assert trace is not None  # the options have a Watch
-        names_and_args = zip(parameters(trace), step.args, strict=True)
+        names_and_args = zip(trace.parameters, step.args, strict=True)
         arguments = {name: buffer for name, arg in names_and_args if (buffer := buffer_of(arg))}
         after, written = _arrays(program, watched), {b.name: watched.memory.written(b.name) for b in program.buffers}
         files = sources.files(step.source)

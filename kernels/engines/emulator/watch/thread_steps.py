@@ -56,11 +56,6 @@ def thread_steps(
     return found
 
 
-def parameters(watched: Watched) -> list[str]:
-    """Returns the names of the kernel's parameters that are watched, in their order."""
-    return [v.name for v in watched.values.variables if v.is_parameter and not v.calls]
-
-
 def _by_step(steps: int, found: Iterator[tuple[int, str]]) -> list[list[str]]:
     out: list[list[str]] = [[] for _ in range(steps)]
     for step, text in found:

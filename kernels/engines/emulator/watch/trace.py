@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.engines.emulator.memory import Region
+from kernels.engines.emulator.operations.dtypes import UNSIGNED
 from kernels.engines.emulator.ptx.kernel import Line
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES
@@ -15,6 +16,7 @@ from kernels.engines.emulator.watch.types import Type
 from kernels.engines.emulator.watch.values import Recorder, Values
 from kernels.engines.emulator.watch.variables import variables_of
 from kernels.engines.emulator.watch.watch import Watch
+from kernels.model.values import NOT_OF_NUMPY
 
 _SPACES = ("global", "shared", "const")
 
@@ -50,7 +52,7 @@ class Watched:
 
     Of each step: `pc`, its first instruction; `line` and `inner`, the lines in the kernel and in the function, indices of `lines`, -1 for
     none; `statement` and `inner_statement`, which of their lines; `masks` [steps, warps] uint32, bit i is set if lane i is active. `dtypes`: of each of `buffers`.
-    `barriers`: the steps with a barrier of the block. `races`: the step at which a data race was found, and what is said of it, if races were
+    `parameters`: the names of the kernel's parameters, in their order. `barriers`: the steps with a barrier of the block. `races`: the step at which a data race was found, and what is said of it, if races were
     looked for. `shared`: the types of the block's shared arrays."""
 
     lines: tuple[Line, ...]
@@ -68,6 +70,7 @@ class Watched:
     races: tuple[tuple[int, str], ...]
     values: Values
     shared: dict[str, Type]
+    parameters: tuple[str, ...]
 
     @property
     def steps(self) -> int:
@@ -139,7 +142,13 @@ class WatchTrace(Trace):
             return
         by_slot = np.zeros(m.slots, values.dtype)
         by_slot[slice(None) if m.active_mask is None else m.active_mask] = values
-        rank = np.zeros(slots.size, np.int64)
+        self._note(name, at, self._thread[slots], by_slot[slots], dtype, write, atomic)
+
+    def _note(
+        self, name: str, at: np.ndarray, threads: np.ndarray, values: np.ndarray, dtype, write: bool, atomic: bool
+    ) -> None:
+        """Note the accesses of threads to bytes of a memory, of shared memory those to blocks that are watched."""
+        m, rank = self.m, np.zeros(at.size, np.int64)
         if name == "shared":
             block, at = np.divmod(at, m.shared.size)
             rank = self._rank[block]
@@ -147,12 +156,13 @@ class WatchTrace(Trace):
             here = (at >= region.start) & (at < region.stop) & (rank >= 0)
             if here.any():
                 buffer = self._buffers.setdefault(region.name, len(self._buffers))
-                type_ = self._dtypes.setdefault(buffer, np.dtype(dtype if name == "shared" else region.dtype).str)
-                size, threads = np.dtype(type_).itemsize, self._thread[slots[here]]
+                type_ = self._dtypes.setdefault(buffer, np.dtype(dtype if name == "shared" else region.dtype).name)
+                size = np.dtype(type_).itemsize
                 parts = max(1, values.itemsize // size)  # an access can be as wide as several elements
                 element = _elements(region, size, at[here], rank[here])[:, None] + np.arange(parts)
-                bits = by_slot[slots[here]].view(f"u{values.itemsize // parts}").astype(np.uint64)
-                self._seen.append((self._step, buffer, element.ravel(), write, np.repeat(threads, parts), bits, atomic))
+                bits = values[here].view(f"u{values.itemsize // parts}").astype(np.uint64)
+                of_part = np.repeat(threads[here], parts)
+                self._seen.append((self._step, buffer, element.ravel(), write, of_part, bits, atomic))
 
     def updated(self, pc: int, name: str, offsets: np.ndarray, before: np.ndarray, after: np.ndarray, dtype) -> None:
         self.access(pc, name, offsets, before, dtype, write=False, atomic=True)
@@ -172,6 +182,13 @@ class WatchTrace(Trace):
             with self.m.only(self.m.spread(read).astype(bool)):
                 self.access(pc, name, from_ + at, words[read, n], "<u4", write=False)
             self.access(pc, "shared", to + at, words[:, n], "<u4", write=True)
+
+    def bulk(self, slot: int, name: str, offsets: np.ndarray, data: np.ndarray, dtype: str, write: bool) -> None:
+        """Note the reads or writes of a bulk copy where it begins, as those of the thread that begins it."""
+        if self._thread[slot] >= 0 and self._pcs and offsets.size:
+            threads = np.full(offsets.size, self._thread[slot])
+            number = UNSIGNED[data.itemsize] if dtype in NOT_OF_NUMPY else dtype
+            self._note(name, offsets.astype(np.int64), threads, data, number, write, atomic=False)
 
     def shuffled(self, lanes: np.ndarray, values: np.ndarray) -> None:
         here = self._slots if self.m.active_mask is None else self._slots[self.m.active_mask[self._slots]]
@@ -207,6 +224,7 @@ class WatchTrace(Trace):
             races=tuple(self._races),
             values=self.recorder.result(),
             shared=dict(self.variables.shared),
+            parameters=self.variables.parameters,
         )
 
     def _shuffles_seen(self) -> Shuffles:

@@ -17,7 +17,6 @@ from kernels.engines.emulator.memory import Global
 from kernels.engines.emulator.threads import Dim
 from kernels.engines.emulator.user_kernel import UserLaunch
 from kernels.engines.emulator.watch.recording import Recording
-from kernels.engines.emulator.watch.thread_steps import parameters
 from kernels.engines.emulator.watch.watch import Watch
 from kernels.model.program import Launch, RuleError
 
@@ -49,7 +48,7 @@ def record_kernel(
     if watched is None or not watched.steps:
         raise RuleError(fault or f"no thread of block {blocks[0]} executes a line of {entry}")
     measured, counters = _measured(call, code)
-    of_parameters = parameters(watched)
+    of_parameters = watched.parameters
     arguments = dict(zip(of_parameters, call.values, strict=True)) if len(of_parameters) == len(call.values) else {}
     after = _arrays(memory, names)
     recording = Recording(

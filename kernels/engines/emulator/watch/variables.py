@@ -34,13 +34,15 @@ class Stored:
 @dataclass(frozen=True)
 class Variables:
     """Those of a kernel that are watched. `changed`: by instruction, what is held in a register that it writes, and whether it only moves the
-    value there. `entered`: by instruction, what is in another register from there on. `shared`: the types of shared arrays."""
+    value there. `entered`: by instruction, what is in another register from there on. `shared`: the types of shared arrays.
+    `parameters`: the names of the kernel's parameters, in their order."""
 
     all: tuple[Variable, ...]
     stored: tuple[Stored, ...]
     changed: Mapping[int, list[tuple[Held, bool]]]
     entered: Mapping[int, list[Held]]
     shared: Mapping[str, Type]
+    parameters: tuple[str, ...]
 
 
 def variables_of(
@@ -63,7 +65,9 @@ def variables_of(
                 all_.append(variable)
                 held += [place for place in places if isinstance(place, Held)]
                 stored += [place for place in places if isinstance(place, Stored)]
-    return Variables(tuple(all_), tuple(stored), _changed(kernel, held), _entered(all_, held), shared)
+    kernels_own = functions.get(kernel.bodies[0].function)
+    parameters = kernels_own.parameters if kernels_own else ()
+    return Variables(tuple(all_), tuple(stored), _changed(kernel, held), _entered(all_, held), shared, parameters)
 
 
 def _variable(body: Body, found: debug_info.Variable, function: str) -> Variable:

@@ -8,8 +8,9 @@ import pytest
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.watch.recording import record
 from kernels.engines.emulator.watch.user import record_kernel
-from kernels.ladders import find
+from kernels.ladders import find, ladder_of
 from kernels.model.program import RuleError
+from kernels.runner import inputs_of
 from kernels.softmax.shape import SoftmaxShape
 from tests.helpers.emulated import needs_nvrtc
 
@@ -90,3 +91,28 @@ def test_both_builds_of_a_rung_give_the_same_bits():
     assert {v.name for v in launch.watched.values.variables} == {"running", "x", "y", "N"}
     np.testing.assert_array_equal(found.arrays["y"], launch.after["y"])
     assert list(launch.files) == ["03_online.cu", "softmax.cuh"]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("rung", "dtype"), [("gemm-8bit/wgmma-fp8", "float8_e4m3fn"), ("gemm-8bit/wgmma-int8", "int8")]
+)
+def test_bulk_copies_are_reads_and_writes_of_the_thread_that_begins_them(rung, dtype):
+    ladder, found = ladder_of(rung), find(rung)
+    shape = min(
+        (p.shape for p in ladder.presets.values() if not any(found.rules(p.shape, found.default_tiles))),
+        key=lambda s: s.bytes,
+    )
+    program = found.build(shape, found.default_tiles)
+    (launch,) = record(program, inputs_of(ladder, shape, program), lambda _: (0,), lambda _: frozenset()).launches
+    watched, of = launch.watched, launch.watched.accesses
+    assert launch.arguments == {"A": "A", "B": "B", "C": "C"} and watched.parameters == ("A", "B", "C", "M", "N", "K")
+    for name in ("A", "B"):
+        n = watched.buffers.index(name)
+        mine = (of.buffer == n) & ~of.write
+        assert watched.dtypes[n] == dtype and len(set(of.thread[mine])) == 1
+        values = np.zeros(launch.before[name].size, np.uint8)
+        values[of.element[mine]] = of.bits[mine]
+        assert values.tobytes() == launch.before[name].tobytes()
+    written = (of.buffer == watched.buffers.index("C")) & of.write
+    assert set(of.element[written]) == set(range(launch.after["C"].size))

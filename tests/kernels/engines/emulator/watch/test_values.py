@@ -145,7 +145,7 @@ def test_accesses_keep_their_bits_also_of_nan():
     of = trace.accesses
     for write, name, order in ((False, "x", [3, 2, 1, 0]), (True, "y", [0, 1, 2, 3])):
         mine = (of.write == write) & (of.buffer == trace.buffers.index(name))
-        assert of.element[mine].tolist() == order and trace.dtypes[trace.buffers.index(name)] == "<f4"
+        assert of.element[mine].tolist() == order and trace.dtypes[trace.buffers.index(name)] == "float32"
         np.testing.assert_array_equal(of.bits[mine], x[::-1].view(np.uint32))
 
 
