@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kernels.engines.emulator.watch.recording import Recording
+from kernels.engines.emulator.watch.recording import Called, Recording
 from kernels.engines.emulator.watch.types import UNKNOWN
 from kernels.i18n import tr
 from visuals.scene.compiler.expressions import Value, parse, template
@@ -127,6 +127,18 @@ class Cells:
                 if changed.size and name in recording.arguments.values():
                     now = self.recorder.now
                     self._written.append(Written(now, None, shown.name, cells, after[changed], "", cells))
+
+    def called(self, m: Moment, call: Called) -> None:
+        """Record what a library's call has read, all of the buffers that it has not changed, and what it has written."""
+        for shown in self.view.tensors:
+            if isinstance(shown, Buffer) and (name := m.played.recording.buffer(array_of(shown))) in call.call.args:
+                before, after = (elements(arrays[name], shown) for arrays in (call.before, call.after))
+                inside, cells = cells_of(m, shown, np.arange(len(after)))
+                if before.tobytes() == after.tobytes():
+                    self.recorder.look(shown.name, cells[inside])
+                else:
+                    now, cells = self.recorder.now, cells[inside]
+                    self._written.append(Written(now, None, shown.name, cells, after[inside], "", cells))
 
     # -- memory ----------------------------------------------------------------------------------------
     def _accesses(self, m: Moment, shown: Buffer | Shared) -> None:

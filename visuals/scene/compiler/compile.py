@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernels.engines.emulator.threads import LANES
-from kernels.engines.emulator.watch.recording import Recorded, Recording
+from kernels.engines.emulator.watch.recording import Called, Recorded, Recording
 from kernels.i18n import mark, tr
 from visuals.scene.compiler.cells import Cells
 from visuals.scene.compiler.expressions import Expression, parse, template
@@ -102,6 +102,19 @@ class _Compiler:
             else:
                 values.append(values[-1])
 
+    def add_call(self, m: Moment, call: Called, text: str) -> Source:
+        """Add the step of a library's call after a launch, whose last step is `m`."""
+        self.recorder.step(self._template(tr(text)))
+        self.moments.append(Moment(m.played, m.visit, replace(m.step, fold="")))
+        self.cells.called(m, call)
+        for values in self.readings.values():
+            values.append(values[-1])
+        names = ", ".join(arg for arg in call.call.args if isinstance(arg, str))
+        note = tr("The source of the library’s kernels is not public.")
+        return Source(
+            call.call.routine, f"{call.call.routine}({names});\n// {note}", np.array([1]), since=self.recorder.now
+        )
+
     def _template(self, sentence: str) -> int:
         if sentence not in self.templates:
             self.templates.append(sentence)
@@ -139,23 +152,27 @@ def compile_scene(
     line has."""
     recorder, columns = Recorder(), max(recording.block_threads for recording in recorded.launches)
     c = _Compiler(view, recorder, Cells(view, recorder, recorded.launches[0].blocks, view.threads or columns))
-    starts, launches = [], []
+    spans, launches, calls = [], [], []
     for n, (recording, steps) in enumerate(zip(recorded.launches, view.launches, strict=True)):
         launches.append(list(moments_of(recording, view, steps)))
-        starts.append(recorder.steps)
+        start = recorder.steps
         c.launch()
         for m in launches[-1]:
             c.add(m)
-        if recorder.steps == starts[-1]:
+        if recorder.steps == start:
             raise ViewError(f"{recording.launch.source}: no step of the view is executed")
         if n < len(view.others) and view.others[n] and recording.others:
             c.add_others(launches[-1][-1], view.others[n])
+        spans.append((start, recorder.steps))
+        for call in recorded.calls:
+            if call.launches == n + 1 and (text := view.calls.get(call.call.routine)):
+                calls.append(c.add_call(launches[-1][-1], call, text))
     c.cells.finish()
     firsts = [moments[0] for moments in launches]
     shown = [replace(tensor, **tensors.get(tensor.name, {})) for tensor in c.cells.tensors(firsts, notes)]
     first_source, *next_sources = (
         _source(recording, c.moments[start:stop], start)
-        for recording, start, stop in zip(recorded.launches, starts, [*starts[1:], None], strict=True)
+        for recording, (start, stop) in zip(recorded.launches, spans, strict=True)
     )
     fields = {
         "step_name": tr(view.step_name),
@@ -176,7 +193,7 @@ def compile_scene(
         reads=recorder.reads(),
         captions=recorder.captions(tuple(c.templates)),
         source=first_source,
-        next_sources=tuple(next_sources),
+        next_sources=tuple(sorted([*next_sources, *calls], key=lambda source: source.since)),
         lanes=recorder.lanes(),
         finite=False,
         **fields | parts,

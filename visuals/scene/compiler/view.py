@@ -233,7 +233,8 @@ class View:
     other, 0 for all. From thread `alone` of
     those watched on, all are one group; 0: none. From thread `detailed` on, all that a group does between two barriers is one step, its
     first; 0: none. `names`: expressions, for what the kernel computes without a variable. `others`: of each launch, what is said of the
-    blocks that are not watched, if there are any: they follow in one step, if it is not "". `products`: matrix products of tensors, as
+    blocks that are not watched, if there are any: they follow in one step, if it is not "". `calls`: by the routine of a library, what is
+    said of its call after a launch, one step. `products`: matrix products of tensors, as
     (left, right, out). `step_name`: what a step is. `order`: the order of the steps, and what is said of it. `arrange`: makes other steps
     of those that the marks give. `repetitions`: finds what is folded, in place of `fold` of the steps."""
 
@@ -247,6 +248,7 @@ class View:
     detailed: int = 0
     names: Mapping[str, str] = field(default_factory=dict)
     others: tuple[str, ...] = ()
+    calls: Mapping[str, str] = field(default_factory=dict)
     products: tuple[tuple[str, str, str], ...] = ()
     step_name: str = STEP
     order: tuple[str, str] = (ORDER, ORDER_NOTE)

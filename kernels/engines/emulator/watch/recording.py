@@ -14,7 +14,7 @@ from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options
 from kernels.engines.emulator.watch.trace import Watched
 from kernels.engines.emulator.watch.watch import Variable, Watch
-from kernels.model.program import INPUT, Launch, Program, buffer_of
+from kernels.model.program import INPUT, Launch, LibraryCall, Program, buffer_of
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -57,6 +57,16 @@ class Recording:
 
 
 @dataclass(frozen=True)
+class Called:
+    """A call of a library after `launches` launches, with the program's buffers `before` and `after` it, by name."""
+
+    call: LibraryCall
+    launches: int
+    before: Arrays
+    after: Arrays
+
+
+@dataclass(frozen=True)
 class Recorded:
     """A program's launches. `difference`: the largest of its outputs between the two builds, as a part of the largest number of the
     output; 0 for equal bits."""
@@ -64,6 +74,7 @@ class Recorded:
     launches: tuple[Recording, ...]
     arrays: Arrays  # after the program, of the measured build
     difference: float
+    calls: tuple[Called, ...] = ()
 
 
 def record(
@@ -77,11 +88,14 @@ def record(
         emulator.Session(program, inputs, Options(count=count, seconds=math.inf)) for count in (True, False)
     )
     given = frozenset(b.name for b in program.buffers if b.role == INPUT or b.zeroed)
-    launches = []
+    launches, calls = [], []
     for step in program.steps:
         if not isinstance(step, Launch):
+            assert isinstance(step, LibraryCall)  # a loop of the processor is run by the cpu engine only
+            before = _arrays(program, watched)
             for session in (measured, watched):
                 session.call(step)
+            calls.append(Called(step, len(launches), before, _arrays(program, watched)))
             continue
         chosen, wanted = blocks(step), names(step)
         before = _arrays(program, watched)
@@ -96,7 +110,7 @@ def record(
         launches.append(Recording(step, files, trace, counters, before, after, written, given, arguments, len(chosen)))
     arrays = _arrays(program, measured)
     difference = max(_difference(arrays[b.name], watched.fetch(b.name)) for b in program.outputs)
-    return Recorded(tuple(launches), arrays, difference)
+    return Recorded(tuple(launches), arrays, difference, tuple(calls))
 
 
 def _is_one_of(names: frozenset[str]) -> Callable[[Variable], bool]:

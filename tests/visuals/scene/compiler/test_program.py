@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kernels.conv.shape import ConvShape
 from kernels.softmax.shape import SoftmaxShape
 from visuals.scene.compiler.program import every_block, first_blocks, scene_of_rung
 from visuals.scene.compiler.steps import Visit, joined
-from visuals.scene.compiler.view import Bytes, Say, Writers
+from visuals.scene.compiler.view import Buffer, Bytes, Say, View, Writers, step
 from visuals.scene.parts import Group
 from visuals.softmax.views import ONLINE
 
@@ -85,3 +86,23 @@ def test_an_element_is_that_of_a_tensor_before_that_of_a_pointer_with_its_name()
 def test_joined_steps_go_on_to_the_next_step():
     visits = [Visit("a", 0, 1, 2), Visit("a", 2, 3, 4), Visit("b", 4, 5, 6), Visit("a", 6, 7, 8), Visit("a", 8, 9, 20)]
     assert [(v.first, v.stop) for v in joined(visits, lambda visit: visit.kind)] == [(0, 4), (4, 6), (6, 20)]
+
+
+def test_a_call_of_a_library_is_a_step_that_reads_and_writes_whole_buffers():
+    col, out = Buffer("col", "workspace", "col"), Buffer("y", "output", "y", shape=(2, 4), part=(range(1, 2), range(4)))
+    copy = {"copy": step("column[(r * shape.S + s)", "Each thread copies its window.", merge=True)}
+    groups = (Group((("col", "w", "y"),)),)
+    tensors = (col, Buffer("w", "filter", "w", shape=(2, 4)), out)
+    view = View(tensors, groups, (copy,), (READ,), calls={"cublas_sgemm": "The library multiplies."})
+    x, w = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3), np.arange(8, dtype=np.float32).reshape(2, 1, 2, 2)
+    shape = ConvShape(1, 1, 3, 3, 2, 2, 2)
+    scene = scene_of_rung("conv/im2col-cublas", shape, {"BLOCK": 64}, {"x": x, "w": w}, view, "")
+    assert [scene.caption(t) for t in range(scene.steps)] == [
+        "Each thread copies its window.",
+        "The library multiplies.",
+    ]
+    assert np.isnan(scene.cells("y", 0)).all()
+    np.testing.assert_array_equal(scene.cells("y"), w.reshape(2, 4)[1] @ scene.cells("col").reshape(4, 4))
+    assert {read.source: len(read.cells[read.start[1] :]) for read in scene.reads} == {"col": 16, "w": 8}
+    source, line = scene.source_at(1)
+    assert (source.file, line) == ("cublas_sgemm", 1) and source.text.startswith("cublas_sgemm(w, col, y);")
