@@ -12,7 +12,7 @@ from kernels.engines.emulator.watch.types import UNKNOWN
 from kernels.i18n import tr
 from visuals.scene.compiler.expressions import Value, parse, template
 from visuals.scene.compiler.moment import Accessed, Moment, Number, array_of, parted
-from visuals.scene.compiler.view import Buffer, OfThread, PerThread, Shared, Shown, Step, View, Writers
+from visuals.scene.compiler.view import Buffer, Derived, OfThread, PerThread, Shared, Shown, Step, View, Writers
 from visuals.scene.parts import Annotation, Captions, Tensor
 from visuals.scene.recorder import Recorder
 
@@ -111,6 +111,8 @@ class Cells:
             elif isinstance(shown, Writers) and shown.name not in self._writers:
                 self._writers[shown.name] = writers_of(m, shown)
                 self.recorder.put(shown.name, self._writers[shown.name])
+            elif isinstance(shown, Derived) and m.visit.kind in shown.during:
+                self._derived(m, shown)
 
     def others(self, m: Moment) -> None:
         """Record what the blocks that are not watched have written: the elements whose content differs from what is shown."""
@@ -264,6 +266,22 @@ class Cells:
                 value = m.played.after(number.history, m.visit.stop - 1).of[shown.thread]
                 self.recorder.put(shown.name, [value], [number.row])
 
+    def _derived(self, m: Moment, shown: Derived) -> None:
+        value, cell = parse(shown.value).value(m), parse(shown.cell).value(m)
+        known = m.active & value.known_by(m.played.threads) & cell.known_by(m.played.threads)
+        cells = np.broadcast_to(np.asarray(cell.of, int), m.played.threads)
+        threads = np.flatnonzero(known & (cells >= 0))
+        if not threads.size:
+            return
+        if shown.rows:
+            self.row[shown.name] = self.row.get(shown.name, -1) + 1
+        cells = cells[threads] + self.row.get(shown.name, 0) * shown.columns
+        self._rows[shown.name] = max(self._rows.get(shown.name, 1), int(cells.max()) // shown.columns + 1)
+        if self.view.shown(shown.value):
+            self.recorder.copy(shown.name, shown.value, parse(f"{shown.value}.at").value(m).of[threads], cells)
+        else:
+            self.recorder.put(shown.name, np.broadcast_to(value.of, m.played.threads)[threads], cells)
+
     def _of_blocks(
         self, m: Moment, shown: PerThread, row: int, threads: np.ndarray
     ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
@@ -373,6 +391,10 @@ class Cells:
             for block in range(self.blocks if self.is_of_blocks(shown) else 1):
                 name, note = self.name_of(shown, block), "" if block else note
                 yield Tensor(name, symbol, title, shown.role, *extents, note=note, plane_name=tr(shown.plane))
+            return
+        if isinstance(shown, Derived):
+            rows = self._rows.get(shown.name, 1)
+            yield Tensor(shown.name, symbol, title, shown.role, 1, rows, shown.columns, note=note)
             return
         if isinstance(shown, OfThread):
             rows, columns = (1, *moments[0].played.shape_of(shown.of or shown.name))[-2:]

@@ -19,6 +19,7 @@ from visuals.scene.compiler.view import (
     BLOCK,
     ORDER_NOTE,
     Bytes,
+    Derived,
     Number,
     OfThread,
     PerThread,
@@ -125,7 +126,7 @@ class _Compiler:
         if isinstance(reading, Bytes):
             so_far += sum(m.moved(reading.op, name, reading.again) for name in reading.of.split() or [""])
         elif m.visit.kind in reading.during:
-            so_far = parse(reading.value).value(m.of_all()).at(0)
+            so_far = parse(reading.value).value(m.of_all()).at(0) + so_far * reading.adds
         self._totals[reading.label] = so_far
         return so_far / parse(reading.per).value(m).at(0) if isinstance(reading, Bytes) else so_far
 
@@ -258,8 +259,10 @@ def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> I
             yield m
             continue
         values = np.broadcast_to(parse(m.step.apart).value(m).of, played.threads)
-        for value in np.unique(values[m.active]):
-            yield Moment(played, replace(m.visit, chosen=m.active & (values == value)), m.step)
+        different = np.unique(values[m.active])
+        for n, value in enumerate(different, 1):
+            chosen = m.active & (values == value)
+            yield Moment(played, replace(m.visit, chosen=chosen, part=(n, len(different))), m.step)
 
 
 def watched_names(view: View) -> frozenset[str]:
@@ -278,6 +281,9 @@ def expressions(view: View) -> Iterator[Expression]:
         yield from expressions_of(step)
     yield from map(parse, view.names.values())
     yield from (parse(text) for shown in view.tensors if isinstance(shown, PerThread) for text in shown.place if text)
+    for shown in view.tensors:
+        if isinstance(shown, Derived):
+            yield from map(parse, (shown.value, shown.cell))
     for reading in view.readings:
         yield parse(reading.per if isinstance(reading, Bytes) else reading.value)
 

@@ -1,8 +1,8 @@
 """Expressions in the sentences of a view: Python's, on one number a thread. They are parsed once.
 
-Functions: exp, log, sqrt, abs, isnan, isinf, isfinite, where, spacing (from an FP32 number to the next); min, max, sum and any over
-threads; count(x), how many threads have read x in the step; received(m), what each thread has got from another lane's m; at(m, 3), the m
-of thread 3.
+Functions: exp, log, sqrt, abs, isnan, isinf, isfinite, where, spacing (from an FP32 number to the next); min, max, sum, any and distinct
+(how many different ones) over threads; wavefront(word), in which wavefront the banks deliver a word of shared memory; count(x), how many
+threads have read x in the step; received(m), what each thread has got from another lane's m; at(m, 3), the m of thread 3.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
+
+from visuals.scene.requests import BANKS
 
 FIELD = re.compile(r"\{([^{}]+)\}")
 
@@ -82,7 +84,13 @@ _FUNCTIONS = {
     "where": np.where,
     "spacing": lambda a: np.spacing(np.asarray(a, np.float32)),
 }
-_OVER_THREADS = {"min": np.min, "max": np.fmax.reduce, "sum": np.sum, "any": np.any}
+_OVER_THREADS = {
+    "min": np.min,
+    "max": np.fmax.reduce,
+    "sum": np.sum,
+    "any": np.any,
+    "distinct": lambda a: len(np.unique(a)),
+}
 
 
 class ExpressionError(ValueError):
@@ -187,6 +195,8 @@ def _call(function: str, arguments: list[ast.expr]) -> Code:
     if function in _OVER_THREADS and len(arguments) == 1:
         return _over_threads(_OVER_THREADS[function], _code(arguments[0]))
     match function, arguments:
+        case "wavefront", [inner]:
+            return _wavefront(_code(inner))
         case "at", [inner, ast.Constant(value=int() as thread)]:
             value = _code(inner)
             return lambda names: Value(np.asarray(value(names).at(thread)))
@@ -196,6 +206,20 @@ def _call(function: str, arguments: list[ast.expr]) -> Code:
     if name and function == "count":
         return lambda names: Value(np.asarray(names.count(name)))
     raise ExpressionError(f"{function}(...) is not in the language of views")
+
+
+def _wavefront(inner: Code) -> Code:
+    def code(names: Names) -> Value:
+        word = inner(names)
+        threads = np.flatnonzero(names.among & word.known_by(len(names.among)))
+        keys = np.stack([threads // BANKS, word.of[threads] % BANKS, word.of[threads]])  # as many lanes as banks
+        found, which = np.unique(keys, axis=1, return_inverse=True)
+        _, first, of_bank = np.unique(found[:2], axis=1, return_index=True, return_inverse=True)
+        out = np.zeros(len(names.among), int)
+        out[threads] = (np.arange(found.shape[1]) - first[of_bank.ravel()])[which.ravel()]
+        return Value(out, word.known)
+
+    return code
 
 
 def _over_threads(reduce: Callable[[np.ndarray], np.ndarray], inner: Code) -> Code:

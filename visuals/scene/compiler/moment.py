@@ -375,6 +375,9 @@ class Moment:
         yield from (("active", active), ("idle", threads - active))
         yield from (("visit", self.visit.number), ("visits", self.visit.count))
         yield from zip(("first", "last"), self.repeated, strict=True)
+        yield from zip(("part", "parts"), self.visit.part, strict=True)
+        line = recording.watched.lines[recording.watched.line[self.visit.begin]]
+        yield "line", line.number
 
     def _number(self, name: str) -> Value | None:
         number = self._numbers.get(name)

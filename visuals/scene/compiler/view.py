@@ -2,8 +2,8 @@
 
 A name in a sentence or a condition is a tensor of the view or one of its `names`, else a C++ variable that the line sees, else a buffer or
 a shared array that the step reads or writes, else one of these: thread, lane and warp (in the block), block, threads and blocks (how many
-are shown), others (how many blocks are not), active and idle (how many of the threads), visit and visits (of the step's line), and the
-kernel's defines. Its value is that of the example thread. In a condition it is that of each thread.
+are shown), others (how many blocks are not), active and idle (how many of the threads), visit and visits (of the step's line), line
+(its number), and the kernel's defines. Its value is that of the example thread. In a condition it is that of each thread.
 
 * `m.before` is the value before the step; `running.m` a member, `sum[0][1]` an element of a variable that is an array.
 * Of a buffer or a shared array `x` is the value that the thread has read, or written if it has read none; `x.new` the one that it has
@@ -79,8 +79,8 @@ class Step:
 
     `lead`: a sentence that comes first in each case. `to`: the last of its lines. `lit`: the line that it lights, if not its first. `by`:
     threads with the same value of this expression take the step together, one group after the other between two barriers; `apart`: a step
-    for each value of this expression, of the threads of a group that have it; `together`: one of all threads, also in a view of groups. `inside`: the line of the call, if the line is in a function. `merge`: visits that follow each
-    other are one step; `each`: while this expression keeps its value. `shows`: by tensor, the variable whose values it shows at this step
+    for each value of this expression, of the threads of a group that have it, {part} of {parts}; `together`: one of all threads, also in a
+    view of groups. `inside`: the line of the call, if the line is in a function. `merge`: visits that follow each other are one step; `each`: while this expression keeps its value. `shows`: by tensor, the variable whose values it shows at this step
     alone. `cells`: by tensor, what is said of the cells that the step writes: {cell} is the cell, and elements of buffers like {x[cell]}
     are linked, else what the thread has read. `describe`: makes the sentence, in place of the cases."""
 
@@ -199,6 +199,19 @@ class Writers(Shown):
 
 
 @dataclass(frozen=True)
+class Derived(Shown):
+    """Numbers of threads in an order of their own: each active thread of a step of the kinds `during` puts `value` into `cell`, which
+    are expressions; not if the cell is negative. A tensor's name as `value` is a copy of what the thread has read there. `columns`: of a row.
+    `rows`: such a step begins a row."""
+
+    value: str = ""
+    cell: str = "lane"
+    columns: int = 32
+    during: tuple[str, ...] = ()
+    rows: bool = False
+
+
+@dataclass(frozen=True)
 class Bytes:
     """Bytes of a tensor, or of several ("Q K V"), that all threads have read (op "ld") or written ("st") so far, divided by `per`. `again`:
     only of elements that some thread has read, or written, before in the launch. `of` "": of all global memory, with those of the other
@@ -215,13 +228,14 @@ class Bytes:
 @dataclass(frozen=True)
 class Number:
     """A number of the algorithm, or without `role` a count: an expression of all threads, after each step of the kinds `during`; `start` before
-    the first."""
+    the first. `adds`: it is added to the number before."""
 
     label: str
     value: str
     role: str
     during: tuple[str, ...]
     start: float = 0.0
+    adds: bool = False
 
 
 @dataclass(frozen=True)

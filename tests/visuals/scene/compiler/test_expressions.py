@@ -55,6 +55,8 @@ def of(text: str, thread: int = 0) -> float:
         ("min(i)", 0),
         ("sum(i)", 1),
         ("any(isnan(x))", 1),
+        ("distinct(i)", 2),
+        ("distinct(0 * i)", 1),
         ("max(N)", 40),
         ("partial[i + 2]", 102),
         ("received(m) + count(x)", 8),
@@ -97,3 +99,8 @@ def test_anything_else_is_refused(text):
 
 def test_spacing_is_that_of_fp32_numbers():
     assert of("spacing(1000000 + 0 * i)") == 0.0625
+
+
+def test_words_of_one_bank_are_in_different_wavefronts():
+    assert [of("wavefront(32 * i)", thread) for thread in range(2)] == [0, 1]
+    assert [of(text, 1) for text in ("wavefront(i)", "wavefront(0 * i)")] == [0, 0]  # another bank, the same word

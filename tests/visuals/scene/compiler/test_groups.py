@@ -12,7 +12,8 @@ from kernels.softmax.shape import SoftmaxShape
 from visuals.scene.compiler.compile import compile_scene, moments_of, watched_names
 from visuals.scene.compiler.moment import Moment
 from visuals.scene.compiler.program import every_block
-from visuals.scene.compiler.view import BLOCK, Bytes, PerThread, Shared, View
+from visuals.scene.compiler.view import BLOCK, Bytes, Derived, Number, PerThread, Shared, View, step
+from visuals.scene.parts import Group
 from visuals.softmax import views as softmax
 
 # Eight threads; each reads five numbers of x, then they wait at a barrier.
@@ -124,3 +125,36 @@ def test_a_hollow_tensor_shows_where_numbers_would_be():
     assert np.isnan(scene.cells("m")).all()
     (read,) = [read for read in scene.reads if read.source == "m"]
     assert list(read.cells[: read.start[1]]) == list(range(8))
+
+
+def test_numbers_of_threads_are_in_an_order_of_their_own():
+    shown = (
+        Derived("owner", "workspace", "", value="thread", cell="x.at", columns=40, during=("gather",)),
+        Derived(
+            "row",
+            "input",
+            "",
+            value="x",
+            cell="where(thread < 4, thread, -1)",
+            columns=4,
+            during=("gather",),
+            rows=True,
+        ),
+    )
+    groups = *ALONE.groups, Group((("owner", "row"),))
+    view = replace(softmax.ONLINE, tensors=(*ALONE.tensors, *shown), groups=groups)
+    scene = compile_scene(recorded(view), view, "", "")
+    np.testing.assert_array_equal(scene.cells("owner"), np.arange(40) % 8)
+    np.testing.assert_array_equal(scene.cells("row").reshape(5, 4), ROW.reshape(5, 8)[:, :4])
+    assert [write.source for write in scene.writes if write.target == "row"] == ["x"]  # a copy
+
+
+def test_a_line_is_a_step_for_each_value_of_an_expression():
+    (steps,) = softmax.ONLINE.launches
+    apart = {**steps, "gather": step(steps["gather"].at, "{part} of {parts}: {active} at {line}.", apart="thread % 3")}
+    added = Number("read", "distinct(x.at)", "", ("gather",), adds=True)
+    view = replace(softmax.ONLINE, launches=(apart,), readings=(added,))
+    scene = compile_scene(recorded(view), view, "", "")
+    line = scene.source_at(0)[1]
+    assert [scene.caption(t) for t in range(3)] == [f"{n} of 3: {n_} at {line}." for n, n_ in ((1, 3), (2, 3), (3, 2))]
+    assert scene.readings[0].values[:3].tolist() == [3, 6, 8] and scene.readings[0].values[-1] == 40
