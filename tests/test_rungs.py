@@ -45,6 +45,7 @@ COUNTERS = Path(__file__).parent / "fixtures" / "hardware_counters_h200.json"
 SCENES = (  # the names of the rungs that a stage shows, a line for each source of them
     (
         "conv/direct",
+        "conv/direct-tiled",
         "conv/im2col-gemm",
         "conv/im2col-cublas",
         "conv/fft",

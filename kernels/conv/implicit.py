@@ -188,7 +188,6 @@ RUNGS: tuple[Rung, ...] = (
         tolerance=TOLERANCE,
         family="direct",
         short_title=mark("direct tiled"),
-        no_scene=mark("its lesson shows direct convolution without tiles"),
         tiles=DIRECT_TILES,
         cpu_title=mark("direct, blocked"),
         cpu_tiles=tuple(DIRECT_TILES),

@@ -4,7 +4,7 @@ from kernels.i18n import tr
 from pages.conv import controls, direct_chapters, lesson, scenes
 from pages.parts.every_step import every_step
 from visuals.conv.direct import notes
-from visuals.conv.direct.scene import MANY_TERMS
+from visuals.conv.direct.scene import MANY_TERMS, shown
 
 FORMULA = (
     '<span class="kt-math">y[n, k, p, q] = Σ<sub>c, r, s</sub></span> '
@@ -26,5 +26,6 @@ lesson.draw_with_orders(
     controls.direct_work,
     "conv/direct",
     direct_chapters.STORY,
-    folds=lambda shape: shape.CRS > MANY_TERMS,
+    folds=lambda shape: shown(shape).CRS > MANY_TERMS,
+    rungs=scenes.DIRECT_RUNGS,
 )

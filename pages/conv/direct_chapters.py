@@ -41,7 +41,7 @@ CHAPTERS = (
             mark("Press Play to see the first sum grow, product by product."),
         ),
         NUMBERS,
-        loop=(0, 9),
+        loop=(0, 10),
         size="real",
     ),
     Chapter(
@@ -51,8 +51,8 @@ CHAPTERS = (
             mark("Thread 1 starts one column further. Each step now shows a whole window."),
         ),
         NUMBERS,
-        step=10,
-        loop=(10, 20),
+        step=12,
+        loop=(12, 22),
         size="real",
         nudge=mark("Click an output pixel: its window and its sum are shown."),
     ),
@@ -77,7 +77,7 @@ CHAPTERS = (
             mark("A pixel is loaded up to {stage_loads} times here, and up to {real_loads} times at {real_shape}."),
         ),
         NUMBERS,
-        step=30,
+        step=32,
         size="real",
         question=Question(
             mark("What limits the kernel there?"),
@@ -92,7 +92,7 @@ CHAPTERS = (
     Chapter(
         mark("What a warp loads"),
         (
-            mark("Each step is now one load of one warp, as the emulator executed it."),
+            mark("Each step is now one product of one warp: each lane loads a pixel and a weight."),
             mark("The lanes of warp 0 read neighbouring pixels of a few rows. That is nearly coalesced."),
             mark("When all lanes read one weight, a single sector is enough."),
         ),
@@ -106,16 +106,19 @@ CHAPTERS = (
             mark(
                 "A second version first copies a patch of the image and the weights into shared memory. All threads of a block then read from there."
             ),
-            mark("The copy costs instructions and a barrier. The stage still shows the plain version."),
+            mark(
+                "The stage shows its first block, which loads each pixel once. The copy costs instructions and a barrier."
+            ),
         ),
-        NUMBERS,
-        step=40,
+        NUMBERS | {"order": "tiled"},
+        step=3,
+        loop=(0, 10),
         size="real",
         question=faster(
             mark("Your guess: is the version with shared memory faster at {real_shape}?"),
             "conv/direct",
             "real",
-            mark("It takes {real_time_direct_tiled}, the plain loop {real_time}."),
+            mark("It takes {real_time_direct_tiled}, the plain loop {real_time_direct}."),
             of="conv/direct-tiled",
         ),
     ),
@@ -126,7 +129,7 @@ CHAPTERS = (
             mark("[im2col](/im2col) turns the same sums into one matrix product. For that, fast kernels exist."),
         ),
         NUMBERS,
-        step=80,
+        step=82,
         size="real",
         nudge=mark("Switch to Explore to set your own shape and run it."),
     ),

@@ -9,13 +9,14 @@ from types import ModuleType
 from kernels.engines import emulator
 from kernels.i18n import cached, mark
 from kernels.ladders import find
+from kernels.model.program import RuleError
 from kernels.model.rung import Rung
-from visuals.conv.direct import warps as direct_warps
-from visuals.conv.direct.scene import direct_scene, folded_scene, part_shown
+from visuals.conv.direct.scene import ORDERS, direct_scene, shown
 from visuals.conv.im2col import warps as im2col_warps
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.inputs import Inputs, outputs
 from visuals.conv.part import Part, part_of
+from visuals.conv.watched import smaller
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 Ordered = tuple[Scene, str]  # a scene, and why it is not in the requested order ("" if it is)
@@ -27,8 +28,10 @@ IM2COL_ORDERS = {
 IM2COL_RUNGS = {"library": "conv/im2col-cublas"}  # the rung that an order shows, if it is not our kernel
 DIRECT_ORDERS = {
     "explaining": mark("one thread after another, the first with one step per product"),
-    "warps": mark("each step is one memory request of block 0, in the order of the emulated CUDA kernel"),
+    "warps": mark("one warp of block 0 after another, with one step per product"),
+    "tiled": mark("the kernel that loads pixels and taps into shared memory first, block 0"),
 }
+DIRECT_RUNGS = {"tiled": "conv/direct-tiled"}
 
 
 Tiles = tuple[tuple[str, int], ...]  # a rung's tile sizes by name; those left out have their default
@@ -47,12 +50,13 @@ def im2col(inputs: Inputs, order: str, tiles: Tiles = ()) -> Ordered:
 
 @cached(MAX_CACHED_SCENES)
 def direct(inputs: Inputs, order: str, every_step: bool = False, tiles: Tiles = ()) -> Ordered:
-    """Returns the scene in one of DIRECT_ORDERS. The explaining order folds many products, unless `every_step`."""
-    part, rung = part_shown(inputs.shape, inputs.planes()[0]), find("conv/direct")
-    sizes = rung.default_tiles | dict(tiles)
-    draw = partial(direct_scene, block=sizes["BLOCK"])
-    scene, reason = _in_order(order, inputs, part, draw, rung, sizes, direct_warps)
-    return (scene if every_step or order != "explaining" else folded_scene(scene)), reason
+    """Returns the scene in one of DIRECT_ORDERS. It folds many products, unless `every_step`."""
+    sizes, reason = find(ORDERS[order]).default_tiles | dict(tiles), ""
+    try:
+        scene = direct_scene(inputs, order, sizes, every_step)
+    except RuleError as error:
+        scene, reason = direct(inputs, "explaining", every_step)[0], str(error)
+    return scene, reason or smaller(inputs.shape, shown(inputs.shape, order))
 
 
 def _in_order(

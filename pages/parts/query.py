@@ -19,7 +19,18 @@ _PAGE = "_page"  # the URL path of the page of the last run
 _MODE, _LAST_MODE = "_mode", "_last_mode"  # of this run, and of the run before on the same page: a `_Mode`
 # Choices that some pages or kernels lack. A link to another kernel keeps the order; the engines depend on the machine.
 _ELSEWHERE = {
-    "order": ("explaining", "warps", "map", "timeline", "library", "fragments", "ring", "swizzle", "accumulator"),
+    "order": (
+        "explaining",
+        "warps",
+        "tiled",
+        "map",
+        "timeline",
+        "library",
+        "fragments",
+        "ring",
+        "swizzle",
+        "accumulator",
+    ),
     "engine": ("cuda", "emulator", "cpu"),
 }
 _WRONG = "_wrong_choices"  # of this run: notes on values of the URL, by name

@@ -1,0 +1,21 @@
+"""Runs of the convolution kernels in which every step of their views occurs (tests.visuals.scene.compiler.test_views)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernels.conv.shape import ConvShape
+from tests.helpers.view_runs import ViewRun, seeded
+from visuals.conv.direct.views import DIRECT, WARPS, tiled_view
+from visuals.scene.compiler.program import first_blocks
+
+PADDED = ConvShape(1, 2, 5, 5, 3, 3, 3, pad=1)
+
+
+def runs() -> Iterator[ViewRun]:
+    yield seeded("conv/direct", DIRECT, PADDED, {})
+    yield seeded("conv/direct warps", WARPS, PADDED, {"BLOCK": 64}, blocks=first_blocks(1))
+    tiled = seeded(
+        "conv/direct-tiled", DIRECT, PADDED, {"TILE": 8, "TK": 4, "TP": 2, "CHUNK": 1}, blocks=first_blocks(1)
+    )
+    yield ViewRun(tiled.name, tiled_view(PADDED, tiled.tiles), PADDED, tiled.tiles, tiled.inputs, tiled.blocks)
