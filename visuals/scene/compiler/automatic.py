@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from math import prod
 
@@ -22,7 +23,6 @@ from visuals.scene.compiler.view import (
     OfThread,
     PerThread,
     Place,
-    Repetitions,
     Sentence,
     Shared,
     Shown,
@@ -38,11 +38,12 @@ MAX_THREADS = 1024  # whose variables are shown
 MAX_VARIABLES, MAX_NUMBERS = 8, 6  # that are tensors, and whole numbers beside the picture
 MAX_LISTED = 3  # accesses or values of a thread in a sentence
 MIN_ITERATIONS = 5  # of a loop that is folded
+_ITERATIONS = " iterations"  # ends the kind of a step that is several iterations
 
 
-def automatic_view(recordings: Sequence[Recording], thread: int = 0, fold: bool = True) -> View:
-    """Returns a view of launches. Its sentences follow a thread, by its number in the watched blocks; `fold`: without most iterations of a
-    loop."""
+def automatic_view(recordings: Sequence[Recording], thread: int = 0, most: int = 200) -> View:
+    """Returns a view of launches. Its sentences follow a thread, by its number in the watched blocks. `most`: steps of a launch; of one with
+    more, most iterations of loops are one step."""
     tensors: dict[str, Shown] = {}
     spaces: dict[str, dict[str, None]] = {"global": {}, "registers": {}, "shared": {}}
     for recording in recordings:
@@ -50,7 +51,7 @@ def automatic_view(recordings: Sequence[Recording], thread: int = 0, fold: bool 
         for space, found in (
             ("global", [_buffer(recording, name) for name in arrays if name in recording.before]),
             ("registers", list(_variables(recording, thread))),
-            ("shared", [_shared(name) for name in arrays if name not in recording.before]),
+            ("shared", [_shared(name) for name in arrays if name in recording.watched.shared]),
         ):
             tensors |= {shown.name: shown for shown in found if shown.name not in tensors}
             spaces[space] |= {shown.name: None for shown in found if space == _space(tensors[shown.name])}
@@ -65,8 +66,7 @@ def automatic_view(recordings: Sequence[Recording], thread: int = 0, fold: bool 
         launches,
         (*list(numbers.values())[:MAX_NUMBERS], *_moved(tensors.values())),
         others=tuple(_OTHERS if recording.blocks < prod(recording.launch.grid) else "" for recording in recordings),
-        arrange=_without_counting,
-        repetitions=_loops if fold else None,
+        arrange=partial(_arranged, most),
     )
 
 
@@ -151,17 +151,17 @@ def _numbers(recording: Recording, thread: int, steps: Mapping[str, Step]) -> li
         if whole and not variable.calls and not variable.is_parameter and variable.name not in found:
             unseen = {_kind(recording, n) for n, pc in enumerate(watched.pc.tolist()) if not variable.is_visible(pc)}
             label = tr("{name} of thread {thread}", name=variable.name, thread=thread)
-            during = tuple(kind for kind in steps if kind not in unseen)
+            during = tuple(kind for kind in steps if kind.removesuffix(_ITERATIONS) not in unseen)
             found[variable.name] = Number(label, f"at({variable.name}, {thread})", "workspace", during, float("nan"))
     return list(found.values())
 
 
 def _kind(recording: Recording, step: int) -> str:
-    """Returns the name of the step that a raw step belongs to; "" if it is in another file."""
+    """Returns the name of the step that a raw step belongs to: line, statement, kernel; "" if it is in another file."""
     watched = recording.watched
     line = watched.lines[watched.line[step]] if watched.line[step] >= 0 else None
     ours = line is not None and line.file == next(iter(recording.files))
-    return f"{line.number}.{watched.statement[step]}" if line and ours else ""
+    return f"{line.number}.{watched.statement[step]}.{recording.launch.name}" if line and ours else ""
 
 
 # -- steps -------------------------------------------------------------------------------------------------
@@ -170,12 +170,20 @@ def _steps(recording: Recording, thread: int) -> dict[str, Step]:
     file = next(iter(recording.files))
     lines = recording.files[file].splitlines()
     kinds = {_kind(recording, step) for step in range(recording.watched.steps)} - {""}
-    places = sorted((int(number), int(statement)) for number, _, statement in (kind.partition(".") for kind in kinds))
-    return {
-        f"{n}.{statement}": Step(Place(file, range(n, n + 1), statement), (), describe=_Describe(n, thread))
-        for n, statement in places
+    places = sorted(
+        (int(number), int(statement), kind) for kind in kinds for number, statement, _ in [kind.split(".", 2)]
+    )
+    steps = {
+        kind: Step(Place(file, range(n, n + 1), statement), (), describe=_Describe(n, thread))
+        for n, statement, kind in places
         if 0 < n <= len(lines) and lines[n - 1].strip(" {}\t;")
     }
+    return steps | {kind + _ITERATIONS: replace(step, describe=_iterations) for kind, step in steps.items()}
+
+
+def _arranged(most: int, recording: Recording, found: list[Visit]) -> list[Visit]:
+    visits = _without_counting(recording, found)
+    return visits if len(visits) <= most else _without_iterations(recording, visits)
 
 
 def _without_counting(recording: Recording, found: list[Visit]) -> list[Visit]:
@@ -203,30 +211,42 @@ def _without_counting(recording: Recording, found: list[Visit]) -> list[Visit]:
     return out or found
 
 
-def _loops(moments: Sequence[Moment]) -> Repetitions:
-    """Returns the iterations of loops, but for the first two and the last, of the longest loops first."""
-    pcs = [m.pcs[0] for m in moments]
-    kinds = [m.visit.kind for m in moments]
-    found = []
-    for kind in dict.fromkeys(kinds):
-        starts = [n for n, other in enumerate(kinds) if other == kind]
+def _without_iterations(recording: Recording, found: list[Visit]) -> list[Visit]:
+    """Returns the steps with the iterations of a loop as one step, but for the first two and the last. The longest loops come first."""
+    pcs = [int(recording.watched.pc[visit.begin]) for visit in found]
+    runs: dict[int, tuple[int, int]] = {}  # by the first step of a run, the last and the number of iterations
+    taken = np.zeros(len(found), bool)
+    for chain in sorted(_loops([visit.kind for visit in found], pcs), key=lambda chain: chain[0] - chain[-1]):
+        if len(chain) >= MIN_ITERATIONS:
+            first, last = chain[2], chain[-1] - 1
+            if last > first and not taken[first : last + 1].any():
+                taken[first : last + 1] = True
+                runs[first] = last, len(chain) - 1
+    out = []
+    for n, visit in enumerate(found):
+        if n in runs:
+            last, iteration = runs[n]
+            end, kind = found[last], f"{visit.kind}{_ITERATIONS}"
+            out.append(replace(visit, kind=kind, end=end.end, stop=end.stop, number=3, count=iteration))
+        elif not taken[n]:
+            out.append(visit)
+    return out
+
+
+def _loops(kinds: Sequence[str], pcs: Sequence[int]) -> Iterator[list[int]]:
+    """Yields the steps at which the iterations of a loop begin, of each kind of step that one begins with."""
+    of_kind: dict[str, list[int]] = {}
+    for n, kind in enumerate(kinds):
+        of_kind.setdefault(kind, []).append(n)
+    for starts in of_kind.values():
         chain = starts[:1]
         for a, b in pairwise(starts):
             goes_on = pcs[b] <= pcs[b - 1] and min(pcs[a:b]) >= pcs[a]
             if not goes_on:
-                found.append(chain)
+                yield chain
                 chain = []
             chain.append(b)
-        found.append(chain)
-    runs: dict[tuple[int, int], tuple[float, ...]] = {}
-    for chain in sorted(found, key=lambda chain: chain[0] - chain[-1]):
-        if len(chain) >= MIN_ITERATIONS:
-            first, last = chain[2], chain[-1] - 1
-            if last > first and all(last < a or first > b for a, b in runs):
-                line = float(kinds[chain[0]].partition(".")[0])
-                runs[first, last] = line, 3.0, float(len(chain) - 1)
-    text = tr("Line {0}: the loop goes on in the same way. Its iterations {1} to {2} are one step here.")
-    return text, dict(sorted(runs.items()))
+        yield chain
 
 
 def _any_in(steps: np.ndarray, visit: Visit) -> bool:
@@ -278,6 +298,15 @@ class _Describe:
         phrases = [tr(verb, list=_listed(parts, numbers)) for verb, parts in done]
         text = tr("thread {thread} {done}.", thread=thread, done=", ".join(phrases))
         return Sentence(f"{begin} {text}", tuple(numbers), thread)
+
+
+def _iterations(m: Moment) -> Sentence:
+    """Says which iterations of a loop a step is."""
+    text = tr(
+        "Line {line}: the loop goes on in the same way. Its iterations {0} to {1} are one step here.",
+        line=m.step.at.lines.start,
+    )
+    return Sentence(text, (float(m.visit.number), float(m.visit.count)), int(m.active.argmax()))
 
 
 def _is_barrier(m: Moment) -> bool:

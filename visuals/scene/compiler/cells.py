@@ -397,14 +397,15 @@ class Cells:
             yield Tensor(shown.name, symbol, title, shown.role, 1, rows, shown.columns, note=note)
             return
         if isinstance(shown, OfThread):
-            rows, columns = (1, *moments[0].played.shape_of(shown.of or shown.name))[-2:]
-            yield Tensor(shown.name, symbol, title, shown.role, 1, rows, columns, note=note)
+            shapes = (m.played.shape_of(shown.of or shown.name) for m in moments)
+            *rows, columns = (1, *max(shapes, key=np.prod))
+            yield Tensor(shown.name, symbol, title, shown.role, 1, int(np.prod(rows)), columns, note=note)
             return
         if isinstance(shown, Writers):
             yield Tensor(shown.name, symbol, title, shown.role, 1, *self._writers[shown.name].shape, note=note)
             return
-        m = next((m for m in moments if m.played.array(array_of(shown)) >= 0), moments[0])
-        planes, rows, columns = shape_of(m, shown)
+        there = [m for m in moments if m.played.array(array_of(shown)) >= 0]
+        planes, rows, columns = max((shape_of(m, shown) for m in there or moments[:1]), key=np.prod)
         if isinstance(shown, Shared) and shown.rows:
             rows = self.row.get(shown.name, 0) + 1
             if shown.lines:
@@ -442,14 +443,14 @@ def shape_of(m: Moment, shown: Shown) -> tuple[int, int, int]:
         return (1, len(shown.part[0]), len(shown.part[1])) if shown.part else _whole(recording, shown)
     if shown.box:
         return shown.box[1:4]
-    type_ = recording.watched.shared.get(name, UNKNOWN)
-    if not type_.size:  # of dynamic size
-        itemsize = np.dtype(recording.watched.dtypes[m.played.array(name)]).itemsize
-        return 1, recording.blocks, recording.launch.shared // itemsize // step
+    type_, array = recording.watched.shared.get(name, UNKNOWN), m.played.array(name)
+    itemsize = np.dtype(recording.watched.dtypes[array]).itemsize if array >= 0 else type_.size // len(type_.leaves)
+    size = (type_.size or recording.launch.shared) // itemsize
     if len(type_.shape) < 2 or step > 1:
-        return 1, recording.blocks, len(type_.leaves) // step
-    *planes, rows, columns = (1, *type_.shape)
-    return int(np.prod(planes)), rows * recording.blocks, columns
+        return 1, recording.blocks, size // step
+    *planes, rows, _ = (1, *type_.shape)
+    count = int(np.prod(planes))
+    return count, rows * recording.blocks, size // (count * rows)
 
 
 def initial(m: Moment, shown: Buffer) -> np.ndarray | None:

@@ -23,7 +23,6 @@ from visuals.scene.compiler.view import (
     Number,
     OfThread,
     PerThread,
-    Repetitions,
     Say,
     Sentence,
     Step,
@@ -199,7 +198,7 @@ def compile_scene(
         finite=False,
         **fields | parts,
     )
-    sentence, numbers = (view.repetitions or _repetitions)(c.moments)
+    sentence, numbers = _repetitions(c.moments)
     return folded(scene, list(numbers), sentence, lambda run: numbers[run])
 
 
@@ -208,7 +207,7 @@ def _faults(moments: Sequence[Moment]) -> Iterator[tuple[int, str]]:
         yield from ((n, text) for text in m.faults())
 
 
-def _repetitions(moments: Sequence[Moment]) -> Repetitions:
+def _repetitions(moments: Sequence[Moment]) -> tuple[str, dict[tuple[int, int], list[float]]]:
     """Returns what is said of the repetitions of the steps with the first sentence that there is for them. A repetition is of one group of
     threads."""
     text = next((m.step.fold for m in moments if m.step.fold), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ import numpy as np
 
 from kernels.engines.emulator.threads import LANES
 from kernels.engines.emulator.watch.recording import Recording
+from kernels.engines.emulator.watch.types import UNKNOWN
 from kernels.engines.emulator.watch.values import History, Reads
 from kernels.engines.emulator.watch.watch import Variable
 from visuals.scene.compiler.expressions import Value, parse
@@ -86,8 +88,12 @@ class Played:
         return [Number(row, histories[p], reads.get(p)) for row, p in enumerate(paths) if p in histories]
 
     def shape_of(self, name: str) -> tuple[int, ...]:
-        """Returns the extents of a variable that is an array, () of another."""
-        return next((v.type.shape for v in self.recording.watched.values.variables if v.name == name), ())
+        """Returns the extents of a variable that is an array, those of its structures at last; () of another. Of several of the name, the
+        largest."""
+        types = (v.type for v in self.recording.watched.values.variables if v.name == name)
+        found = max(types, key=lambda type_: len(type_.leaves), default=UNKNOWN)
+        per = len(found.leaves) // max(1, math.prod(found.shape))
+        return (*found.shape, per) if per > 1 and found.shape else found.shape
 
     def sees(self, path: str, pcs: tuple[int, ...], in_function: bool) -> bool:
         """Returns whether instructions see a variable."""

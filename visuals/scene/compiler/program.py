@@ -1,4 +1,4 @@
-"""The scene of a rung: its program is run, recorded and compiled."""
+"""The scene of a rung: its program is run, recorded and compiled, with a view or without one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kernels.engines.emulator.watch.recording import record
 from kernels.i18n import tr
 from kernels.ladders import find
 from kernels.model.program import Launch, RuleError
+from visuals.scene.compiler.automatic import automatic_view
 from visuals.scene.compiler.compile import compile_scene, watched_names
 from visuals.scene.compiler.view import View
 from visuals.scene.scene import Scene
@@ -31,19 +32,22 @@ def scene_of_rung(
     shape: Any,
     tiles: Mapping[str, int],
     inputs: Mapping[str, np.ndarray],
-    view: View,
+    view: View | None,
     key: str,
     notes: Mapping[str, str] = {},
     blocks: Callable[[Launch], tuple[int, ...]] = every_block,
     **parts: Any,
 ) -> Scene:
-    """Returns the scene of a rung. Tile sizes need not be among the rung's choices. `key`: what else the scene depends on. `notes` and
+    """Returns the scene of a rung, without a view the automatic one. Tile sizes need not be among the rung's choices. `key`: what else the scene depends on. `notes` and
     `parts`: as of compile_scene. `blocks`: of a launch, those that are watched. RuleError names a rule of the rung that the shape breaks."""
     found = find(rung)
     for rule in found.rules(shape, dict(tiles)):
         raise RuleError(rule)
-    program, names = found.build(shape, dict(tiles)), watched_names(view)
+    program, names = found.build(shape, dict(tiles)), watched_names(view) if view else None
     with np.errstate(all="ignore"):
         recorded = record(program, inputs, blocks, lambda _: names)
     sizes = ",".join(f"{name}={value}" for name, value in tiles.items())
-    return compile_scene(recorded, view, f"{rung} {sizes} {key}", tr(found.title), notes, **parts)
+    key, title = f"{rung} {sizes} {key}", tr(found.title)
+    if view is None:
+        view = automatic_view(recorded.launches)
+    return compile_scene(recorded, view, key, title, notes, **parts)

@@ -16,8 +16,6 @@ from visuals.scene.compiler.automatic import automatic_view
 from visuals.scene.compiler.compile import compile_scene
 from visuals.scene.scene import Scene
 
-MAX_STEPS = 200  # above, loops are folded
-
 
 def kernel_scene(
     file: Path, entry: str, grid: Dim, block: Dim, args: Sequence[str], watched: tuple[int, int] = (0, 0), **settings
@@ -26,7 +24,7 @@ def kernel_scene(
     errors as of record_kernel."""
     number, thread = watched
     found = record_kernel(file, entry, grid, block, args, (number,), **settings)
-    view = automatic_view([found.recording], thread, fold=False)
+    view = automatic_view([found.recording], thread)
     if not any(view.launches):
         raise RuleError(tr("no thread of block {block} executes a statement of {kernel}", block=number, kernel=entry))
     recorded = Recorded((found.recording,), {}, 0.0)
@@ -34,10 +32,7 @@ def kernel_scene(
     text = f"{next(iter(found.recording.files.values()))} {entry} {grid} {block} {args} {watched} {sorted(settings.items())}"
     key = blake2b(text.encode(), digest_size=8).hexdigest()
     note: dict[str, Any] = {"order_note": _note(found.differs)} if found.differs else {}
-    scene = compile_scene(recorded, view, key, title, **note)
-    if scene.steps <= MAX_STEPS:
-        return scene
-    return compile_scene(recorded, automatic_view([found.recording], thread), key, title, **note)
+    return compile_scene(recorded, view, key, title, **note)
 
 
 def _note(differs: Sequence[str]) -> str:

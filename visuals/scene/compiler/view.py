@@ -15,7 +15,7 @@ are shown), others (how many blocks are not), active and idle (how many of the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,10 +51,6 @@ class Sentence:
     text: str
     numbers: tuple[float, ...] = ()
     example: int = 0
-
-
-# A sentence with numbered fields, and what fills them by the first and last step of each repetition.
-Repetitions = tuple[str, Mapping[tuple[int, int], Sequence[float]]]
 
 
 @dataclass(frozen=True)
@@ -250,7 +246,7 @@ class View:
     blocks that are not watched, if there are any: they follow in one step, if it is not "". `calls`: by the routine of a library, what is
     said of its call after a launch, one step. `products`: matrix products of tensors, as
     (left, right, out). `step_name`: what a step is. `order`: the order of the steps, and what is said of it. `arrange`: makes other steps
-    of those that the marks give. `repetitions`: finds what is folded, in place of `fold` of the steps."""
+    of those that the marks give."""
 
     tensors: tuple[Shown, ...]
     groups: tuple[Group, ...]
@@ -267,7 +263,6 @@ class View:
     step_name: str = STEP
     order: tuple[str, str] = (ORDER, ORDER_NOTE)
     arrange: Callable[[Any, Any], Any] | None = None  # (Recording, list of Visit) -> list of Visit
-    repetitions: Callable[[Any], Repetitions] | None = None  # of the list of Moment, one a step
 
     def shown(self, name: str) -> Shown | None:
         return next((tensor for tensor in self.tensors if tensor.name == name), None)

@@ -81,9 +81,10 @@ def record(
     program: Program,
     inputs: Arrays,
     blocks: Callable[[Launch], tuple[int, ...]],
-    names: Callable[[Launch], frozenset[str]],
+    names: Callable[[Launch], frozenset[str] | None],
 ) -> Recorded:
-    """Run a program. `blocks`: of a launch, those that are watched. `names`: of the variables whose values are kept."""
+    """Run a program. `blocks`: of a launch, those that are watched. `names`: of the variables whose values are kept,
+    None for all of the kernel's own function."""
     measured, watched = (
         emulator.Session(program, inputs, Options(count=count, seconds=math.inf)) for count in (True, False)
     )
@@ -113,7 +114,9 @@ def record(
     return Recorded(tuple(launches), arrays, difference, tuple(calls))
 
 
-def _is_one_of(names: frozenset[str]) -> Callable[[Variable], bool]:
+def _is_one_of(names: frozenset[str] | None) -> Callable[[Variable], bool]:
+    if names is None:
+        return lambda variable: not variable.calls
     return lambda variable: variable.name in names or (variable.is_parameter and not variable.calls)
 
 

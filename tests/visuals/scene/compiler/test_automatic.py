@@ -114,9 +114,9 @@ def test_loops_are_folded_if_there_are_many_steps(tmp_path):
     )
     whole, short = (
         compile_scene(
-            Recorded((found.recording,), {}, 0.0), automatic_view([found.recording], fold=fold), "key", "title"
+            Recorded((found.recording,), {}, 0.0), automatic_view([found.recording], most=most), "key", "title"
         )
-        for fold in (False, True)
+        for most in (200, 20)
     )
     assert "Its iterations 3 to 19 are one step here." in " ".join(captions(short)) and short.steps < whole.steps - 15
     np.testing.assert_array_equal(short.cells("y"), whole.cells("y"))
