@@ -261,7 +261,8 @@ class Moment:
         if name not in self._accessed:
             shown = self.played.view.shown(name)
             found = self.played.accessed(shown or name, self.visit.first, self.visit.stop)
-            self._accessed[name] = found if self.mine.all() else found.only(self.mine[found.thread])
+            found = found if self.mine.all() else found.only(self.mine[found.thread])
+            self._accessed[name] = found.only(found.write == (self.step.op == "st")) if self.step.op else found
         return self._accessed[name]
 
     def moved(self, op: str, name: str, again: bool) -> int:

@@ -78,7 +78,8 @@ class Step:
     for each value of this expression, of the threads of a group that have it, {part} of {parts}; `together`: one of all threads, also in a
     view of groups. `inside`: the line of the call, if the line is in a function. `merge`: visits that follow each other are one step; `each`: while this expression keeps its value. `shows`: by tensor, the variable whose values it shows at this step
     alone. `cells`: by tensor, what is said of the cells that the step writes: {cell} is the cell, and elements of buffers like {x[cell]}
-    are linked, else what the thread has read. `describe`: makes the sentence, in place of the cases."""
+    are linked, else what the thread has read. `op`: it has only the loads of its line, "ld", or only the stores, "st"; `arrange` of the view
+    makes two steps of one visit. `describe`: makes the sentence, in place of the cases."""
 
     at: Mark | Place
     cases: tuple[Say, ...]
@@ -94,6 +95,7 @@ class Step:
     each: str = ""
     shows: Mapping[str, str] = field(default_factory=dict)
     cells: Mapping[str, str] = field(default_factory=dict)
+    op: str = ""
     describe: Callable[[Any], Sentence] | None = None
 
 

@@ -158,3 +158,20 @@ def test_a_line_is_a_step_for_each_value_of_an_expression():
     line = scene.source_at(0)[1]
     assert [scene.caption(t) for t in range(3)] == [f"{n} of 3: {n_} at {line}." for n, n_ in ((1, 3), (2, 3), (3, 2))]
     assert scene.readings[0].values[:3].tolist() == [3, 6, 8] and scene.readings[0].values[-1] == 40
+
+
+def test_a_line_is_a_step_of_its_loads_and_one_of_its_stores():
+    (steps,) = softmax.ONLINE.launches
+    both = {**steps, "y": step("y[col] =", "Loads.", op="ld"), "y.store": step("y[col] =", "Stores.", op="st")}
+    both = {kind: both[kind] for kind in ("y", "y.store", *steps)}
+
+    def arrange(recording, visits):
+        return [part for v in visits for part in ((v, replace(v, kind="y.store")) if v.kind == "y" else (v,))]
+
+    view = replace(softmax.ONLINE, launches=(both,), arrange=arrange)
+    scene = compile_scene(recorded(view), view, "", "")
+    last = scene.steps - 1
+    assert [scene.caption(t) for t in (last - 1, last)] == ["Loads.", "Stores."]
+    assert np.isfinite(scene.cells("y")).sum() - np.isfinite(scene.cells("y", last - 1)).sum() == 8
+    (read,) = [read for read in scene.reads if read.source == "x"]
+    assert np.diff(read.start)[-2:].tolist() == [8, 0]
