@@ -27,10 +27,12 @@ WATCHED = (  # topics
     "embedding",
     "heads",
     "linear",
+    "memory",
     "norm",
     "optimizer",
     "pooling",
     "softmax",
+    "teaching",
 )
 
 

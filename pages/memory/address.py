@@ -19,10 +19,7 @@ from kernels.model.rung import Ladder
 from kernels.model.shape import Bound
 from pages.parts.address import Choice, Fields, Number, Values, choice_notes
 from visuals.memory import count_tables
-from visuals.memory.branches import branches_scene
-from visuals.memory.layout import layout_scene
-from visuals.memory.sectors import banks_scene, stride_scene
-from visuals.memory.threads import add_scene
+from visuals.memory.scene import BLOCK, memory_scene
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 TOPICS = {
@@ -116,10 +113,6 @@ def shape(topic: str, values: Values) -> MemoryShape:
         return StrideShape(32, values["stride"])
     if topic == "banks":
         return BanksShape(32, values["stride"])
-    return _layout(values)
-
-
-def _layout(values: Values) -> LayoutShape:
     return LayoutShape(*(values[name] for name in "nchw"))
 
 
@@ -135,17 +128,9 @@ def scene(topic: str, values: Values) -> Scene:
 @cached(MAX_CACHED_SCENES)
 def _scene(topic: str, items: Items) -> Scene:
     values = dict(items)
-    name, topic_shape = rung(topic, values), shape(topic, values)
-    if topic == "threads":
-        stage_rung = ladder(topic).rung(name)
-        return add_scene(name, topic_shape, {n: v for n, v in tiles(topic, values).items() if n in stage_rung.tiles})
-    if topic == "divergence":
-        return branches_scene(values["branches"], values["rounds"])
-    if topic == "coalescing":
-        return stride_scene(values["stride"])
-    return (
-        banks_scene(values["stride"], values["row"] - 32) if topic == "banks" else layout_scene(name, _layout(values))
-    )
+    stage_rung = ladder(topic).rung(rung(topic, values))
+    sizes = {name: size for name, size in (BLOCK | tiles(topic, values)).items() if name in stage_rung.tiles}
+    return memory_scene(stage_rung.name, shape(topic, values), sizes)
 
 
 def counted(topic: str, values: Values) -> count_tables.CountTable:

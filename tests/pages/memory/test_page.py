@@ -40,7 +40,7 @@ def test_each_view_shows_only_its_part(view):
 def test_url_selects_the_scene():
     plain = address.scene("banks", {"stride": 8, "row": 32})
     padded = address.scene("banks", {"stride": 8, "row": 33})
-    assert plain.steps == 10 and padded.steps == 3
+    assert plain.steps == 11 and padded.steps == 4
     assert [address.rung("banks", {"row": row}) for row in (32, 33)] == ["banks/plain", "banks/padded"]
     at = open_at(topic="banks", stride="8", row="33")
     assert "One unused word after each row" in texts(at)
