@@ -13,35 +13,34 @@ import pytest
 
 from benchmarks.hardware_cases import EXCLUDED, NOT_YET
 from kernels import sources
-from kernels.elementwise import ladder as elementwise_ladder
 from kernels.fusion.ladder import PLANS as FUSION_PLANS
 from kernels.ladders import LADDERS
 from kernels.model.program import Launch, RuleError
 from kernels.model.rung import FP16, INT8, TENSOR_CORES, UNITS, Ladder, Rung
-from kernels.optimizer import ladder as optimizer_ladder
 from kernels.records import recordings
 from kernels.runner import run
+from pages.layers.layers import LAYERS
 from tests.helpers.offenders import over
 from visuals.attention.backward.scene import SCENES as ATTENTION_BACKWARD_SCENES
-from visuals.attention.lse import SCENES as LSE_SCENES
 from visuals.attention.scene import SCENES as ATTENTION_SCENES
 from visuals.conv.backward.scene import SCENES as BACKWARD_SCENES
 from visuals.conv.backward.transpose import WORDINGS as TRANSPOSE_SCENES
 from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
-from visuals.cross_entropy.views import VIEWS as CROSS_ENTROPY_VIEWS
-from visuals.embedding.views import VIEWS as EMBEDDING_VIEWS
 from visuals.gemm.plan import PLANS as GEMM_PLANS
 from visuals.gemm.swizzle import RUNGS as HOPPER_SCENES
-from visuals.heads.views import VIEWS as HEADS_VIEWS
-from visuals.linear.scene import SCENES as LINEAR_SCENES
-from visuals.norm.views import VIEWS as NORM_VIEWS
-from visuals.pooling.views import VIEWS as POOLING_VIEWS
 from visuals.precision.instructions import SCENES as INSTRUCTION_SCENES
 from visuals.softmax.views import VIEWS as SOFTMAX_VIEWS
 
 COUNTERS = Path(__file__).parent / "fixtures" / "hardware_counters_h200.json"
+OF_LAYERS = (  # each has a scene: tests/pages/layers/test_page.py
+    rung.name
+    for row in LAYERS.values()
+    for one in row.passes.values()
+    for rung in one.ladder.rungs
+    if not (rung.library or rung.no_scene)
+)
 SCENES = (  # the names of the rungs that a stage shows, a line for each source of them
     (
         "conv/direct",
@@ -60,20 +59,12 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     HOPPER_SCENES,
     ATTENTION_SCENES,
     ATTENTION_BACKWARD_SCENES,
-    LSE_SCENES,
     SOFTMAX_VIEWS,
     FUSION_PLANS,
     ("add/vector", "add/matrix", "add/matrix-transposed", "stride/copy", "banks/plain", "banks/padded"),
     ("layout/along-w", "layout/along-c"),
     ("branch/lanes", "branch/warps"),
-    (rung.name for ladder in elementwise_ladder.LADDERS for rung in ladder.rungs if not rung.library),
-    (rung.name for ladder in optimizer_ladder.LADDERS for rung in ladder.rungs if not rung.library),
-    POOLING_VIEWS,
-    CROSS_ENTROPY_VIEWS,
-    NORM_VIEWS,
-    LINEAR_SCENES,
-    EMBEDDING_VIEWS,
-    HEADS_VIEWS,
+    OF_LAYERS,
     INSTRUCTION_SCENES,
 )
 SHOWN = {name for names in SCENES for name in names}

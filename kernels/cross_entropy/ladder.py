@@ -456,7 +456,6 @@ STEP_RUNGS = (
         {"CLUSTER": 2, "BLOCK": 32},
         {"BLOCK": 256},
         capability=clusters,
-        no_scene=mark("the scene of softmax in a cluster shows the same exchange of maximum and sum"),
         not_on_cpu=mark(
             "a processor has no clusters of blocks; without them this is loss and gradient, a few rows at a time"
         ),

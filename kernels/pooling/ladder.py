@@ -510,7 +510,6 @@ GLOBAL_AVG_POOL = Ladder(
             tolerance=TOLERANCE,
             tiles={"PLANES": (64, 32, 128), "SHARE": (2, 1, 4, 8)},
             sets=({"PLANES": 32},),
-            no_scene=mark("the scene of one warp per plane shows the same sums; only the copy before them is new"),
             not_on_cpu=mark("a processor has no shared memory; without it these are a few planes at a time"),
         ),
         Rung(
@@ -528,7 +527,6 @@ GLOBAL_AVG_POOL = Ladder(
             sets=({"PLANES": 64, "SHARE": 2},),
             capability=hopper,
             last_capability=HOPPER,
-            no_scene=mark("the scene of one warp per plane shows the same sums; only the copy before them is new"),
             not_on_cpu=mark("a processor has no shared memory; without it these are a few planes at a time"),
         ),
         _library(

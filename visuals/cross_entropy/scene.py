@@ -30,6 +30,6 @@ def cross_entropy_scene(
                 count=decimal(f"{s.elements:,}"),
             )
         )
-    view = VIEWS[rung]
-    blocks = first_blocks(2 if view.group else 1)  # two blocks that share a row or have elements of several
+    view = VIEWS.get(rung)
+    blocks = first_blocks(2 if view and view.group else 1)  # two blocks that share a row or have elements of several
     return scene_of_rung(rung, s, find(rung).check(s, tiles), inputs, view, f"{s} {note}", {"x": note}, blocks)

@@ -25,11 +25,11 @@ from visuals.scene.scene import Scene
 def pool_scene(rung: str, s: PoolShape | GlobalShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of one of our rungs at its inputs by name, float32 (index: int32), finite. RuleError if the rung
     cannot run the shape."""
-    found, view = find(rung), VIEWS[rung]
+    found, view = find(rung), VIEWS.get(rung)
     tiles = found.check(s, tiles)
-    if isinstance(s, GlobalShape) and view.threads:
+    if view and isinstance(s, GlobalShape) and view.threads:
         view = replace(view, threads=min(view.threads, s.planes, tiles.get("BLOCK", s.planes)))
-    if isinstance(s, PoolShape):
+    if view and isinstance(s, PoolShape):
         of_plane = {WINDOW: s.P * s.Q, PIXEL: s.H * s.W}
         view = replace(view, alone=min(view.alone, of_plane.get(view.step_name, view.alone)))
     tensors = {b.name: _of_planes(b.shape, s, b.name) for b in found.build(s, tiles).buffers}

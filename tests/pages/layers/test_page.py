@@ -15,6 +15,7 @@ from kernels.model.shape import ShapeError
 from pages import _teasers
 from pages.layers import address, controls
 from pages.layers.layers import BACKWARD, FORWARD, LAYERS
+from pages.parts import tiles
 from tests.helpers.chapters import WITH_STORY, open_chapter, story
 from tests.helpers.page_runner import finish, heads, links, open_page, stages, strip, texts
 from visuals.pooling.links import windows
@@ -58,7 +59,8 @@ def test_every_own_rung_has_a_scene_at_the_small_shape_and_at_a_part_of_the_real
         for selection in (small, large):
             scene, reason = address.scene(layer, side, selection)
             assert scene and not reason and not notes
-            assert scene.key.startswith(f"{selection.rung.name} ") and selection.rung is small.rung
+            assert scene.key.startswith(f"{selection.rung.name} ")
+            assert selection.rung is small.rung or tiles.broken(small.rung, selection.shape, small.rung.default_tiles)
 
 
 @pytest.mark.parametrize("layer", [name for name, row in LAYERS.items() if BACKWARD in row.passes])

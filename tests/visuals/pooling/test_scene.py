@@ -54,11 +54,7 @@ def emulated(name: str, s, inputs=None):
     return pool_scene(name, s, {}, inputs), session, program
 
 
-def test_every_own_rung_has_a_scene():
-    assert set(OWN) == set(VIEWS)
-
-
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", OWN)
 @settings(max_examples=3)
 @given(data=st.data())
 def test_the_last_step_equals_what_the_kernel_stored(name, data):
