@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from visuals.conv.inputs import Inputs
 from visuals.conv.part import Part, gather_index, variation
 from visuals.conv.watched import with_sides
 from visuals.scene.compiler.program import every_block, first_blocks, scene_of_rung
+from visuals.scene.compiler.view import unfolded
 from visuals.scene.parts import Annotation, Captions, Sum
 from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
@@ -54,7 +54,7 @@ def direct_scene(inputs: Inputs, order: str, tiles: Mapping[str, int], every_ste
     s = shown(inputs.shape, order)
     view = {"explaining": DIRECT, "warps": WARPS}.get(order) or tiled_view(s, tiles)
     if every_step or s.CRS <= MANY_TERMS:
-        view = replace(view, repetitions=lambda _: ("", {}))
+        view = unfolded(view)
     index = gather_index(s, Part(s.C, s.K, s.P, s.Q, s.H, s.W))
     return scene_of_rung(
         ORDERS[order],

@@ -16,7 +16,7 @@ are shown), others (how many blocks are not), active and idle (how many of the t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernels.engines.emulator.ptx.kernel import Line
@@ -268,3 +268,10 @@ class View:
 
     def shown(self, name: str) -> Shown | None:
         return next((tensor for tensor in self.tensors if tensor.name == name), None)
+
+
+def unfolded(view: View) -> View:
+    """Returns the view with every step of repetitions."""
+    return replace(
+        view, launches=tuple({kind: replace(s, fold="") for kind, s in steps.items()} for steps in view.launches)
+    )
