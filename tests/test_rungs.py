@@ -24,7 +24,6 @@ from tests.helpers.offenders import over
 from visuals.attention.backward.scene import SCENES as ATTENTION_BACKWARD_SCENES
 from visuals.attention.scene import SCENES as ATTENTION_SCENES
 from visuals.conv.backward.scene import SCENES as BACKWARD_SCENES
-from visuals.conv.backward.transpose import WORDINGS as TRANSPOSE_SCENES
 from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
@@ -54,7 +53,6 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
     ),
     IMPLICIT_RUNGS,
     BACKWARD_SCENES,
-    TRANSPOSE_SCENES,
     GEMM_PLANS,
     HOPPER_SCENES,
     ATTENTION_SCENES,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from kernels.conv.shape import ConvShape
 from kernels.i18n import tr
 
-SIDE, CHANNELS, FILTERS, IMAGES = 8, 2, 2, 2  # the most of each that a stage shows
+SIDE, CHANNELS, FILTERS = 8, 2, 2  # the most of each that a stage shows
 ROW = 24  # the most samples of a 1-D convolution
 
 
-def watched(s: ConvShape) -> ConvShape:
+def watched(s: ConvShape, images: int = 1) -> ConvShape:
     """Returns the convolution on the stage: fewer channels, filters, images and pixels, the rest unchanged.
 
     Filter, stride, padding, dilation and mode stay. A page says that the extents are smaller.
     """
-    smaller = s.with_(N=min(s.N, IMAGES), C=min(s.maps, CHANNELS), K=min(s.filters, FILTERS), groups=1, bias=0, relu=0)
+    smaller = s.with_(N=min(s.N, images), C=min(s.maps, CHANNELS), K=min(s.filters, FILTERS), groups=1, bias=0, relu=0)
     return with_sides(smaller, ROW if s.H == s.R == 1 else SIDE)
 
 

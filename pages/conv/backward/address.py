@@ -29,8 +29,7 @@ from pages.conv import address as conv_address
 from pages.parts import rung_address
 from pages.parts.address import Field, Number, Values, fewest_resets
 from visuals.conv.backward import scene as scenes
-from visuals.conv.backward import transpose
-from visuals.conv.backward.links import watched
+from visuals.conv.watched import smaller, watched
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 from visuals.scene.why_not import broken_rule, why_not
 
@@ -46,6 +45,7 @@ ABOUT = {
 DEFAULT = BACKWARD_PRESETS["backward-stride-toy"].shape
 TRANSPOSE_DEFAULT = TRANSPOSE_PRESETS["transpose-toy"].shape.with_(output_pad_h=0, output_pad_w=0)
 MAX = conv_address.MAX | {"N": 128, "R": 16, "S": 16, "groups": 1024}
+IMAGES = 2  # on the stage of a sum over images
 MAX_OUTPUT_PAD = MAX["u"] - 1
 
 
@@ -195,9 +195,11 @@ def at_gradient(selection: rung_address.Selection, gradient: str) -> dict[str, s
 
 
 # -- the stage -------------------------------------------------------------------------------------
-def shown(s: Shape) -> Shape:
-    """Returns the shape on the stage: fewer channels, filters, images and pixels, the rest unchanged."""
-    return TransposeShape.of(watched(s.conv)) if isinstance(s, TransposeShape) else watched(s)
+def shown(s: Shape, rung: str = "") -> Shape:
+    """Returns the shape on the stage: fewer images, channels, filters and pixels, the rest unchanged. A sum over images has two."""
+    if isinstance(s, TransposeShape):
+        return TransposeShape.of(watched(s.conv))
+    return watched(s, IMAGES if rung.startswith("conv-dweight") else 1)
 
 
 # The file of a rung with several launches that shows its idea.
@@ -213,11 +215,6 @@ FILES = {
 }
 
 
-def folds(rung: str) -> bool:
-    """Returns whether the stage folds repeated steps of a rung."""
-    return rung in scenes.FOLDED
-
-
 def scene(selection: rung_address.Selection, every_step: bool = False) -> tuple[Scene | None, str]:
     """Returns the scene of a rung at the part of its shape that is shown, and what the reader must know of it; (None,
     reason) if it has none."""
@@ -226,27 +223,16 @@ def scene(selection: rung_address.Selection, every_step: bool = False) -> tuple[
 
 @cached(MAX_CACHED_SCENES)
 def _scene(s: Shape, rung: str, tiles: tuple[tuple[str, int], ...], every_step: bool) -> tuple[Scene | None, str]:
-    part, sizes = shown(s), dict(tiles)
+    part, sizes = shown(s, rung), dict(tiles)
     if reason := broken_rule(rung, s, sizes):  # the part has one group: it could break none
         return None, reason
-    if reason := why_not(rung, part, sizes, (*scenes.SCENES, *transpose.WORDINGS)):
-        return None, reason
-    if isinstance(part, TransposeShape):
-        reason = transpose.why_not(part, rung, sizes)
-    else:
-        reason = scenes.why_not(part, rung, sizes)
-    if reason:
+    if reason := why_not(rung, part, sizes, scenes.SCENES) or scenes.why_not(part, rung, sizes):
         return None, reason
     try:
-        if isinstance(part, TransposeShape):
-            found = transpose.transpose_scene(rung, part, sizes, inputs(rung, part))
-        else:
-            found = scenes.backward_scene(rung, part, sizes, inputs(rung, part))
+        found = scenes.backward_scene(rung, part, sizes, inputs(rung, part), every_step)
     except RuleError as error:  # no compiler here for these tile sizes
         return None, str(error)
-    if folds(rung) and not every_step:
-        found = scenes.FOLDED[rung](found)
-    return found, _smaller(s, part)
+    return found, smaller(s, part)
 
 
 def inputs(rung: str, s: Shape) -> dict[str, np.ndarray]:
@@ -254,12 +240,6 @@ def inputs(rung: str, s: Shape) -> dict[str, np.ndarray]:
     found = find(rung)
     arrays = seeded_inputs(found.build(s, found.default_tiles).of_role(INPUT))
     return {name: np.round(3 * array) for name, array in arrays.items()}
-
-
-def _smaller(s: Shape, part: Shape) -> str:
-    if part == s:
-        return ""
-    return tr("The stage shows a smaller convolution of the same kind: {part}.", part=str(part))
 
 
 def scene_at(params: Mapping[str, str]) -> Scene:

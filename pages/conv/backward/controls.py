@@ -23,6 +23,7 @@ from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from visuals import units
 from visuals.conv.backward.notes import most_additions
+from visuals.conv.backward.scene import folds
 
 CHIPS = {
     "backward-stride-toy": mark("Toy, stride 2"),
@@ -102,7 +103,7 @@ def _controls(page: str, gradient: str, fields: Fields, selection: Selection, li
         _gradients(page, gradient, fields, selection)
         labels = {key: tr(label) for key, label in chips.items()}
         presets(link, labels, address.presets(gradient), selection.shape)
-    if address.folds(selection.rung.name):
+    if folds(selection.rung.name):
         every_step.toggle(page, fields)
     _fields(gradient, fields, selection.shape)
 

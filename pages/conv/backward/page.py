@@ -7,6 +7,7 @@ from pages.parts import every_step, lesson, query, run, sources
 from pages.parts.stage import Stage
 from pages.parts.text import idea, note_in_place
 from visuals.conv.backward import notes
+from visuals.conv.backward.scene import folds
 
 PAGE = "conv/backward/page.py"
 IDEAS = {
@@ -45,7 +46,7 @@ if "watch" in parts:
     scene, reason = address.scene(selection, every_step.every_step())
     # A broken rule is already named beside the tile sizes.
     note_in_place("" if visible and selection.broken else reason)
-    opens = every_step.shown(address.folds(selection.rung.name))
+    opens = every_step.shown(folds(selection.rung.name))
     Stage("backward", scene, settings, selection.rung, sizes, link, chapter=chapter, every_step=opens).draw()
 if whole:
     idea(tr(IDEAS[gradient]))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.shape import ConvShape
 from tests.helpers.view_runs import ViewRun, seeded
+from visuals.conv.backward.scene import COMPILED
 from visuals.conv.direct.views import DIRECT, WARPS, tiled_view
 from visuals.scene.compiler.program import first_blocks
 
+STRIDED = ConvShape(1, 2, 6, 6, 2, 3, 3, stride=2, pad=1)
 PADDED = ConvShape(1, 2, 5, 5, 3, 3, 3, pad=1)
 
 
@@ -19,3 +22,6 @@ def runs() -> Iterator[ViewRun]:
         "conv/direct-tiled", DIRECT, PADDED, {"TILE": 8, "TK": 4, "TP": 2, "CHUNK": 1}, blocks=first_blocks(1)
     )
     yield ViewRun(tiled.name, tiled_view(PADDED, tiled.tiles), PADDED, tiled.tiles, tiled.inputs, tiled.blocks)
+    for rung, scene in COMPILED.items():
+        shape = TransposeShape.of(STRIDED) if rung.startswith("conv-transpose") else STRIDED
+        yield seeded(rung, scene.view(STRIDED, rung.startswith("conv-transpose")), shape, {})

@@ -16,29 +16,6 @@ from kernels.conv.shape import ConvShape
 from visuals.conv.part import gather_index, part_of
 
 HOLE, OUTSIDE = -1, -2  # a tap that no output reads a pixel through: between two strides, beyond the output
-SIDE, CHANNELS, FILTERS, IMAGES = 8, 2, 2, 2  # the most of each that a stage shows
-ROW = 24  # the most samples of a 1-D convolution
-
-
-def watched(s: ConvShape) -> ConvShape:
-    """Returns the convolution on the stage: fewer channels, filters, images and pixels, the rest unchanged.
-
-    Filter, stride, padding, dilation and mode stay. A page says that the extents are smaller.
-    """
-    side = ROW if s.H == s.R == 1 else SIDE
-    sizes = (
-        min(size, max(side, span - sum(padding), 1))
-        for size, span, padding in zip((s.H, s.W), (s.span_h, s.span_w), s.pad_widths, strict=True)
-    )
-    return s.with_(
-        N=min(s.N, IMAGES),
-        C=min(s.maps, CHANNELS),
-        K=min(s.filters, FILTERS),
-        **dict(zip("HW", sizes, strict=True)),
-        groups=1,
-        bias=0,
-        relu=0,
-    )
 
 
 @dataclass(frozen=True)

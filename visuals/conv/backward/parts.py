@@ -14,7 +14,6 @@ from kernels.conv.shape import ConvShape
 from kernels.i18n import mark, tr
 from kernels.model.launch import ceil
 from visuals.conv.backward import frame
-from visuals.conv.backward.dweight import _images
 from visuals.conv.backward.links import Links
 from visuals.scene.fold import folded, repeats
 from visuals.scene.parts import Group, Reading, Tensor, product
@@ -177,6 +176,19 @@ def _add_parts(r: Recorder, found: frame.Run, parts: int) -> None:
 
 
 # -- tensors ---------------------------------------------------------------------------------------------
+def _images(found: frame.Run) -> list[Tensor]:
+    s = found.s
+    of_images = tr("image and channel") if s.N > 1 else tr("channel")
+    of_filters = tr("image and filter") if s.N > 1 else tr("filter")
+    return [
+        frame.image("x", tr("input"), "input", s.N * s.C, (s.H, s.W), found["x"], plane_name=of_images),
+        frame.image(
+            "dy", tr("gradient of the output"), "workspace", s.N * s.K, (s.P, s.Q), found["dy"], plane_name=of_filters
+        ),
+        frame.filters("dw", tr("gradient of the filters"), s, "output"),
+    ]
+
+
 def _tensors(found: frame.Run, parts: int, atomics: bool, width: int) -> list[Tensor]:
     s = found.s
     x, dy, dw = _images(found)

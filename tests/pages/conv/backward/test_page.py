@@ -50,14 +50,14 @@ def at_preset(gradient: str, key: str) -> dict[str, str]:
 def test_a_preset_of_a_gradient_opens_every_part(gradient):
     presets = address.presets(gradient)
     assert not [key for key in presets if ADDRESSES[gradient].read(at_preset(gradient, key))[1]]
-    whole = [preset.shape == address.shown(preset.shape) for preset in presets.values()]
+    whole = [preset.shape == address.shown(preset.shape, GRADIENTS[gradient]) for preset in presets.values()]
     for key in (list(presets)[whole.index(True)], list(presets)[whole.index(False)]):
         at = open_at(**at_preset(gradient, key))
         html, shape = texts(at), presets[key].shape
         for part in ("Time", "Memory", "Roofline", "Why", "Kernel"):
             assert f'<h2 class="kt-card">{part}' in html, part
         assert [key for key in stages(at) if key.startswith(f"{GRADIENTS[gradient]}/direct ")]
-        assert ("The stage shows a smaller convolution" in html) == (address.shown(shape) != shape)
+        assert ("The stage shows a smaller convolution" in html) == (address.shown(shape, GRADIENTS[gradient]) != shape)
 
 
 @pytest.mark.parametrize(("gradient", "rung"), RUNGS)
@@ -232,11 +232,11 @@ def test_the_chapters_count_what_the_stage_counts():
     counts = chapters._counts(address.DEFAULT)
     scene = address.scene_at({"rung": "gemm-atomics"})
     assert counts["additions"] == f"{int(scene.readings[0].values[-1])}"
-    assert scene.cells("adds").max() == int(counts["most"])
+    assert max(scene.annotations[0].captions.args[:, 0]) == int(counts["most"])
     fed = ADDRESSES["input"].read({"u": "1", "v": "1"})[0].shape
     assert "Outputs of each filter that it fed: " + chapters._counts(fed)["most"] in address.scene_at(
         {"u": "1", "v": "1"}
-    ).caption(14)
+    ).caption(15)
 
 
 def test_strip_of_a_chapter_without_a_time_on_the_stage_shows_the_real_size(monkeypatch):

@@ -14,19 +14,23 @@ from kernels.ladders import find
 from kernels.model.program import INPUT
 from kernels.runner import run, seeded_inputs
 from tests.helpers.shapes import conv_shapes
-from visuals.conv.backward import col2im, dinput, dweight, parts, phases, winograd
-from visuals.conv.backward.links import HOLE, OUTSIDE, Links, watched
-from visuals.conv.backward.scene import FOLDED, SCENES, backward_scene, why_not
+from visuals.conv.backward import parts, phases, winograd
+from visuals.conv.backward.links import HOLE, OUTSIDE, Links
+from visuals.conv.backward.scene import COMPILED, SCENES, backward_scene, folds, why_not
+from visuals.conv.watched import watched
 from visuals.conv.winograd.part import terms as TERMS
 from visuals.scene.payload import payload
+from visuals.scene.scene import number
 
 TOY = BACKWARD_PRESETS["backward-stride-toy"].shape
 # All options at once, and a sum that is cut into several parts.
 HARD = ConvShape(2, 2, 6, 7, 3, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2), mode="convolution")
 MANY_PARTS = ConvShape(1, 1, 16, 16, 2, 3, 3, pad=1)
 DENSE = ConvShape(2, 2, 7, 5, 2, 3, 3, pad=(1, 2), mode="convolution")  # for Winograd's kernels: no stride, 3 x 3
-CASES = [(rung, DENSE if why_not(HARD, rung, {}) else HARD) for rung in SCENES]
-CASES += [(rung, MANY_PARTS) for rung in SCENES if rung.startswith("conv-dweight/implicit")]
+OWN = [rung for rung in SCENES if not rung.startswith("conv-transpose")]
+DIRECT, ATOMICS, GEMM = "conv-dinput/direct", "conv-dinput/gemm-atomics", "conv-dweight/im2col-gemm"
+CASES = [(rung, DENSE if why_not(HARD, rung, {}) else HARD) for rung in OWN]
+CASES += [(rung, MANY_PARTS) for rung in OWN if rung.startswith("conv-dweight/implicit")]
 RESULT = {"conv-dinput": "dx", "conv-dweight": "dw"}
 
 
@@ -42,6 +46,8 @@ def result(rung: str) -> str:
 
 def assert_ends_with_the_result(rung: str, s: ConvShape) -> None:
     """Asserts that the last cells are, bit for bit, those that the kernel stored in the emulator."""
+    if rung in COMPILED and result(rung) == "dx":
+        s = s.with_(N=1)
     inputs = inputs_of(rung, s)
     scene = backward_scene(rung, s, {}, inputs)
     stored = run(rung, s, inputs, engine="emulator", measure=False).output
@@ -57,7 +63,7 @@ def test_a_scene_ends_with_what_the_kernel_stored(rung, s):
     assert_ends_with_the_result(rung, s)
 
 
-@pytest.mark.parametrize("rung", SCENES)
+@pytest.mark.parametrize("rung", OWN)
 @settings(max_examples=2)
 @given(s=conv_shapes(max_extent=3))
 def test_a_scene_of_any_shape_ends_with_what_the_kernel_stored(rung, s):
@@ -65,13 +71,12 @@ def test_a_scene_of_any_shape_ends_with_what_the_kernel_stored(rung, s):
         assert_ends_with_the_result(rung, s)
 
 
-@pytest.mark.parametrize("rung", FOLDED)
+@pytest.mark.parametrize("rung", [*filter(folds, OWN)])
 def test_a_folded_scene_ends_with_the_same_values(rung):
     for s in (TOY, MANY_PARTS):
         if why_not(s, rung, {}):
             continue
-        scene = backward_scene(rung, s, {}, inputs_of(rung, s))
-        brief = FOLDED[rung](scene)
+        brief, scene = (backward_scene(rung, s, {}, inputs_of(rung, s), every_step) for every_step in (False, True))
         np.testing.assert_array_equal(brief.cells(result(rung)), scene.cells(result(rung)))
         assert brief.steps <= scene.steps
         lit = [
@@ -84,7 +89,7 @@ def test_a_folded_scene_ends_with_the_same_values(rung):
 
 
 def test_only_winograd_s_kernels_refuse_a_shape_of_these():
-    refused = {rung for rung in SCENES for s in (TOY, HARD, MANY_PARTS) if why_not(s, rung, {})}
+    refused = {rung for rung in OWN for s in (TOY, HARD, MANY_PARTS) if why_not(s, rung, {})}
     assert refused == {winograd.DINPUT, winograd.DWEIGHT}
 
 
@@ -184,20 +189,26 @@ def test_phases_share_out_the_pixels_and_have_no_holes(s):
 
 # -- the picture of the stride -------------------------------------------------------------------------
 def test_holes_of_the_stride_are_empty_cells():
-    scene = backward_scene(dinput.RUNG, TOY, {}, inputs := inputs_of(dinput.RUNG, TOY))
+    scene = backward_scene(DIRECT, TOY, {}, inputs := inputs_of(DIRECT, TOY))
     spread = scene.cells("spread").reshape(TOY.K, 5, 5)
     np.testing.assert_array_equal(spread[:, ::2, ::2], inputs["dy"][0])
     holes = np.ones((5, 5), bool)
     holes[::2, ::2] = False
     assert np.isnan(spread[:, holes]).all()
     plain = BACKWARD_PRESETS["backward-toy"].shape
-    assert "spread" not in [
-        t.name for t in backward_scene(dinput.RUNG, plain, {}, inputs_of(dinput.RUNG, plain)).tensors
-    ]
+    assert "spread" not in [t.name for t in backward_scene(DIRECT, plain, {}, inputs_of(DIRECT, plain)).tensors]
+
+
+def test_a_hole_and_a_position_outside_are_told_apart():
+    """Stride 2, padding 1, three taps: rows 0 and 2 of the filter are holes of pixel (0, 0); at stride 1 row 2 is outside."""
+    for s, says in ((TOY, "This is a hole between two outputs."), (TOY.with_(u=1, v=1), "The output has no such row.")):
+        scene = backward_scene(DIRECT, s, {}, inputs_of(DIRECT, s))
+        (row,) = (scene.caption(t) for t in range(10) if scene.caption(t).startswith("r = 2: "))
+        assert row.endswith(says)
 
 
 def test_the_full_convolution_stays_within_the_spread_gradient_and_its_border():
-    scene = backward_scene(dinput.RUNG, TOY, {}, inputs_of(dinput.RUNG, TOY))
+    scene = backward_scene(DIRECT, TOY, {}, inputs_of(DIRECT, TOY))
     t = scene.tensor("spread")
     top, left, bottom, right = t.pad
     for h in range(TOY.H):
@@ -206,28 +217,28 @@ def test_the_full_convolution_stays_within_the_spread_gradient_and_its_border():
     assert (left, right) == (top, bottom)
 
 
-def test_products_of_a_pixel_add_up_to_its_gradient():
-    scene = backward_scene(dinput.RUNG, HARD, {}, inputs_of(dinput.RUNG, HARD, whole=True))
-    pixels = [t for t in range(scene.steps) if scene.caption(t).startswith("Channel")]
-    assert len(pixels) == HARD.C * HARD.H * HARD.W - 1
-    for t in pixels:
-        products = scene.cells("prod", t)
-        assert np.nansum(products) == scene.cells("sum", t).item()
+def test_a_caption_gives_the_gradient_of_its_pixel():
+    s = HARD.with_(N=1)
+    scene = backward_scene(DIRECT, s, {}, inputs_of(DIRECT, s, whole=True))
+    pixels = [scene.caption(t) for t in range(scene.steps) if scene.caption(t).startswith("Channel")]
+    assert len(pixels) == s.C * s.H * s.W - 1
+    for text, value in zip(pixels, scene.cells("dx")[1:], strict=True):
+        assert f"gradient is {number(value)}." in text
 
 
 # -- where atomics collide -----------------------------------------------------------------------------
 @settings(max_examples=5)
 @given(conv_shapes(max_extent=3).map(lambda s: s.with_(N=1)))
 def test_additions_are_those_that_the_emulator_counts(s):
-    inputs = inputs_of(col2im.ATOMICS, s)
-    scene = backward_scene(col2im.ATOMICS, s, {}, inputs)
-    program = find(col2im.ATOMICS).build(s, find(col2im.ATOMICS).default_tiles)
+    inputs = inputs_of(ATOMICS, s)
+    scene = backward_scene(ATOMICS, s, {}, inputs)
+    program = find(ATOMICS).build(s, find(ATOMICS).default_tiles)
     session = emulator.Session(program, inputs, emulator.Options())
     session.verify_run()
-    counted = session.counters.total["atomics"]
+    assert session.counters is not None
     added, collided = (np.asarray(reading.values)[-1] for reading in scene.readings)
-    assert counted == added == scene.cells("adds").sum()
-    assert collided == np.maximum(scene.cells("adds") - 1, 0).sum()
+    assert session.counters.total["atomics"] == added == Links(s).additions.sum()
+    assert collided == np.maximum(Links(s).additions - 1, 0).sum()
 
 
 def test_every_part_adds_to_every_tap():
@@ -251,11 +262,19 @@ def test_stored_parts_are_those_of_the_kernel():
     np.testing.assert_array_equal(scene.cells("parts"), session.fetch("parts").ravel())
 
 
-@pytest.mark.parametrize("rung", [dweight.DIRECT, dweight.GEMM, parts.SPLIT, parts.ATOMICS])
+@pytest.mark.parametrize("rung", ["conv-dweight/direct", parts.SPLIT, parts.ATOMICS])
 def test_multiply_adds_are_those_of_the_definition(rung):
     scene = backward_scene(rung, HARD, {}, inputs_of(rung, HARD))
     reading = next(r for r in scene.readings if r.label == "multiply-adds")
     assert np.asarray(reading.values)[-1] == HARD.macs
+
+
+def test_the_data_matrix_is_im2col_s():
+    scene = backward_scene(GEMM, TOY, {}, inputs := inputs_of(GEMM, TOY))
+    pixels = np.append(inputs["x"].ravel(), np.float32(0))
+    np.testing.assert_array_equal(scene.cells("col"), pixels[Links(TOY).pixel].ravel())
+    sums = inputs["dy"].reshape(TOY.K, -1) @ scene.cells("col").reshape(TOY.CRS, -1).T
+    np.testing.assert_allclose(scene.cells("sums"), sums.ravel(), rtol=1e-4, atol=1e-4)
 
 
 # -- what is shown of a large shape --------------------------------------------------------------------
@@ -277,4 +296,4 @@ def test_any_shape_has_a_watched_shape(s):
 def test_too_many_phases_are_refused_with_their_number():
     s = ConvShape(1, 1, 16, 16, 1, 4, 4, stride=4)
     assert why_not(s, phases.RUNG, {}) == "A stride of 4 × 4 makes 16 phases. The stage shows at most 9."
-    assert not why_not(s, dinput.RUNG, {})
+    assert not why_not(s, DIRECT, {})
