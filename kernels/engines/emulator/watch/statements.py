@@ -20,6 +20,7 @@ _ENDS = {"{", "}", ";", "else", "do"}  # after which a statement begins
 _NO_START = {"{", "}", ";", "else"}
 _BEFORE_VALUES = {"return", "=", ",", "{"}
 _LINE = re.compile(r"\s*#\s*line\s+(\d+)")
+_NEXT_GROUP = re.compile(r"\s*#\s*(else|elif|endif)\b")  # after lines whose "#line" may have been skipped
 _NAME = re.compile(r"[A-Za-z_]\w*")
 Word = tuple[int, int, str]  # row, column, text
 
@@ -46,7 +47,7 @@ def spread(text: str) -> str:
         out.append(parts[0])
         for n, part in enumerate(parts[1:], 1):
             out += [f"#line {n * PART + number}", part]
-        if len(parts) > 1:
+        if len(parts) > 1 or _NEXT_GROUP.match(line):
             out.append(f"#line {number + 1}")
         number += 1
     return "\n".join(out)

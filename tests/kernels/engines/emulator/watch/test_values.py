@@ -50,6 +50,21 @@ def test_the_running_maximum_of_a_softmax():
     assert {name: type_.shape for name, type_ in trace.shared.items()} == {"partial_m": (4,), "partial_l": (4,)}
 
 
+LEFT_OUT = """extern "C" __global__ void k(float* y) {
+  int t = threadIdx.x;
+#if MASK
+  if (t) y[t] = 1;
+#endif
+  y[t] = t;
+}"""
+
+
+def test_lines_after_a_group_that_the_preprocessor_leaves_out_keep_their_numbers():
+    trace = watched(LEFT_OUT, {"y": np.zeros(4, f32)})
+    step = trace.accesses.step[trace.accesses.write][0]
+    assert trace.lines[trace.line[step]].number == 6
+
+
 LOOPS = """extern "C" __global__ void k(float* y) {
   float sum = 0, tile[2][3];
   int t = threadIdx.x;
