@@ -14,7 +14,7 @@ from visuals.scene.compiler.expressions import Value, parse, template
 from visuals.scene.compiler.moment import Accessed, Moment, Number, array_of, parted
 from visuals.scene.compiler.view import Buffer, Derived, OfThread, PerThread, Shared, Shown, Step, View, Writers
 from visuals.scene.parts import Annotation, Captions, Tensor
-from visuals.scene.recorder import Recorder
+from visuals.scene.recorder import Recorder, part_note
 
 MAX_EXPLAINED = 2048  # cells of a tensor whose cells have sentences
 MAX_LINKS = 8  # cells of a tensor that one cell is made of
@@ -416,8 +416,11 @@ class Cells:
             return
         values, part = initial(moments[0], shown), shown.part
         origin = (0, part[0].start, part[1].start) if part else (0, 0, 0)
-        is_part = part is not None
-        yield Tensor(shown.name, symbol, title, shown.role, *extents, values, origin, note, plane, partial=is_part)
+        whole = _whole(moments[0].played.recording, shown)[1:]
+        if part:
+            note = note or part_note(*((axis.start, len(axis), size) for axis, size in zip(part, whole, strict=True)))
+        partial = part is not None and (len(part[0]), len(part[1])) != whole
+        yield Tensor(shown.name, symbol, title, shown.role, *extents, values, origin, note, plane, partial=partial)
 
 
 def writers_of(m: Moment, shown: Writers) -> np.ndarray:

@@ -101,6 +101,7 @@ def test_a_call_of_a_library_is_a_step_that_reads_and_writes_whole_buffers():
         "Each thread copies its window.",
         "The library multiplies.",
     ]
+    assert scene.tensor("y").note == "part 1–1, 0–3 of 2 × 4" and scene.tensor("y").partial
     assert np.isnan(scene.cells("y", 0)).all()
     np.testing.assert_array_equal(scene.cells("y"), w.reshape(2, 4)[1] @ scene.cells("col").reshape(4, 4))
     assert {read.source: len(read.cells[read.start[1] :]) for read in scene.reads} == {"col": 16, "w": 8}
