@@ -22,7 +22,8 @@ from visuals.softmax import views as softmax
 from visuals.softmax.scene import softmax_scene
 
 FIRST = np.zeros(1, int)
-TOPICS = sorted(path.parent.name for path in Path(__file__).parents[2].glob("*/view_runs.py"))
+VISUALS = Path(__file__).parents[2]
+TOPICS = sorted(".".join(path.parent.relative_to(VISUALS).parts) for path in VISUALS.rglob("view_runs.py"))
 
 
 def runs_of(topic: str) -> dict[str, list[ViewRun]]:
