@@ -14,7 +14,7 @@ from kernels.i18n import mark, tr
 from visuals.scene.compiler.cells import Cells
 from visuals.scene.compiler.expressions import Expression, parse, template
 from visuals.scene.compiler.moment import Moment, Played
-from visuals.scene.compiler.steps import Visit, joined, lit_line, place_of, split, visits
+from visuals.scene.compiler.steps import Visit, complete, joined, lit_line, merged, place_of, split, visits
 from visuals.scene.compiler.view import (
     BLOCK,
     ORDER_NOTE,
@@ -251,8 +251,9 @@ def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> I
 
     found = joined(visits(recording.watched, steps, files), key)
     found = view.arrange(recording, found) if view.arrange else found
-    barriers = np.zeros(0, int) if view.group == BLOCK else recording.watched.barriers
-    for visit in split(found, recording.watched, barriers, group, recording.block_threads, view.detailed):
+    barriers = np.zeros(0, int) if view.group == BLOCK else complete(recording.watched)
+    groups = split(found, recording.watched, barriers, group, recording.block_threads, view.detailed)
+    for visit in merged(groups, steps):
         m = Moment(played, visit, steps[visit.kind])
         if not m.step.apart:
             yield m

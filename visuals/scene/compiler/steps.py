@@ -174,6 +174,30 @@ def split(
         yield from visits
 
 
+def complete(watched: Watched) -> np.ndarray:
+    """Returns the steps at which the last threads come to a barrier, before one of them comes to the next."""
+    steps, came = [-1], np.zeros_like(watched.masks[0])
+    for step in watched.barriers.tolist():
+        if (came & watched.masks[step]).any():
+            steps.append(step)
+            came[:] = 0
+        steps[-1] = step
+        came |= watched.masks[step]
+    return np.array(steps)
+
+
+def merged(found: Iterator[Visit], steps: Mapping[str, Step]) -> Iterator[Visit]:
+    """Yields the steps of groups with those of a kind that is merged as one, if they follow each other in a group."""
+    last = next(found)
+    for visit in found:
+        if visit.threads and (visit.kind, visit.threads) == (last.kind, last.threads) and steps[visit.kind].merge:
+            last = replace(last, end=visit.end, stop=visit.stop)
+        else:
+            yield last
+            last = visit
+    yield last
+
+
 def active_threads(watched: Watched, visit: Visit, block_threads: int) -> np.ndarray:
     """Returns bool, one a thread of all blocks: which take part in a step."""
     lanes = np.bitwise_or.reduce(watched.masks[visit.begin : visit.end], axis=0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from kernels.conv.shape import ConvShape
 from kernels.softmax.shape import SoftmaxShape
 from visuals.scene.compiler.program import every_block, first_blocks, scene_of_rung
-from visuals.scene.compiler.steps import Visit, joined
+from visuals.scene.compiler.steps import Visit, complete, joined, merged
 from visuals.scene.compiler.view import Buffer, Bytes, Say, View, Writers, step
 from visuals.scene.parts import Group
 from visuals.softmax.views import ONLINE
@@ -86,6 +88,21 @@ def test_an_element_is_that_of_a_tensor_before_that_of_a_pointer_with_its_name()
 def test_joined_steps_go_on_to_the_next_step():
     visits = [Visit("a", 0, 1, 2), Visit("a", 2, 3, 4), Visit("b", 4, 5, 6), Visit("a", 6, 7, 8), Visit("a", 8, 9, 20)]
     assert [(v.first, v.stop) for v in joined(visits, lambda visit: visit.kind)] == [(0, 4), (4, 6), (6, 20)]
+
+
+def test_a_barrier_is_complete_when_the_last_warp_comes():
+    masks = np.zeros((9, 2), np.uint32)
+    masks[2, 0] = masks[5, 1] = masks[7] = 1
+    watched: Any = SimpleNamespace(barriers=np.array([2, 5, 7]), masks=masks)
+    assert list(complete(watched)) == [5, 7]
+
+
+def test_steps_of_a_group_that_follow_each_other_are_merged():
+    first, other = range(2), range(2, 4)
+    found = [Visit("a", 0, 1, 2, threads=first), Visit("a", 5, 6, 7, threads=first), Visit("a", 3, 4, 5, threads=other)]
+    steps = {"a": step("", merge=True)}
+    assert [(v.first, v.stop) for v in merged(iter(found), steps)] == [(0, 7), (3, 5)]
+    assert len(list(merged(iter(found), {"a": step("")}))) == 3
 
 
 def test_a_call_of_a_library_is_a_step_that_reads_and_writes_whole_buffers():
