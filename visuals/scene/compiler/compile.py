@@ -125,7 +125,8 @@ class _Compiler:
         if isinstance(reading, Bytes):
             so_far += sum(m.moved(reading.op, name, reading.again) for name in reading.of.split() or [""])
         elif m.visit.kind in reading.during:
-            so_far = parse(reading.value).value(m.of_all()).at(0) + so_far * reading.adds
+            now = parse(reading.value).value(m.of_all()).at(0)
+            so_far = so_far + now if reading.adds else now
         self._totals[reading.label] = so_far
         return so_far / parse(reading.per).value(m).at(0) if isinstance(reading, Bytes) else so_far
 

@@ -121,6 +121,8 @@ def test_loops_are_folded_if_there_are_many_steps(tmp_path):
     assert "Its iterations 3 to 19 are one step here." in " ".join(captions(short)) and short.steps < whole.steps - 15
     np.testing.assert_array_equal(short.cells("y"), whole.cells("y"))
     np.testing.assert_array_equal(short.cells("sum"), whole.cells("sum"))
+    (i,) = (np.array(reading.values) for reading in whole.readings if reading.label == "i of thread 0")
+    assert i[~np.isnan(i)].tolist()[:3] == [0, 32, 64]
 
 
 def test_a_part_of_a_large_array_is_shown(scene):
