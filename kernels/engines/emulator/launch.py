@@ -59,7 +59,7 @@ class Options:
     which a launch that is still in a loop ends with an error. `until`, a buffer and a number of bytes: a traced run ends
     once bulk copies have brought so many bytes of the buffer to the traced block or its cluster. `zeros`: all inputs are
     zero, so wgmma's sums are zero. Its operands are checked, and nothing is multiplied. `numbers`: look for the first NaN, for
-    whole numbers that wrap and for floats compared by their bits. Without `machine_code` NumPy executes everything. `watch`: the PTX is
+    whole numbers that wrap and for floats compared by their bits. Without `machine_code` NumPy executes everything, one instruction after the other. `watch`: the PTX is
     a build for watching, and the trace has the values of variables; with True nothing is traced.
     """
 
@@ -195,7 +195,7 @@ def launch_ranks(
     trace = Trace(machine, options.trace_block or 0, options.trace_values) if plain else None
     machine.trace = watched or trace
     with _no_collection():
-        scheduler = _scheduler(machine, options)
+        scheduler = _scheduler(machine, options, watched)
     until = options.until
     try:
         scheduler.run((lambda: trace.events.brought(*until)) if trace and until else None)
@@ -316,16 +316,28 @@ def _watch_trace(machine: Machine, watch: Watch, ptx: str) -> WatchTrace:
     return WatchTrace(machine, watch, ptx)
 
 
-def _scheduler(machine: Machine, options: Options) -> Scheduler:
+def _scheduler(machine: Machine, options: Options, watched: WatchTrace | None) -> Scheduler:
     """Returns the scheduler of a launch. Several GPUs run side by side in the order "forward", else one after the other."""
     threads = machine.threads
+    if (
+        watched is not None
+        and options.machine_code
+        and machine.frames is None
+        and machine.host is None
+        and threads.ranks == 1
+    ):
+        from kernels.engines.emulator.watch.straight import Straight
+
+        straight = Straight(machine, watched)  # before instructions are decoded
+    else:
+        straight = None
     if options.order == TURNS:
-        return InTurns(machine, options.seconds)
+        return InTurns(machine, options.seconds, straight)
     if threads.ranks > 1 and options.order not in ("forward", BLOCKS):
         return OneByOne(machine, options.seconds, threads.rank_of, permutation(options.order, threads.ranks))
     if options.order == BLOCKS:
-        return OneByOne(machine, options.seconds, threads.index_of, np.arange(threads.in_grid))
-    return Scheduler(machine, options.seconds, plan_for(machine) if options.machine_code else None)
+        return OneByOne(machine, options.seconds, threads.index_of, np.arange(threads.in_grid), straight)
+    return Scheduler(machine, options.seconds, plan_for(machine) if options.machine_code else None, straight)
 
 
 def device_memory(arrays: Mapping[str, np.ndarray], written: Sequence[str]) -> Global:

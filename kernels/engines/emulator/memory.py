@@ -118,6 +118,10 @@ class Space:
             raise Unwritten(f"read {self.describe(offset)}, which was never written", at)
         raise Fault(f"out-of-bounds {_verb(write)} of {width} bytes {self.describe(offset)}", at)
 
+    def of_width(self, width: int) -> np.ndarray:
+        """Returns the bytes as unsigned numbers of a width."""
+        return self._as[width]
+
     def load(self, offsets: np.ndarray, width: int) -> np.ndarray:
         """Returns uint8/16/32/64 values at checked offsets."""
         return self._as[width].take(indices(offsets >> np.uint64(width.bit_length() - 1)))
@@ -291,3 +295,15 @@ class PerThread(PerBlock):
     """Local memory: spilled and indexed arrays, `size` bytes for each thread."""
 
     name = "local"
+
+    def __init__(self, slots: int, size: int, names: Sequence[Region]):
+        super().__init__(slots, size, names)
+        self._columns: dict[tuple[int, int], np.ndarray] = {}
+
+    def column(self, offset: int, width: int) -> np.ndarray:
+        """Returns the bytes at an offset of each thread's memory as unsigned numbers of a width, a view."""
+        column = self._columns.get((offset, width))
+        if column is None:
+            column = np.ndarray((self._slots,), VIEWS[width], self.bytes, offset, (self.size,))
+            self._columns[offset, width] = column
+        return column

@@ -28,15 +28,20 @@ from kernels.engines.emulator.waits import Waits
 
 if TYPE_CHECKING:
     from kernels.engines.emulator.native.plan import Plan
+    from kernels.engines.emulator.watch.straight import Straight
 
 
 class Scheduler:
-    """Runs a launch that takes at most `seconds` of this thread's processor time in loops. `plan`: of what machine code executes."""
+    """Runs a launch that takes at most `seconds` of this thread's processor time in loops. `plan`: of what machine code executes. `straight`:
+    executes straight code in place of the closures of its instructions, of a launch that is watched."""
 
-    def __init__(self, m: Machine, seconds: float, plan: Plan | None = None):
+    def __init__(self, m: Machine, seconds: float, plan: Plan | None = None, straight: Straight | None = None):
         self.m, self.code = m, m.kernel.code
         self.closures, self.guards = instructions.decode_all(m, plan.handled if plan is not None else ())
         self.native = None if plan is None else Native(m, plan, self.closures)
+        self.straight = straight
+        if straight is not None:
+            straight.closures = self.closures
         self.stop = m.flow.stop if plan is None else plan.stop
         self.yielded: Groups = {}
         self.waiting_loops: list[Iterations] = []  # the loops in which threads yielded
@@ -142,6 +147,8 @@ class Scheduler:
         issued[1] += self._warps_lanes[1]
         if self.native is not None:
             self.native.by_numpy(pc, stop)
+        elif self.straight is not None:
+            self.straight.run(pc, stop, here)
         elif m.trace is None:
             for run in self.closures[pc:stop]:
                 run()
@@ -349,8 +356,10 @@ class OneByOne(Scheduler):
     """Runs parts of the launch one after the other, GPUs or blocks: the first in `order` runs until all its threads wait for another.
     `part_of`: of each slot."""
 
-    def __init__(self, m: Machine, seconds: float, part_of: np.ndarray, order: np.ndarray):
-        super().__init__(m, seconds)
+    def __init__(
+        self, m: Machine, seconds: float, part_of: np.ndarray, order: np.ndarray, straight: Straight | None = None
+    ):
+        super().__init__(m, seconds, straight=straight)
         self._parts = [part_of == part for part in order]
         self._held: Groups = {}  # the threads of the parts that have to wait
         self._mixed = True  # `pending` may have threads of several parts
@@ -382,8 +391,8 @@ class InTurns(Scheduler):
     turn of the next one. Between them, copies under way are done and the last warpgroup runs, which starts copies. A single
     warpgroup has every turn."""
 
-    def __init__(self, m: Machine, seconds: float):
-        super().__init__(m, seconds)
+    def __init__(self, m: Machine, seconds: float, straight: Straight | None = None):
+        super().__init__(m, seconds, straight=straight)
         group = m.thread_of // (WARPS * LANES)
         groups = [group == n for n in range(int(group.max()) + 1)]
         self._producer, self._consumers = groups[-1], groups[:-1] or groups

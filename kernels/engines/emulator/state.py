@@ -104,6 +104,8 @@ class Machine:
         # The active threads and those whose registers are written (bool, one a slot); None: all.
         self.active_mask: np.ndarray | None = None
         self.write_mask: np.ndarray | None = None
+        self._entered: np.ndarray | None = None  # `write_mask` since `enter`
+        self.unmasked: frozenset[str] = frozenset()  # registers that may be written for all threads then
         self._all_slots, self._all_rows = np.arange(self.slots), np.arange(self.slots // LANES)
         self._rows_of: tuple[np.ndarray | None, np.ndarray] = (None, self._all_rows)  # a mask, and its rows
         # The launch sets these before instructions are decoded: call frames, what looks for faults, the trace of a block.
@@ -285,8 +287,10 @@ class Machine:
         storage_dtype, dtype = self.storage[n], DTYPES[type_]
         stored_bytes, written_bytes = np.dtype(storage_dtype).itemsize, np.dtype(dtype).itemsize
 
+        unmasked = o.name in self.unmasked
+
         def put(value) -> None:
-            if self.write_mask is not None:
+            if self.write_mask is not None and not (unmasked and self.write_mask is self._entered):
                 old = registers[n]
                 value = np.where(self.write_mask, value, old if old.dtype is value.dtype else old.view(value.dtype))
             registers[n] = value
@@ -407,7 +411,7 @@ class Machine:
 
     def enter(self, threads: np.ndarray) -> None:
         """Make these threads the active ones."""
-        self.write_mask = None if threads is self.live else threads
+        self.write_mask = self._entered = None if threads is self.live else threads
         self.active_mask = None if threads is self.live and self._all_live else threads
 
     def end(self, threads: np.ndarray) -> None:

@@ -109,7 +109,7 @@ class Trace:
         self._here: np.ndarray | None = None  # the threads of the last instruction, and those of the block
         self._lanes = self._masks = np.zeros(0)
         self._any = False
-        self._last: tuple[object, bytes] | None = None
+        self._last: tuple[int, bytes] | None = None
 
     def at(self, pc: int, here: np.ndarray) -> None:
         """Record the threads that are about to execute an instruction."""
@@ -121,23 +121,15 @@ class Trace:
         if not self._any:
             return
         line = self._lines.setdefault(self.m.kernel.code[pc].line, len(self._lines))
-        key = (self._place(pc, line), self._mask_bytes)
+        key = (line, self._mask_bytes)
         if key != self._last:
             self._last = key
             self._steps.append((line, self._masks))
-            self._begin(pc)
         self._in_async_copy = pc in self._async_copies
         if sync := self._sync_of.get(pc):
             bits = np.left_shift(1, np.arange(len(self._lanes), dtype=np.int64))
             warps = int((self._lanes.any(axis=1) * bits).sum())
             self._syncs.append((*sync, len(self._steps) - 1, len(self._requests), warps))
-
-    def _place(self, pc: int, line: int) -> object:
-        """Returns what the instructions of a step have in common. `line`: the index of an instruction's line."""
-        return line
-
-    def _begin(self, pc: int) -> None:
-        """Called for the first instruction of a step."""
 
     def after(self, pc: int, here: np.ndarray) -> None:
         """Called after threads have executed an instruction."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from kernels.engines.emulator.memory import Region
 from kernels.engines.emulator.operations.dtypes import UNSIGNED
-from kernels.engines.emulator.ptx.kernel import Line
+from kernels.engines.emulator.ptx.kernel import Kernel, Line
 from kernels.engines.emulator.state import Machine
-from kernels.engines.emulator.threads import LANES
+from kernels.engines.emulator.threads import LANES, bits_of_lanes
 from kernels.engines.emulator.trace import BARRIER, Trace
+from kernels.engines.emulator.watch.arrays import arrays
 from kernels.engines.emulator.watch.types import Type
 from kernels.engines.emulator.watch.values import Recorder, Values
 from kernels.engines.emulator.watch.variables import variables_of
@@ -19,6 +21,7 @@ from kernels.engines.emulator.watch.watch import Watch
 from kernels.model.values import NOT_OF_NUMPY
 
 _SPACES = ("global", "shared", "const")
+MOST_GROUPS = 1024  # of threads that are kept
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,24 @@ class Watched:
         return len(self.pc)
 
 
+@dataclass(frozen=True)
+class Group:
+    """Threads that execute an instruction together. `masks`: uint32, one a watched warp. `index`: of its slots, None for all; `count` of them.
+    `slots`: those that are watched, `lanes` their places among all that are, `threads` their numbers, `ranks` their blocks among those that
+    are watched, and `among` their places in `index`."""
+
+    here: np.ndarray
+    masks: np.ndarray
+    key: bytes
+    index: np.ndarray | None
+    count: int
+    slots: np.ndarray
+    lanes: np.ndarray
+    threads: np.ndarray
+    ranks: np.ndarray
+    among: np.ndarray
+
+
 class WatchTrace(Trace):
     """Collects a Watched while the machine runs."""
 
@@ -92,12 +113,19 @@ class WatchTrace(Trace):
         self._thread = of_slot * int(np.prod(m.block)) + m.thread_of  # of each slot
         self._lane = np.full(m.slots, -1)  # the place of each slot in `_slots`
         self._lane[self._slots] = np.arange(self._slots.size)
-        self._lanes_here = np.zeros(0, np.int64)  # those of the threads of `_here`
         self.variables = variables_of(m.kernel, ptx, m.offsets_of_local_variables(), watch.is_watched)
         self.recorder = Recorder(m, self._slots, self._thread[self._slots], self.variables)
+        self.places = places_of(m.kernel)
+        self._barriers = {pc for pc, sync in self._sync_of.items() if sync[0] == BARRIER}
+        self._groups: dict[bytes, Group] = {}
+        self.group = self._group(m.live)
+        self.arrays = list(arrays(m))
         self._pcs: list[int] = []
+        self._masks_of: list[np.ndarray] = []  # of each step
+        self._steps_at_barriers: list[int] = []
         self._turn, self._last_pc = 0, -1
-        self._dtypes: dict[int, str] = {}  # of buffers
+        self._last_place: tuple[int, int, bytes] | None = None
+        self._dtypes: dict[int, np.dtype] = {}  # of buffers
         self._seen: list[tuple[int, int, np.ndarray, bool, np.ndarray, np.ndarray, bool]] = []  # columns of Accesses
         self._shuffles: list[tuple[np.ndarray, ...]] = []  # as the columns of Shuffles
         self._races: list[tuple[int, str]] = []
@@ -106,27 +134,67 @@ class WatchTrace(Trace):
     def _step(self) -> int:
         return len(self._pcs) - 1
 
-    def at(self, pc: int, here: np.ndarray) -> None:
-        is_new = here is not self._here
-        super().at(pc, here)
-        if self._any:
-            if is_new:
-                self._lanes_here = np.flatnonzero(here[self._slots])
-            self.recorder.before(self._step, pc, self._lanes_here)
+    def _group(self, here: np.ndarray) -> Group:
+        """Returns a group of threads. It is made once of equal ones."""
+        bits = here.tobytes()
+        if bits not in self._groups:
+            if len(self._groups) >= MOST_GROUPS:
+                self._groups.clear()
+            index = np.flatnonzero(here)
+            slots = self._slots[here[self._slots]]
+            masks = bits_of_lanes(here)[self._rows]
+            self._groups[bits] = Group(
+                here, masks, masks.tobytes(), None if index.size == here.size else index, index.size, slots,
+                self._lane[slots], self._thread[slots], self._rank[self.m.block_of[slots]], np.searchsorted(index, slots),
+            )  # fmt: skip
+        return self._groups[bits]
 
-    def _place(self, pc: int, line: int) -> object:
+    def same(self, here: np.ndarray) -> np.ndarray:
+        """Makes threads those that execute the next instructions. Returns the mask that all equal ones are."""
+        if here is not self.group.here:
+            self.group = self._group(here)
+        return self.group.here
+
+    def at(self, pc: int, here: np.ndarray) -> None:
+        """Note the threads that are about to execute an instruction."""
+        self.same(here)
+        if not self.group.slots.size:
+            return
         self._turn += pc <= self._last_pc
         self._last_pc = pc
-        i = self.m.kernel.code[pc]
-        return line, i.inlined, i.statement, i.inlined_statement, self._turn
+        place = self.places[pc], self._turn, self.group.key
+        if place != self._last_place:
+            self._last_place = place
+            self.begin(pc)
+        if pc in self._barriers:
+            self._steps_at_barriers.append(self._step)
+        if pc in self.variables.entered:
+            self.enter(pc)
 
-    def _begin(self, pc: int) -> None:
+    def begin(self, pc: int) -> None:
+        """Begin a step."""
         self._pcs.append(pc)
+        self._masks_of.append(self.group.masks)
+
+    def enter(self, pc: int) -> None:
+        """Note the variables that are in another register from an instruction on."""
+        self.recorder.before(self._step, pc, self.group)
+
+    def passed(self, pc: int) -> None:
+        """Note that the instructions up to `pc` are executed, each step of which has begun."""
+        self._last_pc, self._last_place = pc, (self.places[pc], self._turn, self.group.key)
+
+    def changed(self, pc: int) -> None:
+        """Note the variables whose register an instruction has written."""
+        self.recorder.after(self._step, pc, self.group)
+
+    def local(self, pc: int, offset: int, width: int, write: bool) -> None:
+        """Note an access to bytes of the own memory of each thread."""
+        self.recorder.local(self._step, pc, offset, width, write, self.group)
 
     def after(self, pc: int, here: np.ndarray) -> None:
         if pc in self.variables.changed:
-            lanes = self._lanes_here if here is self._here else np.flatnonzero(here[self._slots])
-            self.recorder.after(self._step, pc, lanes)
+            self.recorder.after(self._step, pc, self.group if here is self.group.here else self._group(here))
 
     def access(
         self, pc: int, name: str, offsets: np.ndarray, values: np.ndarray, dtype, write: bool, atomic: bool = False
@@ -155,14 +223,24 @@ class WatchTrace(Trace):
         for region in (m.shared if name == "shared" else m.memory).regions:
             here = (at >= region.start) & (at < region.stop) & (rank >= 0)
             if here.any():
-                buffer = self._buffers.setdefault(region.name, len(self._buffers))
-                type_ = self._dtypes.setdefault(buffer, np.dtype(dtype if name == "shared" else region.dtype).name)
-                size = np.dtype(type_).itemsize
-                parts = max(1, values.itemsize // size)  # an access can be as wide as several elements
-                element = _elements(region, size, at[here], rank[here])[:, None] + np.arange(parts)
-                bits = values[here].view(f"u{values.itemsize // parts}").astype(np.uint64)
-                of_part = np.repeat(threads[here], parts)
-                self._seen.append((self._step, buffer, element.ravel(), write, of_part, bits, atomic))
+                self.note(region, name, at[here], rank[here], threads[here], values[here], dtype, write, atomic)
+
+    def note(
+        self, region: Region, name: str, at: np.ndarray, rank: np.ndarray | int, threads: np.ndarray, values: np.ndarray, dtype,
+        write: bool, atomic: bool = False,
+    ) -> None:  # fmt: skip
+        """Note accesses to a region: bytes from the start of the space, of the block whose memory it is."""
+        buffer = self._buffers.setdefault(region.name, len(self._buffers))
+        type_ = self._dtypes.get(buffer)
+        if type_ is None:
+            type_ = self._dtypes[buffer] = np.dtype(dtype if name == "shared" else region.dtype)
+        size = type_.itemsize
+        element = _elements(region, size, at, rank)
+        if values.itemsize > size:  # an access can be as wide as several elements
+            parts = values.itemsize // size
+            element, threads = (element[:, None] + np.arange(parts)).ravel(), np.repeat(threads, parts)
+            values = values.view(f"u{size}")
+        self._seen.append((self._step, buffer, element, write, threads, values.view(UNSIGNED[values.itemsize]), atomic))
 
     def updated(self, pc: int, name: str, offsets: np.ndarray, before: np.ndarray, after: np.ndarray, dtype) -> None:
         self.access(pc, name, offsets, before, dtype, write=False, atomic=True)
@@ -215,12 +293,12 @@ class WatchTrace(Trace):
             inner=inner,
             statement=np.array([code[pc].statement for pc in self._pcs], np.uint8),
             inner_statement=np.array([code[pc].inlined_statement for pc in self._pcs], np.uint8),
-            masks=np.array([masks for _, masks in self._steps], np.uint32).reshape(-1, len(self._rows)),
+            masks=np.array(self._masks_of, np.uint32).reshape(-1, len(self._rows)),
             buffers=tuple(self._buffers),
-            dtypes=tuple(self._dtypes[n] for n in range(len(self._buffers))),
+            dtypes=tuple(self._dtypes[n].name for n in range(len(self._buffers))),
             accesses=self._accesses_seen(),
             shuffles=self._shuffles_seen(),
-            barriers=np.unique([step for kind, _, step, *_ in self._syncs if kind == BARRIER]).astype(np.int64),
+            barriers=np.unique(self._steps_at_barriers).astype(np.int64),
             races=tuple(self._races),
             values=self.recorder.result(),
             shared=dict(self.variables.shared),
@@ -247,6 +325,14 @@ class WatchTrace(Trace):
         return Accesses(*columns, thread.astype(np.uint16), bits.astype(np.uint64), of_row(6, np.bool_))
 
 
-def _elements(region: Region, size: int, at: np.ndarray, rank: np.ndarray) -> np.ndarray:
+@lru_cache(maxsize=64)
+def places_of(kernel: Kernel) -> list[int]:
+    """Returns a number of each instruction's place, the same in equal places: its line and statement, and those in the function."""
+    found: dict[object, int] = {}
+    places = ((i.line, i.inlined, i.statement, i.inlined_statement) for i in kernel.code)
+    return [found.setdefault(place, len(found)) for place in places]
+
+
+def _elements(region: Region, size: int, at: np.ndarray, rank: np.ndarray | int) -> np.ndarray:
     """Returns the flat indices of elements of `size` bytes. `rank`: of the block whose array it is."""
     return (at - region.start) // size + rank * ((region.stop - region.start) // size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.watch.types import Leaf
 from kernels.engines.emulator.watch.variables import Variables
 from kernels.engines.emulator.watch.watch import Variable
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.watch.trace import Group
 
 MAX_VALUES = 20_000_000  # of a recording: 200 MB
 
@@ -96,25 +100,33 @@ class Recorder:
         self._reads: dict[tuple[int, int], list[tuple[int, np.ndarray]]] = {}  # by variable and number
         self._in_bytes: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
 
-    # `lanes` are those of the recorded threads that execute an instruction.
-    def before(self, step: int, pc: int, lanes: np.ndarray) -> None:
+    def before(self, step: int, pc: int, group: Group) -> None:
         """Note the variables that are in another register from an instruction on."""
         for held in self.variables.entered.get(pc, ()):
-            self._note_register(step, held.variable, held.register, lanes, is_new=False)
+            self._note_register(step, held.variable, held.register, group, is_new=False)
 
-    def after(self, step: int, pc: int, lanes: np.ndarray) -> None:
+    def after(self, step: int, pc: int, group: Group) -> None:
         """Note the variables whose register an instruction has written."""
         for held, moves in self.variables.changed.get(pc, ()):
-            self._note_register(step, held.variable, held.register, lanes, is_new=not moves)
+            self._note_register(step, held.variable, held.register, group, is_new=not moves)
 
-    def _note_register(self, step: int, n: int, register: str, lanes: np.ndarray, is_new: bool) -> None:
-        leaves = self.variables.all[n].type.leaves
-        if len(leaves) != 1 or register not in self.m.index:
+    def _note_register(self, step: int, n: int, register: str, group: Group, is_new: bool) -> None:
+        if len(self.variables.all[n].type.leaves) != 1 or register not in self.m.index:
             return
         value = self.m.registers[self.m.index[register]]
-        bits = np.broadcast_to(value, self.m.slots)[self.slots[lanes]]
-        self._note(step, n, 0, bits.view(f"u{bits.dtype.itemsize}"), lanes, is_new)
+        bits = value.take(group.slots) if value.ndim else np.full(group.slots.size, value)
+        self._note(step, n, 0, bits.view(f"u{bits.dtype.itemsize}"), group.lanes, is_new)
 
+    def local(self, step: int, pc: int, offset: int, width: int, write: bool, group: Group) -> None:
+        """Note an access of `width` bytes at one place in the local memory of each thread."""
+        for n, leaf, start in self._numbers_in(pc, offset, width):
+            if write:
+                size = np.dtype(self.variables.all[n].type.leaves[leaf].dtype).itemsize
+                self._note(step, n, leaf, self.m.local.column(start, size).take(group.slots), group.lanes, is_new=True)
+            elif self.variables.all[n].type.shape:
+                self._reads.setdefault((n, leaf), []).append((step, self.threads[group.lanes]))
+
+    # `lanes` are those of the recorded threads that execute an instruction.
     def stored(self, step: int, pc: int, offsets: np.ndarray, width: int, lanes: np.ndarray) -> None:
         """Note the variables that a store of `width` bytes to local memory has changed. offsets: bytes from the start of the thread's."""
         for offset in np.unique(offsets).tolist():
