@@ -3,6 +3,7 @@
 from kernels.i18n import tr
 from pages.conv import controls, im2col_chapters, lesson, scenes
 from visuals.conv.im2col.notes import IM2COL
+from visuals.conv.im2col.scene import RUNGS
 
 lesson.draw_with_orders(
     "im2col",
@@ -20,5 +21,5 @@ lesson.draw_with_orders(
     controls.data_matrix,
     "conv/im2col-gemm",
     im2col_chapters.STORY,
-    rungs=scenes.IM2COL_RUNGS,
+    rungs=RUNGS,
 )

@@ -11,9 +11,8 @@ from visuals.strip.facts import Evidences, Facts
 
 DIRECT, DIRECT_TILED = "conv/direct", "conv/direct-tiled"
 PIXEL = 8  # the output pixel that chapters mark
-# Steps of the toy shape: 36 columns; then for each of 3 blocks the loads, a barrier, the product, a barrier and the store;
-# then the reshape.
-LOADED, LAST_STORED, RESHAPED = 36, 50, 51
+# Steps of the toy shape: 36 columns; then for each of 3 blocks the loads, a barrier, the product, a barrier and the store.
+LOADED, LAST_STORED = 36, 50
 
 
 def facts(evidences: Evidences) -> Facts:
@@ -108,7 +107,7 @@ CHAPTERS = (
             mark("Only the index changes: column {pixel} is now row {row}, column {column}."),
         ),
         NUMBERS,
-        step=RESHAPED,
+        step=LAST_STORED,
         pin=f"y:{PIXEL}",
         readable=("y",),
         nudge=mark("Click another output pixel: the panel shows both of its indices."),
@@ -163,7 +162,7 @@ CHAPTERS = (
             mark("[Winograd](/winograd) and [FFT](/fft) reduce the number of multiplications instead."),
         ),
         {},
-        step=RESHAPED,
+        step=LAST_STORED,
         size="real",
         nudge=mark("Switch to Explore to set your own shape and run it."),
     ),

@@ -230,7 +230,7 @@ def test_messages_of_a_stage(deck):
     expect(deck.page.locator("iframe[data-heard]")).to_have_count(3)
     messages = [json.loads(text) for text in deck.page.evaluate(texts)]
     assert {"stage": "ready", "step": 14, "steps": TOY_STEPS} in messages
-    assert {"stage": "ready", "step": 6, "steps": 22} in messages
+    assert {"stage": "ready", "step": 6, "steps": 21} in messages
     deck.page.evaluate("() => { said.length = 0; }")
     stage.root.press("End")
     deck.page.wait_for_function(f"({texts}).length")

@@ -40,7 +40,7 @@ ARGS = [
 ]
 TIMEOUT_MS = 30_000  # ms to wait for anything to appear: long, because the machine may be busy
 TOY_COLUMNS = 36  # of its data matrix: the first steps of im2col
-TOY_STEPS = TOY_COLUMNS + 3 * 5 + 1  # three blocks load, wait, multiply, wait and store; then the reshape
+TOY_STEPS = TOY_COLUMNS + 3 * 5  # three blocks load, wait, multiply, wait and store
 PADDED = {"C": "3", "H": "6", "W": "5", "pad_h": "1", "pad_w": "2", "u": "2", "picture": "numbers"}
 VGG = {"C": "64", "H": "224", "W": "224", "K": "64", "pad_h": "1", "pad_w": "1"}
 
@@ -174,10 +174,18 @@ class Truth:
     scene: Scene
     y: np.ndarray  # float64[K, P, Q], by NumPy's windows, not by the app's code
 
-    def columns_of(self, i: int) -> np.ndarray:
-        """Returns the columns of the data matrix on the stage that hold input pixel i, one entry per copy."""
-        index = self.scene.write("D").index.reshape(-1, self.scene.tensor("D").cols)
-        return np.nonzero(index == i)[1]
+    @property
+    def index(self) -> np.ndarray:
+        """Returns the input pixel that each element of the data matrix is a copy of, -1 for a zero of the padding."""
+        write = self.scene.write("D")
+        index = np.full(self.scene.tensor("D").size, -1)
+        index[write.cells] = write.index
+        return index.reshape(-1, self.scene.tensor("D").cols)
+
+    def steps_of(self, i: int) -> np.ndarray:
+        """Returns the steps that copy input pixel i into the data matrix, one entry per copy."""
+        write = self.scene.write("D")
+        return write.steps[write.index == i]
 
 
 def truth(**params) -> Truth:
@@ -187,8 +195,7 @@ def truth(**params) -> Truth:
     inputs = Inputs(s, settings.picture, settings.filter, settings.seed)
     y = convolution(s, inputs.x(1)[0], inputs.w())
     part = part_of(s, inputs.planes()[0])
-    visible = y[: part.K, part.p : part.p + part.P, part.q : part.q + part.Q]
-    return Truth(s, inputs, im2col_scene(s, part, inputs.x(1), inputs.w(), visible), y)
+    return Truth(s, inputs, im2col_scene(s, part, inputs.x(1), inputs.w()), y)
 
 
 def convolution(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:

@@ -7,9 +7,6 @@ import re
 import numpy as np
 
 from kernels import sources
-from kernels.conv.shape import ConvShape
-from visuals.conv.im2col.scene import im2col_scene
-from visuals.conv.part import part_of
 from visuals.scene.parts import Captions, Group, Lanes, MatMul, Read, Reading, Source, Tensor, Write
 from visuals.scene.scene import Scene
 
@@ -239,10 +236,19 @@ def big(cells: int = 20_000, moving: int = 200, steps: int = 100) -> Scene:
 
 
 def long(steps: int = 1_000) -> Scene:
-    """Returns im2col of one channel with two filters and `steps` columns, then its product and reshape in a step each.
-    `steps` must be a multiple of 25."""
-    s = ConvShape(1, 1, 25 + 2, steps // 25 + 2, 2, 3, 3)
-    rng = np.random.default_rng(11)
-    x, w = rng.random(s.x_shape).astype("f4"), rng.normal(size=s.w_shape).astype("f4")
-    windows = np.lib.stride_tricks.sliding_window_view(x[0, 0], (3, 3))
-    return im2col_scene(s, part_of(s), x, w, np.einsum("pqrs,krs->kpq", windows, w[:, 0]), 0)
+    """Returns a picture whose 3 x 3 windows become columns of a matrix, one a step. `steps` must be a multiple of 25."""
+    height, width = 25 + 2, steps // 25 + 2
+    x = np.random.default_rng(11).random(height * width).astype("f4")
+    windows = np.lib.stride_tricks.sliding_window_view(np.arange(x.size).reshape(height, width), (3, 3))
+    return Scene(
+        key=f"long {steps}",
+        title="long",
+        tensors=(Tensor("x", "x", "x", "input", 1, height, width, x), Tensor("D", "D", "D", "workspace", 1, 9, steps)),
+        groups=(Group((("x",), ("D",))),),
+        steps=steps,
+        step_name="step",
+        order_name="in order",
+        order_note="",
+        writes=(Write("D", np.arange(steps), source="x", index=windows.reshape(steps, 9).T.ravel()),),
+        captions=Captions(("Column {0}.",), np.zeros(steps, int), np.arange(steps)[:, None]),
+    )

@@ -35,6 +35,24 @@ class Part:
     h: int = 0
     w: int = 0
 
+    def shape(self, s: ConvShape) -> ConvShape:
+        """Returns the convolution of the part alone: one image, with padding only where the part has some."""
+        down = _padding(s.u, s.pad_h, s.after[0], s.span_h, (self.p, self.P, s.P), self.h, self.H)
+        across = _padding(s.v, s.pad_w, s.after[1], s.span_w, (self.q, self.Q, s.Q), self.w, self.W)
+        pads = {"pad_h": down[0], "pad_w": across[0], "extra_h": down[1] - down[0], "extra_w": across[1] - across[0]}
+        return s.with_(N=1, C=self.C, K=self.K, H=self.H, W=self.W, **pads)
+
+
+def _padding(
+    stride: int, pad: int, after: int, span: int, outputs: tuple[int, int, int], start: int, size: int
+) -> tuple[int, int]:
+    """Returns the padding before and after `size` pixels from `start` on, under `outputs`: the first, their number, and that of all."""
+    first, count, total = outputs
+    if count == total:
+        return pad, after
+    before = max(0, start - first * stride + pad)
+    return before, max(0, (count - 1) * stride + span - before - size)
+
 
 def part_of(s: ConvShape, picture: np.ndarray | None = None, max_cells: int = MAX_CELLS) -> Part:
     """Returns the whole convolution if it fits the stage (`max_cells` cells of the data matrix). Otherwise

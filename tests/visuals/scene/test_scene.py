@@ -8,15 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from kernels.conv import reference
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
-from kernels.engines import emulator
-from kernels.ladders import find
 from tests.helpers import scenes
 from tests.helpers.histories import CELLS, histories, scene_of
 from visuals.conv.im2col.scene import im2col_scene
-from visuals.conv.im2col.warps import blocks, in_warp_order
 from visuals.conv.part import part_of
 from visuals.scene.parts import MAX_STEPS, Captions, Flow, Group, Lanes, Reading, SceneError, Tensor, Write
 from visuals.scene.scene import Scene, number
@@ -245,16 +241,13 @@ def test_the_tiled_product_equals_numpy():
 def im2col(s: ConvShape) -> Scene:
     part = part_of(s)
     x, w = np.ones((1, part.C, s.H, s.W), "f4"), np.ones((part.K, part.C, s.R, s.S), "f4")
-    return im2col_scene(s, part, x, w, np.ones((part.K, part.P, part.Q), "f4"))
+    return im2col_scene(s, part, x, w)
 
 
 def warps(s: ConvShape) -> Scene:
     rng = np.random.default_rng(0)
     x, w = rng.random(s.x_shape).astype("f4"), rng.random(s.w_shape).astype("f4")
-    y = reference.conv2d(s, x.astype(float), w.astype(float))[0].astype("f4")
-    rung = find("conv/im2col-gemm")
-    trace, counters = emulator.trace_launch(rung.build(s, rung.default_tiles), 0, {"x": x, "w": w})
-    return in_warp_order(im2col_scene(s, part_of(s), x, w, y), s, trace, counters, blocks(s))
+    return im2col_scene(s, part_of(s), x, w, "warps")
 
 
 SCENES = {f"im2col {key}": (im2col, preset.shape) for key, preset in CONV_PRESETS.items()} | {

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from tests.helpers.harness import PADDED, ROOT, TOY_COLUMNS, TOY_STEPS, VGG, truth
 from tests.helpers.printed import number
 from visuals import stage as stage_module
-from visuals.conv.part import copies_per_pixel
+from visuals.conv.part import copies_per_pixel, part_of
 
 
 @pytest.fixture
@@ -35,14 +35,14 @@ def test_a_pixel_says_how_often_it_was_copied(explained, params):
     s, max_columns = expected.shape, 0
     pixels = np.linspace(0, expected.scene.tensor("x").size - 1, 9).astype(int)
     for i, text in zip(pixels, explained(expected.scene, t, *(("x", i) for i in pixels)), strict=True):
-        columns = expected.columns_of(i)
+        steps = expected.steps_of(i)
         c, h, w = np.unravel_index(i, (s.C, s.H, s.W))
         assert f"x[{c}, {h}, {w}] = {expected.inputs.x(1)[0, c, h, w]:g}." in text
-        noun = "cell" if len(columns) == 1 else "cells"
-        columns_so_far = (columns <= t).sum()
-        copied = f"Copied to {columns_so_far} of {len(columns)} {noun} of the data matrix so far."
-        assert (copied if columns_so_far else "Not yet copied to the data matrix.") in text
-        max_columns = max(max_columns, len(columns))
+        noun = "cell" if len(steps) == 1 else "cells"
+        so_far = (steps <= t).sum()
+        copied = f"Copied to {so_far} of {len(steps)} {noun} of the data matrix so far."
+        assert (copied if so_far else "Not yet copied to the data matrix.") in text
+        max_columns = max(max_columns, len(steps))
     assert max_columns <= copies_per_pixel(s)
 
 
@@ -59,7 +59,7 @@ def test_cells_of_the_toy_at_some_steps(explained):
 
 def test_a_column_cell_names_its_window_and_its_outputs(explained):
     expected, cells = truth(K="3"), ((0, 0), (4, 20), (8, 21))
-    index = expected.scene.write("D").index.reshape(9, TOY_COLUMNS)
+    index = expected.index
     texts = explained(expected.scene, 20, *(("D", row * TOY_COLUMNS + column) for row, column in cells))
     for (row, column), text in zip(cells, texts, strict=True):
         pixel = index[row, column]
@@ -95,8 +95,8 @@ def test_an_output_cell_is_its_sum_and_the_sum_is_the_convolution(explained, par
 
 
 def test_padding_cells_say_padding(explained):
-    scene = truth(**PADDED).scene
-    index = scene.write("D").index
+    expected = truth(**PADDED)
+    scene, index = expected.scene, expected.index
     padding, inside = explained(scene, 0, *(("D", np.flatnonzero(found)[0]) for found in (index < 0, index >= 0)))
     assert "= 0, a zero of the padding, not read from anywhere." in padding and "copy of" not in padding
     assert "padding" not in inside
@@ -104,22 +104,13 @@ def test_padding_cells_say_padding(explained):
 
 
 def test_a_large_shape_says_which_part_it_shows(explained):
-    expected, t = truth(**VGG), 9
-    scene = expected.scene
+    expected = truth(**VGG)
+    scene, part = expected.scene, part_of(expected.shape, expected.inputs.planes()[0])
     assert scene.tensor("D").cols == 64 and expected.shape.PQ == 224 * 224
-    _, h, w = scene.tensor("x").origin
-    assert (h, w) != (0, 0)
-    pixel, column_cell, output = explained(scene, t, ("x", 0), ("D", t), ("y", t))
-    assert f"x[0, {h}, {w}]" in pixel and "Only the part shown is counted." in pixel
-    column = scene.tensor("D").col_index[t]
-    _, p, q = scene.tensor("y").origin
-    p, q = p + t // 8, q + t % 8
-    assert column == p * 224 + q == scene.tensor("C").col_index[t]
-    assert "Only the 3 channels shown are counted." in scene.caption(t)
-    assert f"Column {column} is one window. It gives C[0, {column}]" in column_cell
-    # The sum includes all 64 channels: those not shown are one term.
-    assert "from every channel not shown" in output
-    assert number(output.split("\n")[-1][2:]) == pytest.approx(expected.y[0, p, q], rel=5e-3)
+    assert f"{part.h}–{part.h + part.H - 1}" in scene.tensor("x").note
+    assert "The kernels run on the part that is shown" in scene.order_note
+    (pixel,) = explained(scene, 9, ("x", 0))
+    assert f"x[0, 0, 0] = {expected.inputs.x(1)[0, 0, part.h, part.w]:g}." in pixel
 
 
 # -- pointing ------------------------------------------------------------------------------------

@@ -54,8 +54,7 @@ def test_a_click_on_a_line_goes_to_its_next_step(bare, page):
     stage.at_step(before + 2)
     stage.root.press("l")
     stage.at_step(before + 3)
-    last = int(page.locator(".scrub").get_attribute("max"))
-    page.locator(".scrub").fill(str(last - 2))  # the last store of this kernel
+    page.locator(".scrub").fill("17")  # the last store of this kernel
     stage.root.press("l")
     stage.at_step(0)
     assert FILE.endswith(page.locator(".file").inner_text().split()[0])
@@ -157,7 +156,10 @@ def test_the_keyboard_moves_over_cells_and_tensors(bare, page):
         ("w", "D:7"),
         ("t", "w:0"),
         ("t", "C:0"),
+        ("t", "tile_a:0"),
+        ("t", "tile_b:0"),
         ("t", "sum:0"),
+        ("t", "y:0"),
         ("t", "x:0"),
         ("w", "x:0"),
     ):
@@ -165,8 +167,8 @@ def test_the_keyboard_moves_over_cells_and_tensors(bare, page):
         expect(stage.root).to_have_attribute("data-hover", cell)
     for _ in range(2):
         page.keyboard.press("s")
-    columns = expected.columns_of(16)
-    expect(stage.explanation).to_contain_text(f"{(columns <= 7).sum()} of {len(columns)} cells")
+    steps = expected.steps_of(16)
+    expect(stage.explanation).to_contain_text(f"{(steps <= 7).sum()} of {len(steps)} cells")
     page.keyboard.press("p")
     expect(stage.root).not_to_have_attribute("data-pinned", "")
 
@@ -193,7 +195,10 @@ def test_question_mark_opens_the_list_of_keys(bare, page):
 
 def test_the_legend_explains_the_colours_in_use(bare, page):
     common = {"input", "filter", "output", "workspace", "read", "write", "ghost", "negative", "line"}
-    for query, more in (("", {"registers-ground"}), ("pad_h=1&order=warps", {"padding", "lanes"})):
+    for query, more in (
+        ("order=library", {"lanes"}),
+        ("pad_h=1", {"padding", "lanes", "registers-ground", "shared-ground"}),
+    ):
         bare(query).do("colours")
         rows = page.locator("[data-legend]")
         shown = {row.get_attribute("data-legend") for row in rows.all() if row.is_visible()}
@@ -207,7 +212,7 @@ def test_links_to_copy(bare, page):
     stage.do("link")
     for name, pattern in (
         ("link", r"/im2col\?K=3&step=9&version=3$"),
-        ("iframe", r'^<iframe src="[^"]*embed=true&amp;view=watch" title="Kernel Theatre: im2col"'),
+        ("iframe", r'^<iframe src="[^"]*embed=true&amp;view=watch" title="Kernel Theatre: im2col \+ our GEMM"'),
         ("slide", r'^<section>\n  <iframe data-src="[^"]*present=1"'),
     ):
         page.locator(f"[data-copy={name}]").click()

@@ -1,154 +1,116 @@
-"""im2col as a scene of two acts: every window of the input becomes a column; then filters times columns are the output.
-
-The index map here is the one that the CUDA kernel computes (kernels/conv/cuda/02_im2col.cu): row (c, r, s) and
-column (p, q) of the data matrix read x[c, p*u - pad_h + r*dilation_h, q*v - pad_w + s*dilation_w]. r and s are
-counted from the far end if the filter is flipped.
-"""
+"""im2col as a scene of two acts, compiled from what its kernels did: every window of the input becomes a column; then filters times
+columns are the output."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import blake2b
+
 import numpy as np
 
-from kernels import sources
 from kernels.conv.shape import ConvShape
-from kernels.i18n import cached, decimal, mark, tr, trn
+from kernels.i18n import decimal, tr, trn
 from kernels.ladders import find
-from visuals.conv.im2col import captions
-from visuals.conv.im2col.product import Product
-from visuals.conv.part import Part, copies_per_pixel, gather_index
-from visuals.scene.parts import Captions, Group, MatMul, Reading, Source, Tensor, Write
+from kernels.model.launch import ceil
+from visuals.conv.im2col.views import MOST, VIEWS
+from visuals.conv.part import Part, copies_per_pixel
+from visuals.scene.compiler.program import every_block, scene_of_rung
+from visuals.scene.compiler.view import Buffer, PerThread, Shared, Shown, View
+from visuals.scene.parts import Group, Tensor, Write
 from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
-from visuals.scene.source import resources
 
 FILE = "conv/02_im2col.cu"
 MAX_ABREAST = 64  # columns of filters and data matrix that are side by side
-
-ORDER = mark("explaining order")
-ORDER_NOTE = mark(
-    "First each step copies one column, then the steps follow the tiles of the product. On the GPU, one launch fills the whole data "
-    "matrix, many columns at once. A second launch computes the product, many tiles at once."
-)
-LIBRARY_NOTE = mark(
-    "Each step copies one column. On the GPU, one launch fills the whole data matrix, many columns at once. A library "
-    "computes the product."
-)
-
-
-@cached(16)
-def kernel_source(block: int | None = None) -> Source:
-    """Returns the im2col kernel from its signature on, with its copying line highlighted. `block`: BLOCK, the default if
-    None."""
-    rung = find("conv/im2col-gemm")
-    tiles = rung.default_tiles | ({"BLOCK": block} if block else {})
-    launch = rung.build(ConvShape(1, 1, 1, 1, 1, 1, 1), tiles).launch()
-    lines = sources.text(FILE).splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith('extern "C"'))
-    copying = next(i for i, line in enumerate(lines) if "column[" in line)
-    return Source(
-        FILE.rpartition("/")[2], "\n".join(lines[first:]), np.array([copying + 1]), first + 1, detail=resources(launch)
-    )
+MAX_BLOCKS = 4  # of the product, that are shown one by one
+RUNGS = {"library": "conv/im2col-cublas"}  # of an order, if it is not ours
 
 
 def im2col_scene(
-    s: ConvShape,
-    part: Part,
-    x: np.ndarray,
-    w: np.ndarray,
-    y: np.ndarray,
-    tile: int | None = None,
-    block: int | None = None,
+    s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, order: str = "explaining", tiles: Mapping[str, int] = {}
 ) -> Scene:
-    """Returns the scene of image 0. float32: x [N,C,H,W], w [K,C,R,S] (the first part.C channels and part.K
-    filters are enough), y [part.K, part.P, part.Q]: the kernel's output for the part. `tile`: TILE of our product, the
-    default if None; 0: the product is one call of a library. `block`: BLOCK of the copy, the default if None."""
-    index = gather_index(s, part)
-    crs, copies = index.shape
-    rows, cols = slice(part.h, part.h + part.H), slice(part.w, part.w + part.W)
-    left = np.ascontiguousarray(w[: part.K, : part.C], dtype=np.float32).reshape(part.K, crs)
-    visible_x = np.ascontiguousarray(x[0, : part.C, rows, cols], dtype=np.float32)
-    columns, out = (np.append(visible_x.ravel(), np.float32(0))[index], np.reshape(y, (part.K, copies)).astype("f4"))
-    rest = out - left.astype(np.float64) @ columns if part.C < s.C else None
-    tile = find("conv/im2col-gemm").default_tiles["TILE"] if tile is None else tile
-    product = Product(s, part, left, columns, out, tile, copies)
-    steps = copies + len(product.steps)
-    tensors = _tensors(s, part, visible_x, left, product.columns)
-    return Scene(
-        key=f"im2col {part.p},{part.q} " + ",".join(f"{k}={v}" for k, v in (s.params() | {"tile": tile}).items()),
-        title="im2col",
-        tensors=(*tensors, *product.tensors()),
-        groups=_groups(tensors[0], tensors[2], bool(tile)),
-        steps=steps,
-        step_name=tr("step"),
-        order_name=tr(ORDER),
-        order_note=tr(ORDER_NOTE if tile else LIBRARY_NOTE),
-        writes=(Write("D", np.arange(copies), source="x", index=index.ravel()), *product.writes()),
-        reads=product.reads(),
-        matmuls=(MatMul("w", "D", "C", rest),),
-        readings=_readings(index, product),
-        captions=_captions(s, part, index, product),
-        source=kernel_source(block),
-        next_sources=(product.source(),),
-    )
-
-
-def _tensors(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, columns: np.ndarray) -> tuple[Tensor, ...]:
-    """Returns input, output, data matrix and filters; `columns` as in Product."""
-    pad = (
-        s.pad_h * (part.h == 0),
-        s.pad_w * (part.w == 0),
-        s.after[0] * (part.h + part.H == s.H),
-        s.after[1] * (part.w + part.W == s.W),
-    )
-    notes = {
-        "x": part_note((0, part.C, s.C), (part.h, part.H, s.H), (part.w, part.W, s.W), plane="channel"),
-        "w": part_note((0, part.K, s.K), (0, w.shape[1], s.CRS)),
-        "y": part_note((0, part.K, s.K), (part.p, part.P, s.P), (part.q, part.Q, s.Q), plane="plane"),
+    """Returns the scene of a part of image 0 in an order of VIEWS: the kernels run on that part alone. float32: x [N,C,H,W], w [K,C,R,S]
+    (the first part.C channels and part.K filters are enough). `tiles`: those that are not the default."""
+    rung = find(RUNGS.get(order, "conv/im2col-gemm"))
+    sizes = rung.default_tiles | {name: size for name, size in tiles.items() if name in rung.tiles}
+    shape, rows, cols = part.shape(s), slice(part.h, part.h + part.H), slice(part.w, part.w + part.W)
+    inputs = {
+        "x": np.ascontiguousarray(x[:1, : part.C, rows, cols], np.float32),
+        "w": np.ascontiguousarray(w[: part.K, : part.C], np.float32),
     }
-    crs, size = w.shape[1], len(columns)
-    return (
-        Tensor("x", "x", tr("input"), "input", part.C, part.H, part.W, x.ravel(), (0, part.h, part.w),
-               notes["x"], plane_name=tr("channel"), pad=pad),
-        Tensor("y", "y", tr("output"), "output", part.K, part.P, part.Q, None, (0, part.p, part.q), notes["y"],
-               plane_name=tr("filter")),
-        Tensor("D", "D", tr("data matrix (workspace)"), "workspace", 1, crs, size, note=_matrix_note(s, part),
-               partial=(crs, size) != (s.CRS, s.PQ), col_index=None if size == s.PQ else columns),
-        Tensor("w", "w", tr("filters"), "filter", 1, part.K, crs, w.ravel(), note=notes["w"]),
-    )  # fmt: skip
-
-
-def _groups(x: Tensor, D: Tensor, with_sums: bool) -> tuple[Group, ...]:
-    """Returns the groups: the product is placed as it is written, the data matrix above the output, filters at its left.
-
-    The input is in the corner beside the data matrix if it fits. Matrices that are too wide to be side by side are folded
-    into bands."""
-    sums = (Group((("sum",),), "registers"),) if with_sums else ()
-    if D.rows + D.cols > MAX_ABREAST:
-        return Group((("x", "y"),)), *sums, Group((("D",),), "workspace"), Group((("w", "C"),))
-    if x.planes == 1 and max(x.rows, x.cols) <= D.rows and not any(x.pad):
-        return Group((("x", "D"), ("w", "C")), table=True), *sums, Group((("y",),))
-    return Group((("x", "y"),)), *sums, Group((("", "D"), ("w", "C")), table=True)
-
-
-def _captions(s: ConvShape, part: Part, index: np.ndarray, product: Product) -> Captions:
-    kind, copied = captions.copies(s, part, index)
-    kinds, multiplied = product.captions()
-    args = np.pad(copied, ((0, 0), (0, multiplied.shape[1] - copied.shape[1])))
-    return Captions(captions.templates(s, part), np.append(kind, kinds), np.concatenate([args, multiplied]))
-
-
-def _readings(index: np.ndarray, product: Product) -> tuple[Reading, ...]:
-    """Returns the number of values moved and of multiply-adds so far, in the visible part."""
-    crs, copies = index.shape
-    counts = {
-        tr("values loaded"): ((index >= 0).sum(axis=0), lambda step: step.loaded),
-        tr("values stored"): (np.full(copies, crs), lambda step: len(step.stores)),
-        tr("multiply-adds"): (np.zeros(copies, int), lambda step: step.added),
-    }
-    return tuple(
-        Reading(label, np.cumsum(np.append(copied, [count(step) for step in product.steps])), "predicted")
-        for label, (copied, count) in counts.items()
+    digest = blake2b(inputs["x"].tobytes() + inputs["w"].tobytes(), digest_size=6).hexdigest()
+    scene = scene_of_rung(
+        rung.name,
+        shape,
+        sizes,
+        inputs,
+        placed(VIEWS[order], shape, sizes.get("TILE", 0)),
+        f"{s} {part} {order} {digest}",
+        _notes(s, part),
+        lambda launch: every_block(launch)[: ceil(MOST, sizes["BLOCK"]) if launch.source == FILE else MAX_BLOCKS],
+        **_order_note(s, shape, VIEWS[order]),
     )
+    return _with_planes(scene, shape, part_note(*_extents(s, part)["y"], plane="plane"))
+
+
+def _order_note(s: ConvShape, shape: ConvShape, view: View) -> dict[str, str]:
+    if (shape.C, shape.K, shape.PQ) == (s.C, s.K, s.PQ):
+        return {}
+    return {
+        "order_note": " ".join(
+            (tr("The kernels run on the part that is shown, as if there were no other."), tr(view.order[1]))
+        )
+    }
+
+
+def placed(view: View, s: ConvShape, tile: int) -> View:
+    """Returns a view with the extents of its matrices and the places of its tensors. Of a tile that is larger than the matrices, only
+    what is in them is shown: the rest is zeros."""
+    shapes = {"D": (s.CRS, s.PQ), "w": (s.K, s.CRS), "C": (s.K, s.PQ)}
+    boxes = {"tile_a": shapes["w"], "tile_b": shapes["D"]}
+
+    def sized(shown: Shown) -> Shown:
+        if isinstance(shown, Buffer):
+            return replace(shown, shape=shapes.get(shown.name, ()))
+        if isinstance(shown, Shared):
+            return replace(shown, box=(0, 1, *(min(tile, size) for size in boxes[shown.name]), tile))
+        assert isinstance(shown, PerThread)
+        return replace(shown, part=(range(s.K), range(s.PQ)))
+
+    return replace(view, tensors=tuple(map(sized, view.tensors)), groups=(*_groups(s), *view.groups))
+
+
+def _groups(s: ConvShape) -> tuple[Group, ...]:
+    """Returns the places in global memory. The product is as it is written, the data matrix above the output, filters at its left. Matrices
+    that are too wide to be side by side are folded into bands."""
+    if s.CRS + s.PQ > MAX_ABREAST:
+        return Group((("x",),)), Group((("D",),), "workspace"), Group((("w", "C"),))
+    if s.C == 1 and max(s.H, s.W) <= s.CRS and not any((*s.pad, *s.after)):
+        return (Group((("x", "D"), ("w", "C")), table=True),)
+    return Group((("x",),)), Group((("", "D"), ("w", "C")), table=True)
+
+
+def _extents(s: ConvShape, part: Part) -> dict[str, tuple[tuple[int, int, int], ...]]:
+    """Returns first, count and whole of each axis, by tensor."""
+    return {
+        "x": ((0, part.C, s.C), (part.h, part.H, s.H), (part.w, part.W, s.W)),
+        "w": ((0, part.K, s.K), (0, part.C * s.R * s.S, s.CRS)),
+        "y": ((0, part.K, s.K), (part.p, part.P, s.P), (part.q, part.Q, s.Q)),
+    }
+
+
+def _notes(s: ConvShape, part: Part) -> dict[str, str]:
+    extents = _extents(s, part)
+    C = f"{part.K} × {part.P * part.Q}"
+    if (part.K, part.P * part.Q) != (s.K, s.PQ):
+        C = tr("{part} of {whole}", part=C, whole=decimal(f"{s.K:,} × {s.PQ:,}"))
+    return {
+        "x": part_note(*extents["x"], plane="channel"),
+        "w": part_note(*extents["w"]),
+        "C": C,
+        "D": _matrix_note(s, part),
+    }
 
 
 def _matrix_note(s: ConvShape, part: Part) -> str:
@@ -162,3 +124,19 @@ def _matrix_note(s: ConvShape, part: Part) -> str:
     if (rows, columns) != (s.CRS, s.PQ):
         notes.append(tr("part {size}", size=decimal(f"{rows:,} × {columns:,}")))
     return ", ".join(notes)
+
+
+def _with_planes(scene: Scene, s: ConvShape, note: str) -> Scene:
+    """Returns a scene with the output as planes, the bytes of the output matrix under other indices, and with the padding of the input."""
+    after = np.zeros(s.K * s.PQ, int)
+    for write in scene.writes:
+        if write.target == "C":
+            steps, cells, _ = scene.written(write)
+            after[cells] = steps
+    y = Tensor("y", "y", tr("output"), "output", s.K, s.P, s.Q, None, note=note, plane_name=tr("filter"))
+    x, *others = scene.tensors
+    x = replace(x, pad=(*s.pad, *s.after), plane_name=tr("channel"))
+    group = Group((("y",),)) if scene.groups[0].table else replace(scene.groups[0], rows=(("x", "y"),))
+    groups = (*scene.groups, group) if scene.groups[0].table else (group, *scene.groups[1:])
+    reshape = Write("y", after, source="C", index=np.arange(len(after)), reshapes=True)
+    return replace(scene, tensors=(x, *others, y), groups=groups, writes=(*scene.writes, reshape))

@@ -167,11 +167,11 @@ class Cells:
         self._explain(m, shown, shown.name, cells, writes.thread)
 
     def finish(self) -> None:
-        """Record the writes to memory. They are copies if all that a step of the view writes into the tensor is: few whole numbers may be
-        equal by chance."""
+        """Record the writes to memory. They are copies if all that a step of the view writes into the tensor is, but for zeros: few whole
+        numbers may be equal by chance."""
         sources: dict[tuple[int, str], set[str]] = {}
         for w in self._written:
-            if not np.isnan(w.values).any():
+            if not np.isnan(w.values).any() and (w.source or w.values.any()):
                 sources.setdefault((id(w.step), w.target), set()).add(w.source)
         for w in self._written:
             if w.source and len(sources[id(w.step), w.target]) == 1:
