@@ -33,7 +33,8 @@ Tiles = tuple[tuple[str, int], ...]  # a rung's tile sizes by name; those left o
 def im2col(inputs: Inputs, order: str, tiles: Tiles = ()) -> Ordered:
     """Returns the scene in one of IM2COL_ORDERS."""
     part = part_of(inputs.shape, inputs.planes()[0])
-    return im2col_scene(inputs.shape, part, inputs.x(1, part.C), inputs.w(part.K, part.C), order, dict(tiles)), ""
+    scene = im2col_scene(inputs.shape, part, inputs.x(1, part.C), inputs.w(part.K, part.C), order, dict(tiles))
+    return scene, smaller(inputs.shape, part.shape(inputs.shape))
 
 
 @cached(MAX_CACHED_SCENES)

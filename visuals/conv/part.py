@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.conv.shape import ConvShape
-from kernels.i18n import mark
 
 MAX_CELLS, MAX_STEPS = 20_000, 1_024  # of the data matrix: with more, a cell is too small to see
 
@@ -16,7 +15,6 @@ PART_SIDE = 8  # rows and columns of output that are visible if the whole does n
 
 
 MAX_CHANNELS, MAX_FILTERS = 3, 4
-SHOWN_IN_PART = mark("The warp order is available only for shapes that fit the stage. This shape is shown in part.")
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,6 @@ def test_a_large_shape_says_which_part_it_shows(explained):
     scene, part = expected.scene, part_of(expected.shape, expected.inputs.planes()[0])
     assert scene.tensor("D").cols == 64 and expected.shape.PQ == 224 * 224
     assert f"{part.h}–{part.h + part.H - 1}" in scene.tensor("x").note
-    assert "The kernels run on the part that is shown" in scene.order_note
     (pixel,) = explained(scene, 9, ("x", 0))
     assert f"x[0, 0, 0] = {expected.inputs.x(1)[0, 0, part.h, part.w]:g}." in pixel
 

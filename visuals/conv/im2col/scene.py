@@ -49,19 +49,8 @@ def im2col_scene(
         f"{s} {part} {order} {digest}",
         _notes(s, part),
         lambda launch: every_block(launch)[: ceil(MOST, sizes["BLOCK"]) if launch.source == FILE else MAX_BLOCKS],
-        **_order_note(s, shape, VIEWS[order]),
     )
     return _with_planes(scene, shape, part_note(*_extents(s, part)["y"], plane="plane"))
-
-
-def _order_note(s: ConvShape, shape: ConvShape, view: View) -> dict[str, str]:
-    if (shape.C, shape.K, shape.PQ) == (s.C, s.K, s.PQ):
-        return {}
-    return {
-        "order_note": " ".join(
-            (tr("The kernels run on the part that is shown, as if there were no other."), tr(view.order[1]))
-        )
-    }
 
 
 def placed(view: View, s: ConvShape, tile: int) -> View:
