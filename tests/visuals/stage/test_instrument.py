@@ -212,7 +212,7 @@ def test_links_to_copy(bare, page):
     stage.do("link")
     for name, pattern in (
         ("link", r"/im2col\?K=3&step=9&version=3$"),
-        ("iframe", r'^<iframe src="[^"]*embed=true&amp;view=watch" title="Kernel Theatre: im2col \+ our GEMM"'),
+        ("iframe", r'^<iframe src="[^"]*embed=true&amp;view=watch" title="Kernel Theatre: im2col"'),
         ("slide", r'^<section>\n  <iframe data-src="[^"]*present=1"'),
     ):
         page.locator(f"[data-copy={name}]").click()

@@ -260,7 +260,7 @@ def test_arrows_scroll_a_long_explanation(bare, page):
 def test_forced_colours_keep_distinctions_made_by_colour(bare, page):
     page.emulate_media(forced_colors="active", color_scheme="dark")
     try:
-        stage = bare("order=warps&step=3")
+        stage = bare("order=warps&step=9")
         ground = "node => getComputedStyle(node).backgroundColor"
         for one, other in ((".code-line.lit", ".code-line:not(.lit)"), (".lane.active", ".lane:not(.active)")):
             assert page.locator(one).first.evaluate(ground) != page.locator(other).first.evaluate(ground)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from hashlib import blake2b
 
 import numpy as np
 
@@ -39,18 +38,20 @@ def im2col_scene(
         "x": np.ascontiguousarray(x[:1, : part.C, rows, cols], np.float32),
         "w": np.ascontiguousarray(w[: part.K, : part.C], np.float32),
     }
-    digest = blake2b(inputs["x"].tobytes() + inputs["w"].tobytes(), digest_size=6).hexdigest()
     scene = scene_of_rung(
         rung.name,
         shape,
         sizes,
         inputs,
         placed(VIEWS[order], shape, sizes.get("TILE", 0)),
-        f"{s} {part} {order} {digest}",
+        "",
         _notes(s, part),
         lambda launch: every_block(launch)[: ceil(MOST, sizes["BLOCK"]) if launch.source == FILE else MAX_BLOCKS],
     )
-    return _with_planes(scene, shape, part_note(*_extents(s, part)["y"], plane="plane"))
+    made_of = ",".join(f"{name}={value}" for name, value in (s.params() | sizes).items())
+    key = f"im2col {part.p},{part.q} {made_of} {order}"
+    note = part_note(*_extents(s, part)["y"], plane="plane")
+    return replace(_with_planes(scene, shape, note), key=key, title="im2col")
 
 
 def placed(view: View, s: ConvShape, tile: int) -> View:
