@@ -130,8 +130,9 @@ CHAPTERS = (
             mark("Pixels with the same remainders by the stride use the same taps, so their tiles have no holes. They form a [phase](output): stride 2 gives {real_phases}, each a matrix product."),
         ),
         {"rung": "implicit-gemm"},
-        readable=("D3",),
-        step=20,
+        readable=("B0", "sums"),
+        step=13,
+        loop=(0, 15),
         size="real",
         question=faster(
             mark("Your guess: is it faster than the product with a gather?"),
@@ -178,9 +179,9 @@ CHAPTERS = (
             mark("So the long sum is cut into {real_parts} parts, here {stage_parts}. Each block adds one part and stores it, and a second kernel adds the parts in order."),
         ),
         SPLIT | DENSE,
-        readable=("parts", "total"),
-        step=11,
-        loop=(8, 26),
+        readable=("parts_of", "total"),
+        step=9,
+        loop=(8, 13),
         size="real",
         question=faster(
             mark("Blocks could add their parts by atomics, without a second kernel. Your guess: is storing the parts faster?"),
@@ -197,7 +198,7 @@ CHAPTERS = (
         ),
         LARGER,
         readable=("dy", "dx"),
-        step=20,
+        step=13,
         size="real",
         question=faster(
             mark("Your guess: are its phases faster than one thread per output?"),

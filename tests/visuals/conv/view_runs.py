@@ -12,6 +12,7 @@ from visuals.conv.direct.views import DIRECT, WARPS, tiled_view
 from visuals.scene.compiler.program import first_blocks
 
 STRIDED = ConvShape(1, 2, 6, 6, 2, 3, 3, stride=2, pad=1)
+DENSE = ConvShape(2, 1, 8, 8, 2, 3, 3, pad=1)  # a sum in two parts, one phase
 PADDED = ConvShape(1, 2, 5, 5, 3, 3, 3, pad=1)
 
 
@@ -23,5 +24,8 @@ def runs() -> Iterator[ViewRun]:
     )
     yield ViewRun(tiled.name, tiled_view(PADDED, tiled.tiles), PADDED, tiled.tiles, tiled.inputs, tiled.blocks)
     for rung, scene in COMPILED.items():
-        shape = TransposeShape.of(STRIDED) if rung.startswith("conv-transpose") else STRIDED
-        yield seeded(rung, scene.view(STRIDED, rung.startswith("conv-transpose")), shape, {})
+        transposed = rung.startswith("conv-transpose")
+        for s in (STRIDED, DENSE) if "implicit" in rung else (STRIDED,):
+            run = seeded(rung, DIRECT, TransposeShape.of(s) if transposed else s, {})
+            name = f"{rung} {s.stride}"
+            yield ViewRun(name, scene.view(s, run.tiles, transposed), run.shape, run.tiles, run.inputs)

@@ -36,6 +36,18 @@ def outputs(links: Links, transposed: bool) -> Annotation:
     return Annotation("dy", captions, {"dx": padded_lists([read[o] for o in output])})
 
 
+def phases(links: Links, transposed: bool) -> Annotation:
+    """Returns a note on each pixel: its phase, and the taps that it was read through if they are inside the output."""
+    s = links.s
+    h, w = np.divmod(np.arange(s.H * s.W), s.W)
+    taps = [int(links.taps_of_phase(i % s.u, j % s.v)) for i, j in zip(h, w, strict=True)]
+    numbers = np.stack([h % s.u, w % s.v, taps], axis=1)
+    text = tr("Phase of pixel ({0}, {1}): read through {2} taps.")
+    if transposed:
+        text = tr("Phase of output ({0}, {1}): reached through {2} taps.")
+    return Annotation("dx", Captions((text,), np.zeros(s.C * s.H * s.W, int), np.tile(numbers, (s.C, 1))))
+
+
 # -- the gradient of the data matrix -----------------------------------------------------------------------
 def of_columns(links: Links) -> Sum:
     """Returns the gradient of the data matrix as a sum over the filters."""

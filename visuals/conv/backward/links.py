@@ -71,6 +71,13 @@ class Links:
         taps, outputs = np.array(pairs, int).reshape(-1, 2).T
         return taps, outputs
 
+    def taps_of_phase(self, h: int, w: int) -> int:
+        """Returns through how many taps the pixels of a phase are read: the stride divides their distances from the first one."""
+        s = self.s
+        down = (h + s.pad_h - np.arange(s.R) * s.dilation_h) % s.u == 0
+        across = (w + s.pad_w - np.arange(s.S) * s.dilation_w) % s.v == 0
+        return int(down.sum() * across.sum())
+
     @cached_property
     def additions(self) -> np.ndarray:
         """Returns int64[C*H*W]: how many windows contain each pixel. col2im adds to it that many times."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
+from kernels.conv.backward.dinput import phase_count
 from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.shape import ConvShape
 from kernels.i18n import tr
 from kernels.ladders import find
-from visuals.conv.backward import cells, parts, phases, transpose, views, winograd
+from kernels.model.program import Tiles
+from visuals.conv.backward import cells, implicit_views, views, winograd
 from visuals.conv.backward.links import Links
 from visuals.conv.backward.spread import with_spread
 from visuals.scene.compiler.program import scene_of_rung
@@ -28,9 +29,10 @@ Shape = ConvShape | TransposeShape
 
 @dataclass(frozen=True)
 class Compiled:
-    """A scene that is compiled: the view of a convolution, of its gradient (False) or transposed (True), and what its cells are made of."""
+    """A scene that is compiled: the view of a convolution with tile sizes, of its gradient (False) or transposed (True), and what its
+    cells are made of."""
 
-    view: Callable[[ConvShape, bool], View]
+    view: Callable[[ConvShape, Tiles, bool], View]
     cells: Callable[[Links, bool], Mapping[str, Any]]
 
 
@@ -52,51 +54,55 @@ def _filters(links: Links, transposed: bool) -> Mapping[str, Any]:
     return {"annotations": (cells.taps(links),)}
 
 
+def _phases(links: Links, transposed: bool) -> Mapping[str, Any]:
+    notes = cells.outputs(links, transposed), cells.phases(links, transposed)
+    return {"sums": (cells.of_pixels(links),), "annotations": notes}
+
+
 OF_INPUT = {
-    "direct": Compiled(lambda _, transposed: views.dinput_direct(transposed), _direct),
-    "gemm-atomics": Compiled(views.col2im_atomics, _atomics),
-    "gemm-gather": Compiled(views.col2im_gather, _gather),
+    "direct": Compiled(lambda _, __, transposed: views.dinput_direct(transposed), _direct),
+    "gemm-atomics": Compiled(lambda s, _, transposed: views.col2im_atomics(s, transposed), _atomics),
+    "gemm-gather": Compiled(lambda s, _, transposed: views.col2im_gather(s, transposed), _gather),
+    "implicit-gemm": Compiled(implicit_views.phases, _phases),
 }
 COMPILED: Mapping[str, Compiled] = {
     **{f"{ladder}/{name}": scene for ladder in ("conv-dinput", "conv-transpose") for name, scene in OF_INPUT.items()},
     "conv-dweight/direct": Compiled(lambda *_: views.DWEIGHT_DIRECT, _filters),
-    "conv-dweight/im2col-gemm": Compiled(lambda s, _: views.dweight_gemm(s), _filters),
+    "conv-dweight/im2col-gemm": Compiled(lambda s, *_: views.dweight_gemm(s), _filters),
+    "conv-dweight/implicit-gemm": Compiled(lambda s, tiles, _: implicit_views.parts(s, tiles), _filters),
+    "conv-dweight/implicit-gemm-atomics": Compiled(
+        lambda s, tiles, _: implicit_views.parts(s, tiles, atomics=True), _filters
+    ),
 }
 BUILT: Mapping[str, Callable[..., Scene]] = {
-    phases.RUNG: phases.phases_scene,
-    transpose.PHASES: transpose.phases_scene,
     winograd.DINPUT: winograd.dinput_scene,
     winograd.DWEIGHT: winograd.dweight_scene,
-    parts.ATOMICS: partial(parts.parts_scene, rung=parts.ATOMICS),
-    parts.SPLIT: parts.parts_scene,
 }
 SCENES = (*COMPILED, *BUILT)
-FOLDED: dict[str, Callable[[Scene], Scene]] = {  # a shorter scene: repeated steps are one
-    parts.ATOMICS: parts.folded_parts_scene,
-    parts.SPLIT: parts.folded_parts_scene,
-    winograd.DINPUT: winograd.folded_scene,
-    winograd.DWEIGHT: winograd.folded_scene,
-}
+MAX_PHASES = 9  # of more the picture is too long
 
 
 def folds(rung: str) -> bool:
     """Returns whether the stage folds repeated steps of a rung."""
-    return rung in (*FOLDED, "conv-dweight/direct", "conv-dweight/im2col-gemm")
+    return rung in (*BUILT, "conv-dweight/direct", "conv-dweight/im2col-gemm")
 
 
 def why_not(s: Shape, rung: str, tiles: Mapping[str, int]) -> str:
     """Returns why a rung has no scene at a shape (of visuals.conv.watched); "" if it has one."""
     conv = s.conv if isinstance(s, TransposeShape) else s
-    if (rule := broken_rule(rung, s, tiles)) or rung not in (phases.RUNG, transpose.PHASES):
+    if (rule := broken_rule(rung, s, tiles)) or rung not in (
+        "conv-dinput/implicit-gemm",
+        "conv-transpose/implicit-gemm",
+    ):
         return rule
-    if (count := len(phases.phases_of(Links(conv)))) <= phases.MAX_PHASES:
+    if (count := phase_count(conv)) <= MAX_PHASES:
         return ""
     return tr(
         "A stride of {u} × {v} makes {n} phases. The stage shows at most {limit}.",
         u=conv.u,
         v=conv.v,
         n=count,
-        limit=phases.MAX_PHASES,
+        limit=MAX_PHASES,
     )
 
 
@@ -109,9 +115,10 @@ def backward_scene(
     """
     if rung in BUILT:
         scene = BUILT[rung](s, tiles, inputs)
-        return scene if every_step or rung not in FOLDED else FOLDED[rung](scene)
+        return scene if every_step else winograd.folded_scene(scene)
     conv, transposed = (s.conv, True) if isinstance(s, TransposeShape) else (s, False)
-    view, links, sizes = COMPILED[rung].view(conv, transposed), Links(conv), find(rung).check(s, tiles)
+    links, sizes = Links(conv), find(rung).check(s, tiles)
+    view = COMPILED[rung].view(conv, sizes, transposed)
     if every_step:
         view = unfolded(view)
     key = f"{every_step} " + ",".join(f"{name}={value}" for name, value in s.params().items())

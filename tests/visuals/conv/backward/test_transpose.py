@@ -12,7 +12,6 @@ from kernels.ladders import find
 from kernels.model.program import INPUT
 from kernels.runner import run, seeded_inputs
 from tests.helpers.shapes import transpose_shapes
-from visuals.conv.backward import phases, transpose
 from visuals.conv.backward.scene import SCENES, backward_scene, why_not
 from visuals.scene.payload import payload
 
@@ -57,10 +56,6 @@ def test_no_text_speaks_of_a_gradient(rung):
         texts += [text for a in scene.annotations for text in a.captions.templates]
         assert "gradient" not in " ".join(texts)
         assert "phase of pixel" not in " ".join(texts)
-
-
-def test_its_captions_are_those_of_the_same_kinds():
-    assert list(transpose.captions(TOY.conv)) == list(phases.kinds_of(TOY.conv))
 
 
 @pytest.mark.parametrize("rung", RUNGS)
