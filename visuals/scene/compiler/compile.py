@@ -123,7 +123,7 @@ class _Compiler:
     def _reading(self, reading: Bytes | Number, m: Moment) -> float:
         so_far = self._totals.get(reading.label, 0.0 if isinstance(reading, Bytes) else reading.start)
         if isinstance(reading, Bytes):
-            so_far += sum(m.moved(reading.op, name, reading.again) for name in reading.of.split() or [""])
+            so_far += sum(m.moved(reading.op, name, reading.again, reading.once) for name in reading.of.split() or [""])
         elif m.visit.kind in reading.during:
             now = parse(reading.value).value(m.of_all()).at(0)
             so_far = so_far + now if reading.adds else now

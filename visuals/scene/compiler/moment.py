@@ -265,11 +265,11 @@ class Moment:
             self._accessed[name] = found.only(found.write == (self.step.op == "st")) if self.step.op else found
         return self._accessed[name]
 
-    def moved(self, op: str, name: str, again: bool) -> int:
+    def moved(self, op: str, name: str, again: bool, once: bool = False) -> int:
         """Returns the bytes of a tensor or a memory, as of Bytes, that the step reads (op "ld") or writes ("st"), "" for both."""
         if name not in self.played.bytes_of:
             found = self.accessed(name)
-            found = found.only(self.played.again[found.row]) if again else found
+            found = found.only(self.played.again[found.row] == again) if again or once else found
             return int(np.count_nonzero(found.write == (op == "st"))) * found.value.itemsize
         of = self.played.recording.watched.accesses
         part = slice(*np.searchsorted(of.step, (self.visit.first, self.visit.stop)))
@@ -384,7 +384,7 @@ class Moment:
         yield from zip(("first", "last"), self.repeated, strict=True)
         yield from zip(("part", "parts"), self.visit.part, strict=True)
         line = recording.watched.lines[recording.watched.line[self.visit.begin]]
-        yield "line", line.number
+        yield from (("line", line.number), ("level", self.step.level))
 
     def _number(self, name: str) -> Value | None:
         number = self._numbers.get(name)

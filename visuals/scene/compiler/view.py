@@ -79,7 +79,7 @@ class Step:
     view of groups. `inside`: the line of the call, if the line is in a function. `merge`: visits that follow each other are one step; `each`: while this expression keeps its value. `shows`: by tensor, the variable whose values it shows at this step
     alone. `cells`: by tensor, what is said of the cells that the step writes: {cell} is the cell, and elements of buffers like {x[cell]}
     are linked, else what the thread has read. `op`: it has only the loads of its line, "ld", or only the stores, "st"; `arrange` of the view
-    makes two steps of one visit. `describe`: makes the sentence, in place of the cases."""
+    makes two steps of one visit. `level`: a number of its own, {level}. `describe`: makes the sentence, in place of the cases."""
 
     at: Mark | Place
     cases: tuple[Say, ...]
@@ -96,6 +96,7 @@ class Step:
     shows: Mapping[str, str] = field(default_factory=dict)
     cells: Mapping[str, str] = field(default_factory=dict)
     op: str = ""
+    level: int = 0
     describe: Callable[[Any], Sentence] | None = None
 
 
@@ -213,7 +214,7 @@ class Derived(Shown):
 @dataclass(frozen=True)
 class Bytes:
     """Bytes of a tensor, or of several ("Q K V"), that all threads have read (op "ld") or written ("st") so far, divided by `per`. `again`:
-    only of elements that some thread has read, or written, before in the launch. `of` "": of all global memory, with those of the other
+    only of elements that some thread has read, or written, before in the launch; `once`: only of others. `of` "": of all global memory, with those of the other
     blocks after the step in which they follow, as counted in the build that is measured. Like those counts: without atomic updates, and an
     element that two instructions of a step read counts once. SHARED_MEMORY: of all arrays there, with `op` "" in both directions."""
 
@@ -222,6 +223,7 @@ class Bytes:
     op: str
     per: str = "1"
     again: bool = False
+    once: bool = False
 
 
 @dataclass(frozen=True)

@@ -175,3 +175,13 @@ def test_a_line_is_a_step_of_its_loads_and_one_of_its_stores():
     assert np.isfinite(scene.cells("y")).sum() - np.isfinite(scene.cells("y", last - 1)).sum() == 8
     (read,) = [read for read in scene.reads if read.source == "x"]
     assert np.diff(read.start)[-2:].tolist() == [8, 0]
+
+
+def test_a_counter_of_first_reads_and_the_number_of_a_step():
+    (steps,) = softmax.ONLINE.launches
+    first = step(steps["gather"].at, "Level {level}.", level=3)
+    counters = (Bytes("all", "x", "ld"), Bytes("first", "x", "ld", once=True), Bytes("again", "x", "ld", again=True))
+    view = replace(softmax.ONLINE, launches=({**steps, "gather": first},), readings=counters)
+    scene = compile_scene(recorded(view), view, "", "")
+    assert scene.caption(0) == "Level 3."
+    assert [reading.values[-1] for reading in scene.readings] == [2 * 4 * 40, 4 * 40, 4 * 40]
