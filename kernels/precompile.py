@@ -25,6 +25,7 @@ WATCHED = (  # topics
     "cuda",
     "elementwise",
     "embedding",
+    "fusion",
     "heads",
     "linear",
     "memory",

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from kernels.engines.emulator.compiler.compile import CompilerMissing
 from kernels.fusion import codegen, ladder
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import KINDS, MIN_EPS, OPTIONS, Block, ChainShape
@@ -232,7 +233,10 @@ def _scene(s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...], order: 
         if found := fusion_map(s, rung, dict(tiles)):
             return map_scene(found), ""
         note = tr(NO_MAP)
-    return fusion_scene(s, rung, dict(tiles)), note
+    try:
+        return fusion_scene(s, rung, dict(tiles)), note
+    except CompilerMissing as missing:
+        return None, str(missing)
 
 
 def scene(query: rung_address.Selection, order: str = "explaining") -> tuple[Scene | None, str]:

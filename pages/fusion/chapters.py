@@ -84,8 +84,8 @@ CHAPTERS = (
             mark("So 8 bytes go through memory for one addition."),
         ),
         {"rung": "unfused"},
-        step=4,
-        loop=(4, 7),
+        step=3,
+        loop=(3, 7),
         size="real",
     ),
     Chapter(
@@ -96,7 +96,7 @@ CHAPTERS = (
         ),
         {"rung": "fused"},
         readable=("x", "y", "v1"),
-        loop=(0, 7),
+        loop=(0, 6),
         question=faster(
             mark("Your guess: is it faster on these tiny maps?"),
             "fusion/unfused", "stage",
@@ -168,7 +168,7 @@ CHAPTERS = (
         ),
         {"rung": "folded"},
         readable=("w", "w_folded1", "b_folded1"),
-        loop=(0, 8),
+        loop=(0, 9),
         size="real",
         nudge=mark("Compare the two times in the strip: the convolution hides what is saved."),
     ),

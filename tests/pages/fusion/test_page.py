@@ -193,7 +193,7 @@ def test_a_preset_shows_every_part(key):
         assert f'<h2 class="kt-card">{part}' in html, part
     assert at.code and strip(at)["run"]["label"] == "Run here"
     (scene,) = stages(at)
-    assert scene.startswith("fusion/fused ") and f" of {shape} " in scene
+    assert scene.startswith("fusion/fused ") and scene.endswith(f" of {shape}")
 
 
 def test_every_chip_links_to_its_preset_for_any_rung():

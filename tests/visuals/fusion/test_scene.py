@@ -8,19 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.engines.emulator.compiler.compile import CompilerMissing
-from kernels.fusion import codegen, cpu
+from kernels.fusion import codegen
 from kernels.fusion.ladder import PLANS
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.reference import TOLERANCE, chain
 from kernels.fusion.shape import ChainShape
 from kernels.ladders import find
+from kernels.runner import run
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.shapes import chain_shapes
 from visuals.charts.roofline import Roof
-from visuals.fusion import captions, charts, notes, plan
+from visuals.fusion import charts, notes, plan
 from visuals.fusion.scene import fusion_scene
-from visuals.fusion.steps import lane_sums
 from visuals.scene.payload import payload
 
 RUNGS = tuple(PLANS)
@@ -58,33 +57,20 @@ def close(cells: np.ndarray, s: ChainShape, blocks: int) -> bool:
     return bool((np.abs(cells - ref.ravel()) <= 4 * TOLERANCE * scale.ravel() + 1e-12).all())
 
 
-def test_the_numbers_in_the_sentence_of_a_batch_norm_give_its_result():
-    rng = np.random.default_rng(0)
-    gamma, beta, mean, var = params = tuple(rng.uniform(1, 2, 3).astype("f4") for _ in range(4))
-    before = rng.standard_normal((1, 3, 2, 2)).astype("f4")
-    gain = gamma / np.sqrt(var + 1e-5)
-    after = (before - mean[:, None, None]) * gain[:, None, None] + beta[:, None, None]
-    block = plan.Member("bn", ("gamma", "beta", "mean", "var"), params, 1e-5, before, after)
-    v, shown_mean, shown_gain, shown_beta, result = captions.numbers(block, np.arange(before.size)).T
-    np.testing.assert_allclose((v - shown_mean) * shown_gain + shown_beta, result, rtol=1e-5, atol=1e-6)
-
-
 # -- cells -----------------------------------------------------------------------------------------------------
 @needs_nvrtc
-@settings(max_examples=6)
+@settings(max_examples=4, deadline=None)
 @given(chain_shapes(max_extent=7, max_blocks=5))
 def test_last_cells_equal_the_kernels_and_the_reference(s):
     small = plan.stage_shape(s)
     for rung, scene in scenes(s):
-        done = plan.run_rung(small, rung, tuple(find(rung).default_tiles.items()))
-        assert done.counters is not None
-        for name, array in done.arrays.items():
-            np.testing.assert_array_equal(scene.cells(name), array.ravel())
+        result = run(rung, small, plan.inputs(small), engine="emulator")
+        np.testing.assert_array_equal(scene.cells("y"), result.output.ravel())
         assert close(scene.cells("y"), small, len(small.blocks))
 
 
 @needs_nvrtc
-@settings(max_examples=6)
+@settings(max_examples=4, deadline=None)
 @given(chain_shapes(max_extent=6, max_blocks=5))
 def test_every_row_of_registers_is_the_value_after_its_block(s):
     """For the unfused and the fused rung, the row of v after block k is the reference's map after it."""
@@ -96,6 +82,8 @@ def test_every_row_of_registers_is_the_value_after_its_block(s):
         for n, part in enumerate(PLANS[rung](small, find(rung).default_tiles).parts, 1):
             kinds = [small.blocks[b].kind for b in part.blocks]
             rows = len(codegen.Group(0, tuple(kinds)).epilogue)
+            if kinds in (["avgpool"], ["gap"]):  # divided as it is stored
+                continue
             v = scene.tensor(f"v{n}")
             cells = scene.cells(v.name).reshape(-1, v.cols)
             for up in range(rows + 1):  # the first row: the output of the core, or the loaded values
@@ -109,13 +97,9 @@ def test_bytes_end_at_the_plan_and_never_decrease(words):
     s = ChainShape(1, 2, 4, 4, words)
     for rung, scene in scenes(s):
         parts = PLANS[rung](s, find(rung).default_tiles).parts
-        read, written = (
-            next(r.values for r in scene.readings if r.label == label)
-            for label in ("bytes read from HBM", "bytes written to HBM")
-        )
+        launches, read, written = (reading.values for reading in scene.readings)
         assert read[-1] == sum(p.reads for p in parts) and written[-1] == sum(p.writes for p in parts)
         assert (np.diff(read) >= 0).all() and (np.diff(written) >= 0).all()
-        launches = next(r.values for r in scene.readings if r.label == "launches")
         assert launches[-1] == len(parts) == len(set(launches))
 
 
@@ -135,53 +119,26 @@ def test_folded_weights_equal_the_formula():
     w = (x["w"] * gain[:, None, None, None]).ravel()
     np.testing.assert_allclose(scene.cells("w_folded1"), w, rtol=1e-6)
     np.testing.assert_allclose(scene.cells("b_folded1"), (x["b"] - x["mean"]) * gain + x["beta"], rtol=1e-5)
-    assert "w · gain" in scene.caption(0) and "√(0.25) = 3" in scene.caption(0)
-    annotation = next(t for t in scene.annotations if t.tensor == "w_folded1")
-    np.testing.assert_allclose(annotation.captions.args[:, 2], w, rtol=1e-6)
-
-
-@pytest.mark.parametrize("wrong", ["bn", "maxpool"])
-def test_wrong_block_result_is_detected(wrong, monkeypatch):
-    """A deliberate fault: the CPU function of a block computes something else than the kernel."""
-    right = cpu.group
-
-    def shifted(kinds):
-        cpu_function = right(kinds)
-
-        def run(x, *rest):
-            cpu_function(x, *rest)
-            if kinds == (wrong,):
-                y = next(a for a in reversed(rest) if getattr(a, "ndim", 0) == 4)
-                y += 1
-
-        return run
-
-    monkeypatch.setattr(plan.cpu, "group", shifted)
-    s = ChainShape(1, 2, 4, 4, f"{'maxpool:2' if wrong == 'maxpool' else 'bn'} relu")
-    with pytest.raises(AssertionError):
-        test_every_row_of_registers_is_the_value_after_its_block.hypothesis.inner_test(s)
-
-
-def test_lane_sums_add_up_a_map_as_a_warp_does():
-    values = np.arange(70, dtype=np.float32)
-    rows = lane_sums(values)
-    assert rows[0, 5] == 5 + 37 + 69 and rows[0, 6] == 6 + 38
-    assert (rows[-1] == values.sum()).all() and rows[1, 0] == rows[0, 0] + rows[0, 16]
+    assert "√(0.25) = 3" in scene.caption(0) and "w · gain" in scene.caption(1)
+    filter_0 = scene.cells("w_folded1", 1)
+    assert np.isfinite(filter_0[:18]).all() and np.isnan(filter_0[18:]).all()
 
 
 # -- the pool and the window --------------------------------------------------------------------------------------
-@settings(max_examples=20)
-@given(st.integers(1, 7), st.integers(1, 7), st.integers(1, 4), st.integers(1, 3), st.data())
-def test_pool_output_is_the_maximum_of_its_window(H, W, R, stride, data):
+@needs_nvrtc
+@settings(max_examples=10, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 4), st.integers(1, 3), st.data())
+def test_the_first_window_of_a_pool_is_loaded_and_reduced(H, W, R, stride, data):
     pad = data.draw(st.integers(0, R // 2))
     if min(H, W) + 2 * pad < R:
         return
     s = ChainShape(1, 2, H, W, f"maxpool:{R}:stride={stride}:pad={pad}")
-    (part,) = PLANS["fusion/unfused"](s, TILES).parts
-    x = np.random.default_rng(1).permutation(2 * H * W).astype("f4").reshape(s.x_shape)
-    w = plan.block_launch(part, {"x": x, "y": chain(s, x=x)[0].astype("f4")})
-    for i, largest in enumerate(w.result.ravel()):
-        assert x.ravel()[w.window(i)].max() == largest
+    scene = fusion_scene(s, "fusion/unfused", {})
+    x = plan.inputs(s)["x"][0, 0]
+    window = x[: R - pad, : R - pad].ravel()
+    np.testing.assert_array_equal(scene.cells("u1"), window)
+    assert scene.cells("v1")[0] == window.max() == scene.cells("y")[0]
+    assert str(len(window)) in scene.caption(0) or len(window) == 1
 
 
 @needs_nvrtc
@@ -195,22 +152,28 @@ def test_prologue_applies_to_every_value_of_the_window():
     assert u[2].max() == scene.cells("v1")[0] == scene.cells("y")[0]
 
 
+@needs_nvrtc
+def test_lanes_add_up_a_map():
+    s = ChainShape(1, 1, 7, 10, "relu gap")
+    scene, x = fusion_scene(s, "fusion/fused", {}), plan.inputs(s)["x"].ravel()
+    u, sums = scene.cells("u1").reshape(2, -1)[:, :70], scene.cells("s1").reshape(6, 32)
+    np.testing.assert_array_equal(u, [x, np.maximum(x, 0)])
+    assert sums[0, 5] == u[1][[5, 37, 69]].sum() and sums[0, 6] == u[1][[6, 38]].sum()
+    assert (sums[-1] == u[1].sum()).all() and sums[1, 0] == sums[0, 0] + sums[0, 16]
+
+
 # -- steps ---------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("key", ["fusion-toy-pool", "fusion-ragged", "fusion-eight", "resnet50-stem-n32"])
 def test_every_step_has_a_caption_and_a_line_of_its_launch(key):
     s = FUSION_PRESETS[key].shape
     for rung, scene in scenes(s):
-        lines = scene.source.text.splitlines()
-        highlighted = [lines[n - scene.source.first] for n in scene.source.lines]
-        assert all(line.strip() and not line.startswith("//") for line in highlighted)
-        assert all("{" not in scene.caption(t) and len(scene.caption(t)) < 330 for t in range(scene.steps))
         parts = PLANS[rung](plan.stage_shape(s), TILES | find(rung).default_tiles).parts
-        for line, launch in zip(
-            scene.source.lines, next(r.values for r in scene.readings if r.label == "launches"), strict=True
-        ):
-            above = [n for n in range(line - scene.source.first) if lines[n].startswith("extern")]
-            head = " ".join(lines[above[-1] : above[-1] + 2])  # bounds of the launch may be between
-            assert f" {parts[launch - 1].launch.entry}(" in head
+        for t, launch in enumerate(scene.readings[0].values):
+            file, line = scene.source_at(t)[:2]
+            assert file.file == parts[launch - 1].launch.source.rpartition("/")[2] and line > 0
+        assert all("{" not in scene.caption(t) and len(scene.caption(t)) < 360 for t in range(scene.steps))
+        heads = [scene.caption(t).partition(".")[0] for t in range(scene.steps) if "Launch " in scene.caption(t)]
+        assert heads == [f"Launch {n} of {len(parts)}: {p.launch.name}" for n, p in enumerate(parts, 1)]
         meta, block = payload(scene)
         assert len(block) < 100_000 and meta["steps"] == scene.steps
 
@@ -237,21 +200,6 @@ def test_scaled_down_scene_is_labelled():
     assert "scaled down" in scene.groups[0].title and "scaled down from 64 × 256 × 56 × 56" in scene.tensor("x").note
     whole = fusion_scene(FUSION_PRESETS["fusion-toy"].shape, "fusion/fused", {})
     assert "scaled" not in whole.groups[0].title
-
-
-def test_without_a_compiler_the_cpu_kernels_run(monkeypatch):
-    s = ChainShape(1, 2, 3, 3, "relu bias relu bias relu")
-
-    def missing(*args):
-        raise CompilerMissing("none here")
-
-    monkeypatch.setattr(plan.emulator.Session, "verify_run", missing)
-    plan.run_rung.cache_clear()
-    try:
-        scene = fusion_scene(s, "fusion/fused", {})
-        assert close(scene.cells("y"), s, 5) and not scene.source.notes
-    finally:
-        plan.run_rung.cache_clear()
 
 
 # -- sentences and bars --------------------------------------------------------------------------------------------
