@@ -280,12 +280,17 @@ class Moment:
         counted &= ~of.atomic[part]
         if op == "st" or not counted.any():
             return int(sizes[of.buffer[part][counted]].sum())
-        columns = [column[part][counted] for column in (of.buffer, of.element, of.thread, of.step)]
+        buffer, element, thread, step = (
+            c[part][counted].astype(int) for c in (of.buffer, of.element, of.thread, of.step)
+        )
+        first, read = np.unique(buffer << 48 | element << 16 | thread, return_index=True, return_inverse=True)[1:]
         # An instruction occurs once in a raw step, and again in another one that begins at the same instruction.
-        read = np.unique(np.stack([*columns, self.played.recording.watched.pc[columns[-1]]]), axis=1)
-        read, times = np.unique(read[[0, 1, 2, 4]], axis=1, return_counts=True)
-        first = np.flatnonzero(np.diff(read[:3], axis=1, prepend=-1).any(axis=0))
-        return int((sizes[read[0, first]] * np.maximum.reduceat(times, first)).sum())
+        once = np.unique(read << 32 | step)
+        reads, times = np.unique(
+            once >> 32 << 32 | self.played.recording.watched.pc[once & 0xFFFFFFFF], return_counts=True
+        )
+        most = np.maximum.reduceat(times, np.flatnonzero(np.diff(reads >> 32, prepend=-1)))
+        return int((sizes[buffer[first]] * most).sum())
 
     # -- names -----------------------------------------------------------------------------------------
     def value(self, name: str) -> Value:
