@@ -193,6 +193,9 @@ class Scheduler:
     def _canonical(self, threads: np.ndarray) -> np.ndarray:
         """Returns `live` itself if the threads are all live ones: then no mask is needed."""
         live = self.m.live
+        if self.straight is not None:
+            group = self.straight.trace.group_of(threads)
+            return live if group.count == self._live_count else group.here
         if threads is live or (threads is self._partial and live is self._partial_live):
             return threads
         if np.count_nonzero(threads) == self._live_count:

@@ -21,6 +21,9 @@ def _binary(m: Machine, pc: int, i: Instruction) -> Run:
     if type_ in ("f16x2", "bf16x2"):
         return _on_halves(m, i, f, type_)
     put, a, b = m.writer(i.operands[0], type_), m.reader(i.operands[1], type_), m.reader(i.operands[2], count)
+    if name in table.SHIFT and i.operands[2].kind == "imm" and 0 <= i.operands[2].number < 8 * DTYPES[type_]().itemsize:
+        shift, by = table.SHIFT[name], DTYPES[type_](i.operands[2].number)
+        return lambda: put(shift(a(), by))
     if type_ == "bf16":
         return lambda: put(to_bf16(f(from_bf16(a()), from_bf16(b()))))
     if "sat" in i.parts:

@@ -12,6 +12,8 @@ def div(a, b):
     if np.issubdtype(a.dtype, np.floating):
         return a / b
     zero = b == 0
+    if not np.any(zero):
+        return (a - np.fmod(a, b)) // b
     safe = np.where(zero, 1, b).astype(b.dtype)
     quotient = (a - np.fmod(a, safe)) // safe
     return np.where(zero, a.dtype.type(-1) if a.dtype.kind == "i" else np.iinfo(a.dtype).max, quotient)
@@ -20,6 +22,8 @@ def div(a, b):
 def rem(a, b):
     """Returns the remainder with the sign of a. For a divisor of zero it is all ones, as on an H200: PTX leaves it open."""
     zero = b == 0
+    if not np.any(zero):
+        return np.fmod(a, b)
     return np.where(zero, ~a.dtype.type(0), np.fmod(a, np.where(zero, 1, b).astype(b.dtype)))
 
 

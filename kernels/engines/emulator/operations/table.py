@@ -23,6 +23,7 @@ BINARY = {
     "shr": shr,
     "copysign": lambda sign, a: np.copysign(a, sign),
 }
+SHIFT = {"shl": operator.lshift, "shr": operator.rshift}  # by less than the bits of the type
 UNARY = {
     "neg": np.negative,
     "abs": np.abs,

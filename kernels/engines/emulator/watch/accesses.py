@@ -52,7 +52,7 @@ class _Access:
 
     def run(self) -> None:
         m, group, address = self.m, self.trace.group, self.base()
-        if m.active_mask is not None and m.active_mask is not group.here:
+        if m.active_mask is not None and m.active_mask is not self.trace.here:
             self.plain()
         elif address.ndim == 0:
             low = int(address) + self.offset
@@ -75,8 +75,11 @@ class _Access:
                 value(column.copy().view(self.dtype))
             else:
                 m.local.writes += 1
-                np.copyto(column, value().view(self.bits), where=True if m.active_mask is None else m.active_mask)
-            if trace.group.slots.size:
+                if m.active_mask is None:
+                    column[:] = value().view(self.bits)
+                else:
+                    np.copyto(column, value().view(self.bits), where=m.active_mask)
+            if trace.group.slots.size and trace.recorder.numbers_in(self.pc, at, self.width):
                 trace.local(self.pc, at, self.width, self.write)
             at += self.width
         return True

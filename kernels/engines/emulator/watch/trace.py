@@ -118,7 +118,7 @@ class WatchTrace(Trace):
         self.places = places_of(m.kernel)
         self._barriers = {pc for pc, sync in self._sync_of.items() if sync[0] == BARRIER}
         self._groups: dict[bytes, Group] = {}
-        self.group = self._group(m.live)
+        self.here, self.group = m.live, self.group_of(m.live)  # of the last instruction
         self.arrays = list(arrays(m))
         self._pcs: list[int] = []
         self._masks_of: list[np.ndarray] = []  # of each step
@@ -134,30 +134,26 @@ class WatchTrace(Trace):
     def _step(self) -> int:
         return len(self._pcs) - 1
 
-    def _group(self, here: np.ndarray) -> Group:
+    def group_of(self, here: np.ndarray) -> Group:
         """Returns a group of threads. It is made once of equal ones."""
         bits = here.tobytes()
-        if bits not in self._groups:
+        group = self._groups.get(bits)
+        if group is None:
             if len(self._groups) >= MOST_GROUPS:
                 self._groups.clear()
             index = np.flatnonzero(here)
             slots = self._slots[here[self._slots]]
             masks = bits_of_lanes(here)[self._rows]
-            self._groups[bits] = Group(
+            group = self._groups[bits] = Group(
                 here, masks, masks.tobytes(), None if index.size == here.size else index, index.size, slots,
                 self._lane[slots], self._thread[slots], self._rank[self.m.block_of[slots]], np.searchsorted(index, slots),
             )  # fmt: skip
-        return self._groups[bits]
-
-    def same(self, here: np.ndarray) -> np.ndarray:
-        """Makes threads those that execute the next instructions. Returns the mask that all equal ones are."""
-        if here is not self.group.here:
-            self.group = self._group(here)
-        return self.group.here
+        return group
 
     def at(self, pc: int, here: np.ndarray) -> None:
         """Note the threads that are about to execute an instruction."""
-        self.same(here)
+        if here is not self.here:
+            self.here, self.group = here, self.group_of(here)
         if not self.group.slots.size:
             return
         self._turn += pc <= self._last_pc
@@ -194,7 +190,7 @@ class WatchTrace(Trace):
 
     def after(self, pc: int, here: np.ndarray) -> None:
         if pc in self.variables.changed:
-            self.recorder.after(self._step, pc, self.group if here is self.group.here else self._group(here))
+            self.recorder.after(self._step, pc, self.group if here is self.here else self.group_of(here))
 
     def access(
         self, pc: int, name: str, offsets: np.ndarray, values: np.ndarray, dtype, write: bool, atomic: bool = False

@@ -119,7 +119,7 @@ class Recorder:
 
     def local(self, step: int, pc: int, offset: int, width: int, write: bool, group: Group) -> None:
         """Note an access of `width` bytes at one place in the local memory of each thread."""
-        for n, leaf, start in self._numbers_in(pc, offset, width):
+        for n, leaf, start in self.numbers_in(pc, offset, width):
             if write:
                 size = np.dtype(self.variables.all[n].type.leaves[leaf].dtype).itemsize
                 self._note(step, n, leaf, self.m.local.column(start, size).take(group.slots), group.lanes, is_new=True)
@@ -131,7 +131,7 @@ class Recorder:
         """Note the variables that a store of `width` bytes to local memory has changed. offsets: bytes from the start of the thread's."""
         for offset in np.unique(offsets).tolist():
             chosen = lanes[offsets == offset]
-            for n, leaf, start in self._numbers_in(pc, offset, width):
+            for n, leaf, start in self.numbers_in(pc, offset, width):
                 size = np.dtype(self.variables.all[n].type.leaves[leaf].dtype).itemsize
                 at = (self.m.local_base[self.slots[chosen]] + np.uint64(start)).astype(np.int64)
                 data = self.m.local.bytes[at[:, None] + np.arange(size)]
@@ -140,22 +140,23 @@ class Recorder:
     def loaded(self, step: int, pc: int, offsets: np.ndarray, width: int, lanes: np.ndarray) -> None:
         """Note the numbers of arrays that a load of `width` bytes from local memory has read."""
         for offset in np.unique(offsets).tolist():
-            for n, leaf, _ in self._numbers_in(pc, offset, width):
+            for n, leaf, _ in self.numbers_in(pc, offset, width):
                 if self.variables.all[n].type.shape:
                     self._reads.setdefault((n, leaf), []).append((step, self.threads[lanes[offsets == offset]]))
 
-    def _numbers_in(self, pc: int, offset: int, width: int) -> list[tuple[int, int, int]]:
+    def numbers_in(self, pc: int, offset: int, width: int) -> list[tuple[int, int, int]]:
         """Returns (variable, number, first byte) of the numbers in bytes of local memory that an instruction sees."""
         key = pc, offset, width
-        if key not in self._in_bytes:
-            self._in_bytes[key] = [
+        found = self._in_bytes.get(key)
+        if found is None:
+            found = self._in_bytes[key] = [
                 (place.variable, k, place.offset + leaf.offset)
                 for place in self.variables.stored
                 if self.variables.all[place.variable].start <= pc + 1 and pc < self.variables.all[place.variable].stop
                 for k, leaf in enumerate(self.variables.all[place.variable].type.leaves)
                 if _overlap(place.offset + leaf.offset, np.dtype(leaf.dtype).itemsize, offset, width)
             ]
-        return self._in_bytes[key]
+        return found
 
     def _note(self, step: int, n: int, leaf: int, bits: np.ndarray, lanes: np.ndarray, is_new: bool) -> None:
         """Note what threads hold. Not `is_new`: a value that is moved, which is kept where it differs from the last one."""
