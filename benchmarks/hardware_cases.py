@@ -10,6 +10,7 @@ from benchmarks import hardware_cases_rungs as rungs
 from benchmarks import hardware_cases_teaching as teaching
 from benchmarks import hardware_cases_wmma as wmma
 from benchmarks.hardware_case import Case
+from kernels.ladders import LADDERS
 
 # Sources that are no cases, by the beginning of their path, and why.
 EXCLUDED = {
@@ -17,8 +18,20 @@ EXCLUDED = {
     "softmax/09_one_launch": "its blocks load words until other blocks have stored them: the counts differ from run to run",
     "machine/": "they measure the device: no memory counter has anything to count",
 }
-# Sources whose cases no GPU has counted yet. Measure them, then take them out.
-NOT_YET: set[str] = set()
+
+
+@cache
+def unmeasured() -> frozenset[str]:
+    """Returns the sources whose cases no GPU has counted yet: those of rungs that are unmeasured."""
+    return frozenset(
+        step.source
+        for ladder in LADDERS.values()
+        for rung in ladder.rungs
+        if rung.unmeasured
+        for preset in ladder.presets.values()
+        if not any(rung.rules(preset.shape, rung.default_tiles))
+        for step in rung.build(preset.shape, rung.default_tiles).launches
+    )
 
 
 @cache

@@ -89,6 +89,7 @@ class Rung(Generic[S]):
     rounds_to: str = ""  # the type that its factors are rounded to, if it is coarser than the shape's
     family: str = ""  # the key of its algorithm family, on a ladder that has several
     short_title: str = ""  # for a narrow cell, on such a ladder
+    unmeasured: bool = False  # whether no recording and no counter of Nsight Compute has it yet
     no_scene: str = ""  # why no stage shows it, unless the reason is that its library's source is closed
 
     def __post_init__(self):

@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.visuals.conv.im2col.test_product import whole_numbers
 
 from kernels.conv.presets import CONV_PRESETS
 from kernels.gemm.shape import GemmShape
-from tests.visuals.conv.im2col.test_product import whole_numbers
 from tests.visuals.gemm.test_scene import DTYPES, RUNGS, matrices, smallest
 from visuals import stage
 from visuals.gemm.fragment import K, M, N, fragment_scene
