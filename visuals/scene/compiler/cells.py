@@ -417,9 +417,9 @@ class Cells:
         values, part = initial(moments[0], shown), shown.part
         origin = (0, part[0].start, part[1].start) if part else (0, 0, 0)
         whole = _whole(moments[0].played.recording, shown)[1:]
-        if part:
-            note = note or part_note(*((axis.start, len(axis), size) for axis, size in zip(part, whole, strict=True)))
         partial = part is not None and (len(part[0]), len(part[1])) != whole
+        if part and partial:
+            note = note or part_note(*((axis.start, len(axis), size) for axis, size in zip(part, whole, strict=True)))
         yield Tensor(shown.name, symbol, title, shown.role, *extents, values, origin, note, plane, partial=partial)
 
 

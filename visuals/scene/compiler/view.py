@@ -122,7 +122,7 @@ class Buffer(Shown):
     """An array in global memory, by the kernel's name or the program's. `of`: its name, if the tensor has another. `dtype`: what its bytes
     are read as, "bit" for each of its bits. `every`: only elements first, first + step and so on, as (first, step). `stop`: only those before
     it, 0 for all. `shape`: if it is not that of the array. `part`: the rows and columns that are shown, if not
-    all; the note names them if there is no other."""
+    all; then the note names them if there is no other."""
 
     of: str = ""
     dtype: str = ""
