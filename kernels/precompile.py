@@ -20,6 +20,7 @@ from kernels.model.rung import Ladder, Rung
 from kernels.model.shape import Shape
 
 WATCHED = (  # topics
+    "attention",
     "conv",
     "cross_entropy",
     "cuda",

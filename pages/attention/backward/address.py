@@ -9,12 +9,13 @@ from kernels.attention.backward.presets import BACKWARD_PRESETS
 from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.i18n import cached, mark, tr
 from kernels.ladders import LADDERS
+from kernels.model.program import RuleError
 from kernels.model.rung import Rung
 from pages.attention import address as forward
 from visuals.attention.backward.inputs import KINDS, inputs
 from visuals.attention.backward.memory import DESCRIPTION, MEMORY, memory_scene
-from visuals.attention.backward.plan import MAX_WHOLE
 from visuals.attention.backward.scene import backward_scene, why_not
+from visuals.attention.backward.views import MAX_ROWS
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 
 LADDER = LADDERS["attention-backward"]
@@ -26,7 +27,7 @@ ORDERS = {"explaining": mark("the steps of the kernel with their values"), MEMOR
 
 def fit(rung: Rung, s: AttentionBackwardShape) -> dict[str, int]:
     """Returns the tile sizes for a shape: the smallest that are compiled ahead if a head is shown whole, else the defaults."""
-    if s.N > MAX_WHOLE:
+    if s.N > MAX_ROWS:
         return rung.default_tiles
     return min(rung.tile_sets(s), key=lambda tiles: prod(tiles.values()), default=rung.default_tiles)
 
@@ -48,7 +49,10 @@ def scene(
         return memory_scene(s), ""
     if reason := why_not(s, rung, dict(tiles)):
         return None, reason
-    return backward_scene(s, rung, dict(tiles), inputs(s, values)), ""
+    try:
+        return backward_scene(s, rung, dict(tiles), inputs(s, values)), ""
+    except RuleError as error:  # no compiler here for these tile sizes
+        return None, f"{error}."
 
 
 def valid_values(name: str | None) -> str:

@@ -8,9 +8,8 @@ from kernels.ladders import find
 from kernels.model.launch import ceil
 from pages.parts.chapters import Chapter, Question, Story, faster
 from visuals import units
-from visuals.attention.backward.memory import LENGTHS, MEMORY, NAIVE, kept
-from visuals.attention.backward.notes import squares
-from visuals.attention.backward.plan import ATOMIC
+from visuals.attention.backward.memory import LENGTHS, MEMORY, kept
+from visuals.attention.backward.notes import ATOMIC, NAIVE, squares
 from visuals.strip.facts import Evidences, Facts
 
 REAL = {"B": "4", "H": "16", "N": "2048", "d": "64"}
@@ -71,8 +70,8 @@ CHAPTERS = (
             mark("The weights came from queries and keys, so these get gradients too: [dQ](output) and [dK](output)."),
         ),
         {"rung": "naive"},
-        step=7,
-        loop=(7, 12),
+        step=8,
+        loop=(8, 13),
         pin="dV:12",
         size="real",
         nudge=mark("Step back to the start: P and dS are made first, then each gradient is one matrix product."),
@@ -85,8 +84,8 @@ CHAPTERS = (
             mark("[D](workspace), the row’s mean of dP weighted by P, is also the row sum of dO · O: it needs no N × N matrix."),
         ),
         {"rung": "naive"},
-        step=5,
-        loop=(0, 6),
+        step=6,
+        loop=(0, 7),
         pin="dS:0",
         size="real",
         nudge=mark("If a query has a single key with weight 1, dP equals D and nothing flows back to its scores."),
@@ -98,8 +97,8 @@ CHAPTERS = (
             mark("The launches read or write such a matrix nine times. They move at least {real_moved_naive}."),
         ),
         {"rung": "naive"},
-        step=6,
-        loop=(1, 12),
+        step=7,
+        loop=(2, 13),
         size="real",
         question=Question(
             mark("P and dS take {real_squares}. Your guess: how many times as much at N = {real_longer}?"),
@@ -127,8 +126,8 @@ CHAPTERS = (
             mark("Here a block owns one key. It computes its column of P and dS in shared memory and adds up its rows of dV and dK."),
         ),
         {"rung": "recompute"},
-        step=3,
-        loop=(1, 7),
+        step=6,
+        loop=(2, 8),
         size="real",
         question=faster(
             mark("Nothing N × N is stored. Your guess: is it faster than P and dS in memory?"),
@@ -145,8 +144,8 @@ CHAPTERS = (
             mark("At {real_shape} at least {real_moved_flash} are moved, instead of {real_moved_naive}."),
         ),
         {"rung": "flash"},
-        step=10,
-        loop=(3, 10),
+        step=15,
+        loop=(6, 15),
         pin="dQ:0",
         size="real",
         question=faster(
@@ -163,8 +162,8 @@ CHAPTERS = (
             mark("But it computes P and dP once more: seven matrix products instead of five."),
         ),
         {"rung": "flash-two-kernels"},
-        step=22,
-        loop=(19, 27),
+        step=29,
+        loop=(24, 34),
         size="real",
         question=faster(
             mark("Your guess: is it faster than atomics?"),
@@ -180,8 +179,8 @@ CHAPTERS = (
             mark("On a Hopper GPU wgmma takes {real_time_flash_wgmma}."),
         ),
         HALVES,
-        step=6,
-        loop=(2, 9),
+        step=9,
+        loop=(3, 11),
         size="real",
         nudge=mark("Next, [fusion](/fusion): other chains of kernels that keep their values out of memory."),
     ),

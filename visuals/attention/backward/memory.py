@@ -12,13 +12,12 @@ from kernels.ladders import find
 from kernels.machine import memory_levels
 from kernels.model.program import WORKSPACE
 from visuals import units
-from visuals.attention.backward.plan import ATOMIC
+from visuals.attention.backward.notes import ATOMIC, NAIVE
 from visuals.scene.parts import Annotation, Captions, Group, Reading, Tensor, Write
 from visuals.scene.scene import Scene
 
 MEMORY = "memory"  # the name of the order in the URL
 DESCRIPTION = mark("the bytes kept beside inputs and gradients while N doubles")
-NAIVE = "attention-backward/naive"
 LENGTHS = tuple(2**n for n in range(7, 18))  # N of each column
 FACTOR = 4  # a cell more is so many times the bytes: what twice the N costs N × N matrices
 CHARTS = {NAIVE: ("squares", "workspace", mark("P, dS, L and D")), ATOMIC: ("rows", "output", mark("L and D"))}

@@ -22,8 +22,8 @@ from tests.helpers.hostile import anything, assert_bounds, assert_valid
 from tests.helpers.page_runner import heads, links, open_page, stages, strip, texts
 from visuals import units
 from visuals.attention.backward.inputs import KINDS, inputs
-from visuals.attention.backward.memory import LENGTHS, NAIVE, kept
-from visuals.attention.backward.notes import squares
+from visuals.attention.backward.memory import LENGTHS, kept
+from visuals.attention.backward.notes import NAIVE, squares
 from visuals.attention.backward.scene import SCENES
 
 open_at = partial(open_page, "attention/backward/page.py")

@@ -8,8 +8,8 @@ import pytest
 from kernels.attention.backward.ladder import LADDER
 from kernels.attention.backward.shape import AttentionBackwardShape
 from visuals.attention.backward import memory
-from visuals.attention.backward.memory import CHARTS, FACTOR, LENGTHS, NAIVE, kept, memory_scene
-from visuals.attention.backward.plan import ATOMIC
+from visuals.attention.backward.memory import CHARTS, FACTOR, LENGTHS, kept, memory_scene
+from visuals.attention.backward.notes import ATOMIC, NAIVE
 
 REAL = AttentionBackwardShape(4, 16, 2048, 64)
 
