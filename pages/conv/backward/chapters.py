@@ -147,10 +147,10 @@ CHAPTERS = (
             mark("So [Winograd’s kernels](/winograd) compute it. Only the transform of the [filters](filter) is different: each thread turns its taps first."),
         ),
         {"rung": "winograd"} | DENSE,
-        readable=("w", "g"),
-        step=2,
+        readable=("w", "own_g"),
+        step=1,
         loop=(0, 6),
-        pin="g:0",
+        pin="own_g:0",
         size="real",
         question=faster(
             mark("Your guess: is it faster than implicit GEMM at {real_shape}?"),

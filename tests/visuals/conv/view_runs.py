@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.shape import ConvShape
 from tests.helpers.view_runs import ViewRun, seeded
-from visuals.conv.backward.scene import COMPILED
+from visuals.conv.backward.scene import SCENES
 from visuals.conv.direct.views import DIRECT, WARPS, tiled_view
 from visuals.scene.compiler.program import first_blocks
 
@@ -23,9 +23,9 @@ def runs() -> Iterator[ViewRun]:
         "conv/direct-tiled", DIRECT, PADDED, {"TILE": 8, "TK": 4, "TP": 2, "CHUNK": 1}, blocks=first_blocks(1)
     )
     yield ViewRun(tiled.name, tiled_view(PADDED, tiled.tiles), PADDED, tiled.tiles, tiled.inputs, tiled.blocks)
-    for rung, scene in COMPILED.items():
+    for rung, scene in SCENES.items():
         transposed = rung.startswith("conv-transpose")
-        for s in (STRIDED, DENSE) if "implicit" in rung else (STRIDED,):
+        for s in (DENSE,) if "winograd" in rung else (STRIDED, DENSE) if "implicit" in rung else (STRIDED,):
             run = seeded(rung, DIRECT, TransposeShape.of(s) if transposed else s, {})
             name = f"{rung} {s.stride}"
-            yield ViewRun(name, scene.view(s, run.tiles, transposed), run.shape, run.tiles, run.inputs)
+            yield ViewRun(name, scene.view(s, run.tiles, transposed), run.shape, run.tiles, run.inputs, scene.blocks)

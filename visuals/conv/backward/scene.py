@@ -13,11 +13,11 @@ from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.shape import ConvShape
 from kernels.i18n import tr
 from kernels.ladders import find
-from kernels.model.program import Tiles
-from visuals.conv.backward import cells, implicit_views, views, winograd
+from kernels.model.program import Launch, Tiles
+from visuals.conv.backward import cells, implicit_views, views, winograd_cells, winograd_views
 from visuals.conv.backward.links import Links
 from visuals.conv.backward.spread import with_spread
-from visuals.scene.compiler.program import scene_of_rung
+from visuals.scene.compiler.program import every_block, first_blocks, scene_of_rung
 from visuals.scene.compiler.view import Buffer, View, unfolded
 from visuals.scene.parts import Tensor
 from visuals.scene.recorder import part_note
@@ -33,30 +33,40 @@ class Compiled:
     cells are made of."""
 
     view: Callable[[ConvShape, Tiles, bool], View]
-    cells: Callable[[Links, bool], Mapping[str, Any]]
+    cells: Callable[[Links, Tiles, bool], Mapping[str, Any]]
+    blocks: Callable[[Launch], tuple[int, ...]] = every_block
 
 
-def _direct(links: Links, transposed: bool) -> Mapping[str, Any]:
+def _direct(links: Links, _: Tiles, transposed: bool) -> Mapping[str, Any]:
     return {"sums": (cells.of_pixels(links),), "annotations": (cells.outputs(links, transposed),)}
 
 
-def _atomics(links: Links, transposed: bool) -> Mapping[str, Any]:
+def _atomics(links: Links, _: Tiles, transposed: bool) -> Mapping[str, Any]:
     notes = cells.additions(links, transposed), cells.columns(links, transposed)
     return {"sums": (cells.of_columns(links),), "annotations": notes}
 
 
-def _gather(links: Links, transposed: bool) -> Mapping[str, Any]:
+def _gather(links: Links, _: Tiles, transposed: bool) -> Mapping[str, Any]:
     sums = cells.of_columns(links), cells.of_windows(links)
     return {"sums": sums, "annotations": (cells.columns(links, transposed),)}
 
 
-def _filters(links: Links, transposed: bool) -> Mapping[str, Any]:
+def _filters(links: Links, _: Tiles, transposed: bool) -> Mapping[str, Any]:
     return {"annotations": (cells.taps(links),)}
 
 
-def _phases(links: Links, transposed: bool) -> Mapping[str, Any]:
+def _phases(links: Links, _: Tiles, transposed: bool) -> Mapping[str, Any]:
     notes = cells.outputs(links, transposed), cells.phases(links, transposed)
     return {"sums": (cells.of_pixels(links),), "annotations": notes}
+
+
+def _winograd_input(links: Links, tiles: Tiles, transposed: bool) -> Mapping[str, Any]:
+    return {"sums": winograd_cells.of_input(links.s, tiles["M"])}
+
+
+def _winograd_filters(links: Links, tiles: Tiles, transposed: bool) -> Mapping[str, Any]:
+    parts = winograd_views.parts_of(links.s, tiles)
+    return {"sums": winograd_cells.of_filters(links.s, tiles["M"], parts)}
 
 
 OF_INPUT = {
@@ -65,7 +75,7 @@ OF_INPUT = {
     "gemm-gather": Compiled(lambda s, _, transposed: views.col2im_gather(s, transposed), _gather),
     "implicit-gemm": Compiled(implicit_views.phases, _phases),
 }
-COMPILED: Mapping[str, Compiled] = {
+SCENES: Mapping[str, Compiled] = {
     **{f"{ladder}/{name}": scene for ladder in ("conv-dinput", "conv-transpose") for name, scene in OF_INPUT.items()},
     "conv-dweight/direct": Compiled(lambda *_: views.DWEIGHT_DIRECT, _filters),
     "conv-dweight/im2col-gemm": Compiled(lambda s, *_: views.dweight_gemm(s), _filters),
@@ -73,18 +83,19 @@ COMPILED: Mapping[str, Compiled] = {
     "conv-dweight/implicit-gemm-atomics": Compiled(
         lambda s, tiles, _: implicit_views.parts(s, tiles, atomics=True), _filters
     ),
+    "conv-dinput/winograd": Compiled(
+        lambda s, tiles, _: winograd_views.dinput(s, tiles), _winograd_input, first_blocks(1)
+    ),
+    "conv-dweight/winograd": Compiled(
+        lambda s, tiles, _: winograd_views.dweight(s, tiles), _winograd_filters, first_blocks(1)
+    ),
 }
-BUILT: Mapping[str, Callable[..., Scene]] = {
-    winograd.DINPUT: winograd.dinput_scene,
-    winograd.DWEIGHT: winograd.dweight_scene,
-}
-SCENES = (*COMPILED, *BUILT)
 MAX_PHASES = 9  # of more the picture is too long
 
 
 def folds(rung: str) -> bool:
     """Returns whether the stage folds repeated steps of a rung."""
-    return rung in (*BUILT, "conv-dweight/direct", "conv-dweight/im2col-gemm")
+    return rung in ("conv-dweight/direct", "conv-dweight/im2col-gemm", "conv-dinput/winograd", "conv-dweight/winograd")
 
 
 def why_not(s: Shape, rung: str, tiles: Mapping[str, int]) -> str:
@@ -113,17 +124,14 @@ def backward_scene(
 
     `inputs` are the rung's, float32, by name. RuleError if it cannot run the shape.
     """
-    if rung in BUILT:
-        scene = BUILT[rung](s, tiles, inputs)
-        return scene if every_step else winograd.folded_scene(scene)
     conv, transposed = (s.conv, True) if isinstance(s, TransposeShape) else (s, False)
     links, sizes = Links(conv), find(rung).check(s, tiles)
-    view = COMPILED[rung].view(conv, sizes, transposed)
+    view = SCENES[rung].view(conv, sizes, transposed)
     if every_step:
         view = unfolded(view)
     key = f"{every_step} " + ",".join(f"{name}={value}" for name, value in s.params().items())
-    of_cells = COMPILED[rung].cells(links, transposed)
-    scene = scene_of_rung(rung, s, sizes, inputs, view, key, **of_cells)
+    of_cells = SCENES[rung].cells(links, sizes, transposed)
+    scene = scene_of_rung(rung, s, sizes, inputs, view, key, blocks=SCENES[rung].blocks, **of_cells)
     scene = replace(
         scene,
         tensors=tuple(

@@ -14,9 +14,9 @@ from kernels.ladders import find
 from kernels.model.program import INPUT
 from kernels.runner import run, seeded_inputs
 from tests.helpers.shapes import conv_shapes
-from visuals.conv.backward import winograd
+from visuals.conv.backward import winograd_cells
 from visuals.conv.backward.links import HOLE, OUTSIDE, Links
-from visuals.conv.backward.scene import COMPILED, SCENES, backward_scene, folds, why_not
+from visuals.conv.backward.scene import SCENES, backward_scene, folds, why_not
 from visuals.conv.watched import watched
 from visuals.conv.winograd.part import terms as TERMS
 from visuals.scene.payload import payload
@@ -28,6 +28,7 @@ HARD = ConvShape(2, 2, 6, 7, 3, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2)
 MANY_PARTS = ConvShape(1, 1, 16, 16, 2, 3, 3, pad=1)
 DENSE = ConvShape(2, 2, 7, 5, 2, 3, 3, pad=(1, 2), mode="convolution")  # for Winograd's kernels: no stride, 3 x 3
 PARTS, PARTS_ATOMICS = "conv-dweight/implicit-gemm", "conv-dweight/implicit-gemm-atomics"
+WINOGRAD, WINOGRAD_FILTERS = "conv-dinput/winograd", "conv-dweight/winograd"
 OWN = [rung for rung in SCENES if not rung.startswith("conv-transpose")]
 DIRECT, ATOMICS, GEMM = "conv-dinput/direct", "conv-dinput/gemm-atomics", "conv-dweight/im2col-gemm"
 CASES = [(rung, DENSE if why_not(HARD, rung, {}) else HARD) for rung in OWN]
@@ -46,14 +47,13 @@ def result(rung: str) -> str:
 
 
 def assert_ends_with_the_result(rung: str, s: ConvShape) -> None:
-    """Asserts that the last cells are, bit for bit, those that the kernel stored in the emulator."""
-    if rung in COMPILED and result(rung) == "dx":
+    """Asserts that the last cells are those that the kernel stored: the build that is measured may round some sums in another order."""
+    if result(rung) == "dx":
         s = s.with_(N=1)
     inputs = inputs_of(rung, s)
     scene = backward_scene(rung, s, {}, inputs)
     stored = run(rung, s, inputs, engine="emulator", measure=False).output
-    shown = stored[0] if result(rung) == "dx" else stored  # image 0
-    np.testing.assert_array_equal(scene.cells(result(rung)), shown.ravel())
+    np.testing.assert_allclose(scene.cells(result(rung)), stored.ravel(), rtol=1e-5, atol=1e-5)
     payload(scene)
     for t in range(scene.steps):
         assert scene.caption(t) and scene.source_at(t)[1] > 0
@@ -91,7 +91,7 @@ def test_a_folded_scene_ends_with_the_same_values(rung):
 
 def test_only_winograd_s_kernels_refuse_a_shape_of_these():
     refused = {rung for rung in OWN for s in (TOY, HARD, MANY_PARTS) if why_not(s, rung, {})}
-    assert refused == {winograd.DINPUT, winograd.DWEIGHT}
+    assert refused == {WINOGRAD, WINOGRAD_FILTERS}
 
 
 # -- Winograd ------------------------------------------------------------------------------------------
@@ -105,16 +105,17 @@ def dense_shapes(draw):
     return ConvShape(N, C, H, W, K, 3, 3, pad=pad, mode=mode)
 
 
-@pytest.mark.parametrize("rung", [winograd.DINPUT, winograd.DWEIGHT])
+@pytest.mark.parametrize("rung", [WINOGRAD, WINOGRAD_FILTERS])
 @pytest.mark.parametrize("m", [2, 4, 6])
 @settings(max_examples=1)
 @given(s=dense_shapes())
 def test_winograd_s_scene_is_the_kernel_s_and_its_sums_are_its_cells(rung, m, s):
     """Every number of the workspaces and of the result is the sum of the cells that the scene names."""
+    s = s.with_(N=1) if rung == WINOGRAD else s
     inputs = inputs_of(rung, s, whole=True)
     scene = backward_scene(rung, s, {"M": m}, inputs)
-    stored = run(rung, s, inputs, engine="emulator", tiles={"M": m}, measure=False).output
-    np.testing.assert_array_equal(scene.cells(result(rung)), (stored[0] if "dinput" in rung else stored).ravel())
+    stored = run(rung, s, inputs, engine="emulator", tiles={"M": m}, measure=False).output.ravel()
+    np.testing.assert_allclose(scene.cells(result(rung)), stored, atol=1e-4 * (1 + np.abs(stored).max()))
     assert {one.out for one in scene.sums} == {"U", "V", "Z", result(rung)}
     for one in scene.sums:
         assert_sums(scene, one)
@@ -131,23 +132,31 @@ def assert_sums(scene, one) -> None:
 
 def test_a_filter_that_is_not_turned_is_detected(monkeypatch):
     s = MANY_PARTS
-    inputs = inputs_of(winograd.DINPUT, s, whole=True)
-    assert_sums(*(lambda scene: (scene, scene.sums[0]))(backward_scene(winograd.DINPUT, s, {}, inputs)))
-    monkeypatch.setattr(winograd, "terms", lambda X, flip=False: TERMS(X))
-    scene = backward_scene(winograd.DINPUT, s, {}, inputs)
+    inputs = inputs_of(WINOGRAD, s, whole=True)
+    assert_sums(*(lambda scene: (scene, scene.sums[0]))(backward_scene(WINOGRAD, s, {}, inputs)))
+    monkeypatch.setattr(winograd_cells, "terms", lambda X, flip=False: TERMS(X))
+    scene = backward_scene(WINOGRAD, s, {}, inputs)
     with pytest.raises(AssertionError):
         assert_sums(scene, scene.sums[0])
 
 
 def test_the_turned_taps_are_those_of_the_filter_from_back_to_front():
-    inputs = inputs_of(winograd.DINPUT, MANY_PARTS, whole=True)
-    scene = backward_scene(winograd.DINPUT, MANY_PARTS, {}, inputs)
-    np.testing.assert_array_equal(scene.cells("g", 0), inputs["w"][0, 0].ravel()[::-1])
-    assert "turned by 180°" in scene.caption(0)
+    inputs = inputs_of(WINOGRAD, MANY_PARTS, whole=True)
+    scene = backward_scene(WINOGRAD, MANY_PARTS, {}, inputs)
+    np.testing.assert_array_equal(scene.cells("own_g", 1), inputs["w"][0, 0].ravel()[::-1])
+    assert "turned by 180°" in scene.caption(1)
     flipped = MANY_PARTS.with_(mode="convolution")
-    scene = backward_scene(winograd.DINPUT, flipped, {}, inputs)
-    np.testing.assert_array_equal(scene.cells("g", 0), inputs["w"][0, 0].ravel())
-    assert "as they are" in scene.caption(0)
+    scene = backward_scene(WINOGRAD, flipped, {}, inputs)
+    np.testing.assert_array_equal(scene.cells("own_g", 1), inputs["w"][0, 0].ravel())
+    assert "as they are" in scene.caption(1)
+
+
+def test_the_squares_of_a_tile_are_those_of_the_images():
+    s = DENSE.with_(N=1, mode="cross-correlation")
+    scene = backward_scene(WINOGRAD_FILTERS, s, {"M": 4}, inputs := inputs_of(WINOGRAD_FILTERS, s, whole=True))
+    np.testing.assert_array_equal(scene.cells("own_dy").reshape(4, 4), inputs["dy"][0, 0, :4, :4])
+    padded = np.pad(inputs["x"][0, 0], ((1, 6), (2, 6)))
+    np.testing.assert_array_equal(scene.cells("own_d").reshape(6, 6), padded[:6, :6])
 
 
 # -- links ---------------------------------------------------------------------------------------------
