@@ -21,9 +21,10 @@ from pages.parts.address import Choice, Fields, Value, Values
 from pages.parts.query import current_values
 from visuals.conv.implicit import plan as implicit_plan
 from visuals.conv.implicit.gpu_map import implicit_map
-from visuals.conv.implicit.scene import implicit_scene
+from visuals.conv.implicit.scene import implicit_scene, shown
 from visuals.conv.implicit.timeline import timeline_scene
 from visuals.conv.inputs import Inputs
+from visuals.conv.watched import smaller
 from visuals.gpu_map.scene import map_scene
 from visuals.gpu_map.texts import DESCRIPTION, MAP, NO_MAP
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
@@ -113,6 +114,7 @@ def scene(
             return timeline_scene(shape, rung, sizes), ""
         except RuleError as error:  # no compiler here for these tile sizes
             note = tr("{error}. The stage shows the explaining order instead.", error=error)
-    plan = implicit_plan.Plan(shape, rung, sizes)
-    images = -(-plan.columns_shown // shape.PQ)
-    return implicit_scene(shape, rung, sizes, inputs.x(images), inputs.w(min(shape.K, plan.BM))), note
+    try:
+        return implicit_scene(inputs, rung, sizes), note or smaller(shape, shown(shape))
+    except RuleError as error:  # no compiler here for these tile sizes
+        return None, str(error)

@@ -7,21 +7,19 @@ One group.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from kernels.conv.implicit import PIECE, threads, warp_tile
+from kernels.conv.implicit import PIECE, threads
 from kernels.conv.shape import ConvShape
 from kernels.i18n import tr
 from kernels.ladders import find
 from visuals.scene.why_not import broken_rule
 
 RUNGS = ("conv/implicit-gemm-plain", "conv/implicit-gemm")
-MAX_COLUMNS, MAX_ROWS = 100, 96  # of the data matrix: a larger one is shown in part
 
 
 def why_not(s: ConvShape, rung: str, tiles: Mapping[str, int]) -> str:
@@ -38,7 +36,7 @@ def why_not(s: ConvShape, rung: str, tiles: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """Block 0 of a rung at a shape and all its tile sizes, and how much of its data is visible."""
+    """A rung at a shape and all its tile sizes."""
 
     s: ConvShape
     rung: str
@@ -55,22 +53,6 @@ class Plan:
         return f"conv/{'05_implicit_gemm_plain' if self.rung == RUNGS[0] else '06_implicit_gemm'}.cu"
 
     @property
-    def marks(self) -> tuple[str | re.Pattern, ...]:
-        """Returns the marks of the lines that find the windows, copy filters, copy pixels, multiply, loop, store, wait for
-        copies, and of the barrier."""
-        store = f"store<{4 if self.s.PQ % 4 == 0 else 1}>("
-        return (
-            "windows[j] = find_window(",
-            "load_filters(tile_a",
-            "copy_async<4>(tile_b",
-            "multiply(sum",
-            "for (; k_tile < part_end",
-            store,
-            "wait_groups<",
-            "__syncthreads()",
-        )
-
-    @property
     def columns(self) -> int:
         """Returns the number of columns of the data matrix: output pixels of all images."""
         return self.s.N * self.s.PQ
@@ -85,38 +67,11 @@ class Plan:
         """Returns the rows and columns of block 0's tile that lie in the product."""
         return min(self.BM, self.s.K), min(self.BN, self.columns)
 
-    @property
-    def tile_shown(self) -> tuple[int, int]:
-        """Returns the columns of tile_a and of tile_b on the stage: all, or only those of the product if it is narrower
-        than the tile. Then the others hold zeros or copies of the last column, and their sums are not stored."""
-        filters, columns = self.inside
-        return (self.pitch if filters == self.BM else filters), columns
-
-    @property
-    def is_part_of_tile(self) -> bool:
-        """Returns whether the product is narrower than the block's tile in both directions."""
-        return self.inside[0] < self.BM and self.inside[1] < self.BN
-
     # -- tiles along the sum -----------------------------------------------------------------------
     @property
     def iterations(self) -> int:
         """Returns the number of iterations of the loop: one per tile of the whole sum."""
         return -(-self.s.CRS // self.BK)
-
-    @property
-    def iterations_shown(self) -> int:
-        """Returns how many iterations fit the stage. The ring of stages wraps around in them."""
-        if self.s.CRS <= MAX_ROWS:
-            return self.iterations
-        return min(self.iterations, max(self.STAGES + 2, MAX_ROWS // 2 // self.BK))
-
-    @property
-    def rows_shown(self) -> int:
-        return min(self.s.CRS, self.iterations_shown * self.BK)
-
-    @property
-    def columns_shown(self) -> int:
-        return self.columns if self.columns <= MAX_COLUMNS else min(self.BN, self.columns)
 
     # -- indices -----------------------------------------------------------------------------------
     @cached_property
@@ -131,10 +86,10 @@ class Plan:
 
     @cached_property
     def windows(self) -> np.ndarray:
-        """Returns int64[N*P*Q shown, 6]: n, p, q of each column, row and column of its window's first tap in a
+        """Returns int64[N*P*Q, 6]: n, p, q of each column, row and column of its window's first tap in a
         map (it may lie in the padding), and that position as an offset into x."""
         s = self.s
-        n, p, q = np.unravel_index(np.arange(self.columns_shown), (s.N, s.P, s.Q))
+        n, p, q = np.unravel_index(np.arange(self.columns), (s.N, s.P, s.Q))
         h, w = p * s.u - s.pad_h, q * s.v - s.pad_w
         if s.flip:
             h, w = h + (s.R - 1) * s.dilation_h, w + (s.S - 1) * s.dilation_w
@@ -142,18 +97,12 @@ class Plan:
 
     @cached_property
     def address(self) -> np.ndarray:
-        """Returns int64[C*R*S, columns shown]: the element of x that a cell of the data matrix is, -1 in the
+        """Returns int64[C*R*S, N*P*Q]: the element of x that a cell of the data matrix is, -1 in the
         padding."""
         s, down, across = self.s, self.taps, self.windows
         h, w = down[:, 3, None] + across[:, 3], down[:, 4, None] + across[:, 4]
         inside = (h >= 0) & (h < s.H) & (w >= 0) & (w < s.W)
         return np.where(inside, down[:, 5, None] + across[:, 5], -1)
-
-    @cached_property
-    def lane_columns(self) -> np.ndarray:
-        """Returns int64[BN]: the column that each column of the tile is read from. Columns beyond the last read
-        the last."""
-        return np.minimum(np.arange(self.BN), self.columns - 1)
 
     # -- shared memory and registers ---------------------------------------------------------------
     @property
@@ -164,15 +113,3 @@ class Plan:
     @property
     def threads(self) -> int:
         return threads(self.tiles)
-
-    def owned(self, thread: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns int64[TM], int64[TN]: rows and columns of the block's tile whose sums a thread computes
-        (implicit.cuh, thread_tile)."""
-        WM, WN = warp_tile(self.tiles)
-        across = WN // self.TN
-        warp, lane = divmod(thread, 32)
-        row = warp // (self.BN // WN) * WM + (lane // (2 * across) * 2 + lane % 2) * PIECE
-        col = warp % (self.BN // WN) * WN + lane // 2 % across * PIECE
-        i, j = np.arange(self.TM), np.arange(self.TN)
-        rows = row + i // PIECE * PIECE * (WM // self.TM) + i % PIECE
-        return rows, col + j // PIECE * PIECE * (WN // self.TN) + j % PIECE

@@ -39,7 +39,7 @@ def timeline_scene(s: ConvShape, rung: str, tiles: Mapping[str, int]) -> Scene:
     order = folded(order_of(cut), plan.iterations, cut.iterations)
     source = source_of(
         plan.file,
-        (plan.marks[1], plan.marks[3]),
+        ("load_filters(tile_a", "multiply(sum"),
         np.arange(2),
         detail=resources(find(rung).build(cut.s, tiles).launch()),
     )

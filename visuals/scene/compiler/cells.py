@@ -215,11 +215,13 @@ class Cells:
                 index = np.empty(len(writes), int)
                 index[of_writes] = reads.cell[order]
                 return shown.name, index
-            span = int(max(reads.row.max(), writes.row.max())) + 1
+            every = m.accessed(array_of(target))  # also of elements that are not shown
+            every = every.only(every.write)
+            span = int(max(reads.row.max(), every.row.max())) + 1
             keys = reads.thread[order] * span + reads.row[order]
             now = writes.thread * span + writes.row
             at = np.searchsorted(keys, now) - 1
-            in_order = np.sort(now)
+            in_order = np.sort(every.thread * span + every.row)
             before = np.append(-1, in_order)[
                 np.searchsorted(in_order, now)
             ]  # the last write, perhaps of another thread

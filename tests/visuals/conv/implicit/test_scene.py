@@ -1,11 +1,9 @@
-"""The scene of implicit GEMM: the contents of its tiles, their sources and their times are equal to the emulated
-kernel's."""
+"""The scene of implicit GEMM: block 0 copies tiles of a data matrix that is never stored, multiplies them and stores the convolution."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -16,84 +14,80 @@ from kernels import sources
 from kernels.conv import reference
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
-from kernels.engines import emulator
 from kernels.ladders import find
 from kernels.model.fast_division import magic
 from tests.helpers.shapes import conv_shapes
 from tests.visuals.scene.test_payload import check_same_pictures, decoded, read  # noqa: F401
-from visuals.conv.implicit import captions, notes
+from visuals.conv.implicit import notes
 from visuals.conv.implicit.plan import RUNGS, Plan, why_not
-from visuals.conv.implicit.scene import implicit_scene
+from visuals.conv.implicit.scene import implicit_scene, shown
+from visuals.conv.inputs import Inputs
 from visuals.scene.parts import SceneError
 from visuals.scene.payload import payload
-from visuals.scene.requests import lanes_of
-from visuals.scene.scene import Scene
-from visuals.units import bytes_, share
+from visuals.units import bytes_
 
 PLAIN, MAGIC = RUNGS
 SETS = [dict(t) for t in find(MAGIC).tile_sets(CONV_PRESETS["toy"].shape)]
 SMALL = {"BM": 32, "BN": 32, "BK": 16, "TM": 4, "TN": 4, "STAGES": 4}
 ONE_TILE = CONV_PRESETS["one-tile"].shape
-# Several blocks, images and tiles, everything ragged, the filter flipped; more columns than a tile.
-RAGGED = ConvShape(3, 4, 7, 6, 37, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2), mode="convolution")
-FEW = ConvShape(1, 3, 4, 4, 5, 3, 3)  # fewer columns than a tile, fewer terms than the capacity of the stages
+RAGGED = ConvShape(1, 4, 7, 6, 37, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2), mode="convolution")
 TOY_CELLS = 9 * 36  # of its data matrix
-# The part of the tile inside the product, at the shape of the first chapters and at one of another width in each direction.
-SMALLEST = {"BM": 32, "BN": 32, "BK": 8, "TM": 4, "TN": 4, "STAGES": 2}
-INSIDE = ConvShape(1, 2, 4, 4, 2, 3, 3)
-TRACED = [(INSIDE, SMALLEST), (ONE_TILE, find(MAGIC).default_tiles), (RAGGED, SMALL), (FEW, SMALL)]
-
-
-def integers(s: ConvShape, seed: int = 0):
-    rng = np.random.default_rng(seed)
-    return rng.integers(1, 10, s.x_shape).astype("f4"), rng.integers(1, 4, s.w_shape).astype("f4")
+# The shape and the tiles of the first chapters.
+INSIDE, SMALLEST = ConvShape(1, 2, 4, 4, 2, 3, 3), {"BM": 32, "BN": 32, "BK": 8, "TM": 4, "TN": 4, "STAGES": 2}
+TRACED = [(INSIDE, SMALLEST), (RAGGED, SMALL)]
 
 
 def scene_of(s: ConvShape, tiles, rung: str = MAGIC):
-    x, w = integers(s)
-    return implicit_scene(s, rung, tiles, x, w)
+    return implicit_scene(Inputs(s, "random", "random"), rung, tiles)
 
 
-def matrix(s: ConvShape, y: np.ndarray) -> np.ndarray:
-    """Returns y [N,K,P,Q] in the layout of the product, [K, N*P*Q]."""
-    return y.transpose(1, 0, 2, 3).reshape(s.K, -1)
+def steps_of(scene, text: str) -> list[int]:
+    return [t for t in range(scene.steps) if text in scene.caption(t)]
 
 
 # -- cells -----------------------------------------------------------------------------------------
-@settings(max_examples=20)
-@given(conv_shapes(), st.sampled_from(SETS), st.sampled_from(RUNGS))
-def test_last_step_shows_the_convolution(s, tiles, rung):
-    x, w = integers(s)
-    scene = implicit_scene(s, rung, tiles, x, w)
-    ref, _ = reference.conv(s, x, w)
-    plan = Plan(s, rung, tiles)
-    shown = matrix(s, ref)[: plan.BM, : plan.columns_shown]
-    np.testing.assert_array_equal(scene.cells("y"), shown.ravel())
-    rows, cols = plan.owned(0)
-    inside = np.pad(shown, ((0, plan.BM), (0, plan.BN)))[np.ix_(rows, cols)]
-    np.testing.assert_array_equal(scene.cells("acc"), inside.ravel())
+@settings(max_examples=5)
+@given(conv_shapes(), st.sampled_from(SETS[::3]), st.sampled_from(RUNGS))
+def test_the_last_step_shows_the_convolution(s, tiles, rung):
+    scene, part = scene_of(s, tiles, rung), shown(s)
+    inputs = Inputs(s, "random", "random")
+    w = inputs.w(part.K, part.C)
+    expected, _ = reference.conv(part, scene.cells("x").reshape(part.x_shape), w)
+    most = 1e-5 * (1 + np.abs(expected).max())
+    np.testing.assert_allclose(scene.cells("y"), expected.ravel(), rtol=0, atol=most)
     assert np.isnan(scene.cells("D")).all()  # never stored
+    D = np.append(scene.cells("x"), 0)[scene.views[0].index].reshape(part.CRS, -1)
+    np.testing.assert_allclose((w.reshape(part.K, -1) @ D).ravel(), expected.ravel(), rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=20)
-@given(conv_shapes(), st.sampled_from(SETS))
-def test_browser_sum_equals_the_output(s, tiles):
+@pytest.mark.parametrize(("s", "tiles"), [(INSIDE, SMALLEST), (RAGGED.with_(H=11), SMALL)])
+def test_a_part_of_a_tile_is_copies_too(s, tiles):
     scene = scene_of(s, tiles)
-    (view,) = scene.views
-    for _ in scene.matmuls:
-        D = np.append(scene.cells("x"), 0)[view.index].reshape(scene.tensor("D").rows, -1)
-        total = scene.cells("w").reshape(-1, len(D)) @ D
-        np.testing.assert_array_equal(total.ravel(), scene.cells("y"))
+    sources = {write.target: write.source for write in scene.writes if write.source}
+    assert {name: sources[name] for name in ("As0", "Bs0")} == {"As0": "w", "Bs0": "x"}
+
+
+def test_tiles_are_copies_of_pixels_and_filters():
+    scene = scene_of(ONE_TILE, find(MAGIC).default_tiles)
+    copies = {(write.target, write.source) for write in scene.writes if write.source}
+    assert copies == {(f"{name}{n}", source) for n in range(3) for name, source in (("As", "w"), ("Bs", "x"))}
+    D = np.append(scene.cells("x"), 0)[scene.views[0].index].reshape(54, 64)
+    first = steps_of(scene, "tile 1 is in buffer 0")[0]
+    np.testing.assert_array_equal(scene.cells("Bs0", first).reshape(16, 64), D[:16])
+    np.testing.assert_array_equal(scene.cells("As0", first).reshape(16, 64), scene.cells("w").reshape(64, 54).T[:16])
+    np.testing.assert_array_equal(scene.cells("Bs0").reshape(16, 64)[:6], D[48:])
+    assert (scene.cells("Bs0").reshape(16, 64)[6:] == 0).all()
 
 
 @settings(max_examples=20)
 @given(conv_shapes(), st.sampled_from(RUNGS))
 def test_matrix_annotation_has_the_pixel_address(s, rung):
-    x, w = integers(s)
-    scene, plan = implicit_scene(s, rung, SMALL, x, w), Plan(s, rung, SMALL)
+    s = s.with_(N=1, groups=1)
+    scene, plan = scene_of(s, SMALL, rung), Plan(s, rung, SMALL)
+    x = scene.cells("x").reshape(s.x_shape)
     annotation = next(t for t in scene.annotations if t.tensor == "D")
     for i in range(0, scene.tensor("D").size, 7):
-        a, (row, col) = annotation.captions.args[i], divmod(i, plan.columns_shown)
+        a, (row, col) = annotation.captions.args[i], divmod(i, plan.columns)
         k, c, tap, r, t = (int(a[n]) for n in (0, 2, 3, 5, 6))
         j, n, pixel, p, q = (int(a[n]) for n in (7, 9, 10, 12, 13))
         assert (k, c, tap, r, t) == (row, row // (s.R * s.S), row % (s.R * s.S), row % (s.R * s.S) // s.S, row % s.S)
@@ -114,256 +108,55 @@ def test_matrix_annotation_has_the_pixel_address(s, rung):
     assert (f"{magic(s.R * s.S).multiplier} >> 32" in template) == (rung == MAGIC)
 
 
-# -- against the trace ---------------------------------------------------------------------------------
-def traced(s: ConvShape, tiles, rung: str = MAGIC):
-    """Returns (x, w, trace of block 0 of the launch, which runs alone)."""
-    x, w = integers(s)
-    program = find(rung).build(s, find(rung).check(s, tiles))
-    alone = dataclasses.replace(program, steps=(dataclasses.replace(program.steps[0], grid=(1, 1, 1)),))
-    return x, w, emulator.trace_launch(alone, 0, {"x": x, "w": w})[0]
-
-
-def copied(trace) -> dict[int, list[tuple[str, int]]]:
-    """Returns the copies into each float of shared memory, in order: (buffer, element), ("", -1) for a zero."""
-    requests, read, copies_by_float = trace.requests, {}, defaultdict(list)
-    for n in range(len(requests)):
-        name, warp = str(trace.buffers[requests.buffer[n]]), int(requests.warp[n])
-        byte = {int(lane): int(requests.byte[n][lane]) for lane in lanes_of(int(requests.mask[n]) & 0xFFFFFFFF)}
-        if name == "stages" and requests.write[n]:  # after the loads of its values
-            lanes_read = read.pop(warp, {})
-            for lane, offset in byte.items():
-                copies_by_float[offset // 4].append(lanes_read.get(lane, ("", -1)))
-        elif name in ("x", "w"):
-            read[warp] = {lane: (name, offset // 4) for lane, offset in byte.items()}
-    return copies_by_float
-
-
-def stage_float(plan: Plan, name: str, cell: int) -> int:
-    """Returns the offset of a cell of As or Bs in the kernel's shared memory. The scene may leave out columns of a row."""
-    shown, width = plan.tile_shown[name == "Bs"], plan.pitch if name == "As" else plan.BN
-    row, column = divmod(cell, shown)
-    stage, k = divmod(row, plan.BK)
-    first = stage * plan.BK * (plan.pitch + plan.BN) + (plan.BK * plan.pitch if name == "Bs" else 0)
-    return first + k * width + column
-
-
-def left_out(plan: Plan) -> dict[int, int]:
-    """Returns the floats of shared memory that the scene leaves out, by offset: the float that has the same copies, -1 if
-    they are zeros."""
-    found = {}
-    for row in range(plan.STAGES * plan.BK):
-        stage, k = divmod(row, plan.BK)
-        a = stage * plan.BK * (plan.pitch + plan.BN) + k * plan.pitch
-        b = stage * plan.BK * (plan.pitch + plan.BN) + plan.BK * plan.pitch + k * plan.BN
-        filters, columns = plan.tile_shown
-        found |= {a + m: -1 for m in range(filters, plan.pitch)}
-        found |= {b + n: b + columns - 1 for n in range(columns, plan.BN)}
-    return found
-
-
-@pytest.mark.parametrize(
-    ("s", "tiles", "rung"),
-    [*((*case, MAGIC) for case in TRACED), (RAGGED, SMALL, PLAIN)],
-    ids=["inside", "one tile", "ragged", "few", "plain"],
-)
-def test_copies_into_shared_memory_and_reads_equal_the_trace(s, tiles, rung):
-    x, w, trace = traced(s, tiles, rung)
-    plan, scene, traced_copies = Plan(s, rung, tiles), implicit_scene(s, rung, tiles, x, w), copied(trace)
-    for name, source in (("As", "w"), ("Bs", "x")):
-        scene_copies = [  # the copies of the scene, in order of the steps
-            (int(cell), element_of(plan, name, int(index)))
-            for write in sorted(writes_of(scene, name), key=lambda write: write.steps[0])
-            for cell, index in zip(write.cells, write.index, strict=True)
-        ]
-        expected_copies = defaultdict(list)
-        for cell, element in scene_copies:
-            expected_copies[stage_float(plan, name, cell)].append((source if element >= 0 else "", element))
-        for offset, expected in expected_copies.items():
-            assert traced_copies[offset][: len(expected)] == expected
-            assert all(
-                element == -1 for _, element in traced_copies[offset][len(expected) :]
-            )  # beyond the last tile: zeros
-    covered = {stage_float(plan, n, int(c)) for n in ("As", "Bs") for w in writes_of(scene, n) for c in w.cells}
-    for offset, same in left_out(plan).items():
-        expected = traced_copies[same] if same >= 0 else [("", -1)] * len(traced_copies.get(offset, []))
-        assert traced_copies.get(offset, []) == expected
-    uncovered = (
-        set(traced_copies) - covered - set(left_out(plan))
-    )  # stages that stay empty in the scene: there are fewer tiles
-    assert all(source == ("", -1) for offset in uncovered for source in traced_copies[offset])
-    assert_reads(plan, scene, trace)
-
-
-def writes_of(scene, name: str):
-    return [write for write in scene.writes if write.target == name]
-
-
-def element_of(plan: Plan, name: str, index: int) -> int:
-    """Returns the element of w, or of x through the data matrix, that is the source of a copy on the stage."""
-    if index < 0:
-        return -1
-    row, col = divmod(index, plan.rows_shown if name == "As" else plan.columns_shown)
-    return row * plan.s.CRS + col if name == "As" else int(plan.address[row, col])
-
-
-def assert_reads(plan: Plan, scene: Scene, trace) -> None:
-    """Checks that each iteration reads the values that the tiles have at its step."""
-    names = np.array(trace.buffers)[trace.buffer]
-    reads = (names == "stages") & ~trace.write
-    iterations = np.split(np.flatnonzero(reads), np.flatnonzero(np.diff(trace.step[reads])) + 1)
-    assert len(iterations) == plan.iterations == plan.iterations_shown
-    beyond = left_out(plan)
-    for iteration, accesses in enumerate(iterations):
-        tile_values = {}
-        for name in ("As", "Bs"):
-            cells = scene.cells(name, int(scene_step(scene, iteration)))
-            tile_values |= {stage_float(plan, name, c): v for c, v in enumerate(cells)}
-        for element, value in zip(trace.element[accesses], trace.value[accesses], strict=True):
-            same = beyond.get(int(element), int(element))
-            assert value == (tile_values[same] if same >= 0 else 0)
-
-
-def scene_step(scene, iteration: int) -> int:
-    kinds = scene.captions.kind
-    multiplied = np.isin(kinds, (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST))
-    return np.flatnonzero(multiplied)[iteration]
-
-
-@pytest.mark.parametrize("tiles", SETS[::4], ids=lambda t: "x".join(map(str, t.values())))
-def test_each_thread_stores_its_owned_sums(tiles):
-    s = ConvShape(2, 2, 9, 9, tiles["BM"] - 3, 2, 2)
-    *_, trace = traced(s, tiles)
-    plan = Plan(s, MAGIC, tiles)
-    names = np.array(trace.buffers)[trace.buffer]
-    stored = trace.write & (names == "y")
-    n, k, p, q = np.unravel_index(trace.element[stored].astype(int), s.y_shape)
-    columns = (n * s.P + p) * s.Q + q
-    for thread in {0, 1, 17, plan.threads // 2, plan.threads - 1}:
-        mine = trace.thread[stored] == thread
-        rows, cols = plan.owned(thread)
-        expected = {(r, c) for r in rows for c in cols if r < s.K and c < plan.columns}
-        assert expected == set(zip(k[mine], columns[mine], strict=True))
-
-
-def test_missing_filter_flip_is_detected(monkeypatch):
-    """The trace must differ from a scene that does not flip the filter."""
-    monkeypatch.setattr(Plan, "taps", property(lambda plan: plain_taps(plan.s)))
-    with pytest.raises(AssertionError):
-        test_copies_into_shared_memory_and_reads_equal_the_trace(RAGGED, SMALL, MAGIC)
-
-
-def plain_taps(s: ConvShape) -> np.ndarray:
-    c, r, t = np.unravel_index(np.arange(s.CRS), (s.C, s.R, s.S))
-    h, w = r * s.dilation_h, t * s.dilation_w
-    return np.stack([c, r, t, h, w, (c * s.H + h) * s.W + w], axis=1)
-
-
 # -- time ----------------------------------------------------------------------------------------------
-DEEP = ConvShape(1, 64, 5, 6, 2, 3, 3)  # more tiles than the scene shows
-RINGS = list({(t["BK"], t["STAGES"]): t for t in SETS}.values())
-
-
-@pytest.mark.parametrize("tiles", RINGS, ids=lambda t: f"BK {t['BK']}, {t['STAGES']} stages")
-def test_remaining_tiles_are_one_step(tiles):
-    scene, plan = scene_of(DEEP, tiles), Plan(DEEP, MAGIC, tiles)
-    assert plan.iterations_shown < plan.iterations
-    multiplied = np.isin(scene.captions.kind, (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST)).sum()
-    assert multiplied == plan.iterations_shown - plan.STAGES + 1 and captions.REMAINING in scene.captions.kind
-    check_stages(scene, plan)
-    payload(scene)
-
-
-@settings(max_examples=20)
-@given(conv_shapes(), st.sampled_from(SETS))
-def test_stage_is_never_overwritten_before_its_tile_is_multiplied(s, tiles):
-    check_stages(scene_of(s, tiles), Plan(s, MAGIC, tiles))
-
-
-def check_stages(scene: Scene, plan: Plan) -> None:
-    if not plan.is_part_of_tile:  # a small scene leaves the times to the order "timeline"
-        check_times(scene, plan)
-    kinds = scene.captions.kind
-    steps = {
-        name: np.flatnonzero(np.isin(kinds, of))
-        for name, of in (
-            ("fetch", (captions.FETCH_B, captions.FETCH_B_LATER)),
-            ("use", (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST)),
-        )
-    }
-    for tile, when in enumerate(steps["use"]):
-        assert steps["fetch"][tile] < when
-        if tile + plan.STAGES < len(steps["fetch"]):
-            assert steps["fetch"][tile + plan.STAGES] > when  # it overwrites a tile that was multiplied
-
-
-def check_times(scene: Scene, plan: Plan) -> None:
-    columns = plan.iterations_shown + 1
-    fly, use = (scene.cells(name).reshape(plan.STAGES, columns) for name in ("fly", "use"))
-    for iteration in range(1, columns):
-        (stage,) = np.flatnonzero(np.isfinite(use[:, iteration])) if np.isfinite(use[:, iteration]).any() else (None,)
-        if stage is None:
-            continue  # iterations that are one step
-        assert use[stage, iteration] == iteration and stage == (iteration - 1) % plan.STAGES
-        assert not np.isfinite(fly[stage, iteration]) or plan.STAGES == 1  # the tile has arrived
-        copying = fly[stage, :iteration][np.isfinite(fly[stage, :iteration])]
-        assert copying[-1] == iteration  # the last tile copied into this stage is this one
-        in_flight = np.isfinite(fly[:, iteration]).sum()
-        assert in_flight == min(plan.STAGES - 1, plan.iterations_shown - iteration)
+@pytest.mark.parametrize(("s", "tiles"), TRACED)
+def test_a_buffer_is_not_overwritten_before_its_tile_is_multiplied(s, tiles):
+    scene = scene_of(s, tiles)
+    used = steps_of(scene, "Each thread adds")
+    fetched = steps_of(scene, "rows ")
+    assert len(used) == len(fetched) == -(-s.CRS // tiles["BK"])
+    for tile, when in enumerate(used):
+        assert fetched[tile] < when
+        assert all(later > when for later in fetched[tile + tiles["STAGES"] : tile + tiles["STAGES"] + 1])
+        barrier = max(t for t in steps_of(scene, "Barrier: ") if t < when)
+        assert f"all copies of tile {tile + 1} are complete" in scene.caption(barrier)
+        for tensor in scene.tensors:  # nothing is written
+            np.testing.assert_array_equal(scene.cells(tensor.name, barrier), scene.cells(tensor.name, barrier - 1))
 
 
 # -- size and sentences ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("key", [*CONV_PRESETS][::2])
-def test_every_preset_has_a_small_scene_that_names_its_part(key):
-    s = CONV_PRESETS[key].shape.with_(N=1)
-    scene = scene_of(s, find(MAGIC).default_tiles)
-    meta, block = payload(scene)
-    size = len(block) + len(json.dumps(meta))
-    assert size < (100_000 if key in ("one-tile", "toy", "cudnn-paper") else 180_000)
-    plan = Plan(s, MAGIC, find(MAGIC).default_tiles)
-    assert ("part" in scene.tensor("D").note) == ((plan.rows_shown, plan.columns_shown) != (s.CRS, s.PQ))
-    assert (captions.REMAINING in scene.captions.kind) == (plan.iterations_shown < plan.iterations)
-    assert scene.readings[0].values[-1] == plan.iterations * plan.BK * plan.BN
+def test_every_preset_has_a_small_scene(key):
+    meta, block = payload(scene_of(CONV_PRESETS[key].shape, find(MAGIC).default_tiles))
+    assert len(block) + len(json.dumps(meta)) < 100_000
+
+
+def test_the_stage_shows_a_small_convolution_whole_and_else_a_smaller_one():
+    assert shown(ONE_TILE) == ONE_TILE
+    assert shown(CONV_PRESETS["vgg-conv1_2"].shape) == ConvShape(1, 10, 8, 8, 64, 3, 3, pad=1)
 
 
 def test_caption_names_the_share_of_the_tile_outside():
     caption = scene_of(CONV_PRESETS["toy"].shape, find(MAGIC).default_tiles).caption(0)
-    assert f"{share(1 - 2 * 36 / 64**2)} of its 64 × 64 sums are outside" in caption
+    assert "98 % of its 64 × 64 sums are outside" in caption
     assert caption.startswith("Block 0 computes ")  # numbered from 0, as in every lesson
-    assert "are outside" not in scene_of(ONE_TILE, find(MAGIC).default_tiles).caption(0)
+    scene = scene_of(ONE_TILE, find(MAGIC).default_tiles)
+    assert "are outside" not in scene.caption(0)
+    assert "Values: 384. The copy is transposed. The 640 elements outside the filters become zero." in scene.caption(12)
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-def test_highlighted_lines_match_the_steps(rung):
+def test_lit_lines_match_the_steps(rung):
     scene = scene_of(ONE_TILE, find(rung).default_tiles, rung)
-    lines = sources.text(Plan(ONE_TILE, rung, find(rung).default_tiles).file).splitlines()
-    highlighted = {
-        int(kind): lines[int(line) - 1] for kind, line in zip(scene.captions.kind, scene.source.lines, strict=True)
-    }
-    assert "window(" in highlighted[captions.START] and "load_filters" in highlighted[captions.FETCH_A]
-    assert "copy_async<4>(tile_b" in highlighted[captions.FETCH_B] and "multiply(" in highlighted[captions.MULTIPLY]
-    assert "wait_groups<" in highlighted[captions.WAIT]
-    assert "store<4>" in highlighted[captions.STORE]  # P*Q = 64 is a multiple of 4
-    odd = scene_of(ConvShape(1, 1, 5, 5, 4, 3, 3), find(rung).default_tiles, rung)
-    assert "store<1>" in lines[int(odd.source.lines[-1]) - 1]
-
-
-@pytest.mark.parametrize(("rung", "stages"), [(PLAIN, 2), (MAGIC, 3)])
-def test_each_barrier_is_a_step_where_the_emulated_block_waits(rung, stages):
-    tiles = SMALLEST | {"STAGES": stages}
-    scene, plan = scene_of(INSIDE, tiles, rung), Plan(INSIDE, rung, tiles)
     lines = [scene.source.text.splitlines()[int(line) - scene.source.first] for line in scene.source.lines]
-    barriers = [t for t, line in enumerate(lines) if "__syncthreads();" in line]
-    assert barriers == [t for t in range(scene.steps) if scene.caption(t).startswith("Barrier: ")]
-    program = find(rung).build(INSIDE, find(rung).check(INSIDE, tiles))
-    x, w = integers(INSIDE)
-    _, counters = emulator.trace_launch(program, 0, {"x": x, "w": w})
-    assert program.steps[0].grid == (1, 1, 1)
-    assert len(barriers) == counters.total["barriers"] / (plan.threads / 32) == plan.iterations
-    for t in barriers:  # after the wait for copies, before the next copy; nothing is written
-        assert "wait_groups<" in lines[t - 1]
-        assert "load_filters" in lines[t + 1] or "multiply(" in lines[t + 1]
-        for tensor in scene.tensors:
-            np.testing.assert_array_equal(scene.cells(tensor.name, t), scene.cells(tensor.name, t - 2))
+    for line, text in zip(
+        lines, ("window(", "load_filters", "tile_b", "load_filters", "tile_b", "wait_groups<", "__sync"), strict=False
+    ):
+        assert text in line
+    assert "store<4>" in lines[-1]  # P*Q = 64 is a multiple of 4
+    odd = scene_of(ConvShape(1, 1, 5, 5, 4, 3, 3), find(rung).default_tiles, rung)
+    whole = sources.text(Plan(ONE_TILE, rung, find(rung).default_tiles).file).splitlines()
+    assert "store<1>" in whole[int(odd.source.lines[-1]) - 1]
 
 
 def test_why_not_names_the_rule():
@@ -373,7 +166,7 @@ def test_why_not_names_the_rule():
 
 
 def test_the_player_decodes_the_same_picture(decoded):  # noqa: F811
-    check_same_pictures(decoded, [(scene_of(s, tiles), [0, 2, 5]) for s, tiles in TRACED[:2]])
+    check_same_pictures(decoded, [(scene_of(s, tiles), [0, 2, 5]) for s, tiles in TRACED])
 
 
 def test_annotation_arguments_are_sent_as_row_plus_column():
