@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the site's NumPy has no numpy.typing
     from numpy.typing import ArrayLike
 
 PLANES = {"channel": mark("{n} channels of {size}"), "plane": mark("{n} planes of {size}")}
+MIN_WHOLE = 256  # cells of a tensor, so that a Write without them is smaller
 StepKinds = Mapping[str, tuple[int, str]]  # kind of step: (which line of the source is lit, caption template)
 
 
@@ -75,19 +76,23 @@ class Recorder:
     def steps(self) -> int:
         return len(self.kinds)
 
-    def writes(self) -> tuple[Write, ...]:
-        """Returns one Write for each tensor and source: a scene has many steps."""
-        return (*self.values(), *self.copies())
+    def writes(self, sizes: Mapping[str, int] = {}) -> tuple[Write, ...]:
+        """Returns one Write for each tensor and source: a scene has many steps. `sizes`: how many cells tensors have; a step that writes all
+        cells of a large one is a Write of its own, which needs no list of cells."""
+        return (*self.values(sizes), *self.copies(sizes))
 
-    def values(self) -> tuple[Write, ...]:
-        joined = ((target, *_joined(events)) for target, events in self._values.items())
-        return tuple(Write(target, steps, values, cells=cells) for target, steps, cells, values in joined)
+    def values(self, sizes: Mapping[str, int] = {}) -> tuple[Write, ...]:
+        return tuple(
+            Write(target, steps, values, cells=cells)
+            for target, events in self._values.items()
+            for steps, cells, values in _joined(events, sizes.get(target, 0))
+        )
 
-    def copies(self) -> tuple[Write, ...]:
-        joined = ((*names, *_joined(events)) for names, events in self._copies.items())
+    def copies(self, sizes: Mapping[str, int] = {}) -> tuple[Write, ...]:
         return tuple(
             Write(target, steps, source=source, index=index, cells=cells)
-            for target, source, steps, cells, index in joined
+            for (target, source), events in self._copies.items()
+            for steps, cells, index in _joined(events, sizes.get(target, 0))
         )
 
     def reads(self) -> tuple[Read, ...]:
@@ -130,10 +135,23 @@ class Recorder:
         return tuple(out)
 
 
-def _joined(events: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    steps, cells, more = zip(*events, strict=True)
-    count = [len(c) for c in cells]
-    return np.repeat(steps, count), np.concatenate(cells).astype(int), np.concatenate(more)
+def _joined(events: list, size: int) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
+    """Yields steps, cells and what is written there: first of each step that writes all cells of a tensor of this size, without the cells,
+    then of all others together."""
+    of_steps, others = defaultdict(list), []
+    for event in events:
+        of_steps[event[0]].append(event)
+    for same in of_steps.values():
+        if size >= MIN_WHOLE and sum(len(cells) for _, cells, _ in same) == size:
+            cells = np.concatenate([cells for _, cells, _ in same])
+            order = np.argsort(cells)
+            if np.array_equal(cells[order], np.arange(size)):
+                yield np.array(same[0][:1]), None, np.concatenate([new for *_, new in same])[order]
+                continue
+        others += same
+    if others:
+        steps, cells, more = zip(*others, strict=True)
+        yield np.repeat(steps, [len(c) for c in cells]), np.concatenate(cells).astype(int), np.concatenate(more)
 
 
 def _table(args: list[tuple], dtype: type) -> np.ndarray:

@@ -28,6 +28,19 @@ def test_writes_are_joined_by_tensor_and_source_with_the_step_of_each():
     assert [copies.steps.tolist(), copies.cells.tolist(), copies.index.tolist()] == [[0, 0], [0, 1], [-1, 2]]
 
 
+def test_a_step_that_writes_all_cells_of_a_large_tensor_is_a_write_without_a_list_of_them():
+    r = Recorder()
+    for half in (np.arange(0, 256, 2), np.arange(255, 0, -2)), (np.arange(128),):
+        r.step(0)
+        for cells in half:
+            r.put("tile", cells, cells)
+    whole, rest = r.writes({"tile": 256})
+    assert whole.cells is None and whole.steps.tolist() == [0]
+    np.testing.assert_array_equal(whole.values, np.arange(256))
+    assert set(rest.steps.tolist()) == {1} and rest.cells.tolist() == list(range(128))
+    assert len(r.writes()) == len(r.writes({"tile": 512})) == 1
+
+
 def test_reads_captions_marks_and_lanes_are_those_of_each_step():
     r = recorded()
     (read,) = r.reads()

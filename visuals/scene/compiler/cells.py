@@ -447,7 +447,8 @@ def shape_of(m: Moment, shown: Shown) -> tuple[int, int, int]:
     if isinstance(shown, Buffer):
         return (1, len(shown.part[0]), len(shown.part[1])) if shown.part else _whole(recording, shown)
     if shown.box:
-        return shown.box[1:4]
+        planes, rows, columns = shown.box[1:4]
+        return planes, rows, columns
     type_, array = recording.watched.shared.get(name, UNKNOWN), m.played.array(name)
     itemsize = np.dtype(recording.watched.dtypes[array]).itemsize if array >= 0 else type_.size // len(type_.leaves)
     size = (type_.size or recording.launch.shared) // itemsize

@@ -190,7 +190,7 @@ def compile_scene(
         tensors=tuple(shown),
         groups=tuple(_groups(c, firsts[0])),
         steps=recorder.steps,
-        writes=recorder.writes(),
+        writes=recorder.writes({tensor.name: tensor.size for tensor in shown}),
         reads=recorder.reads(),
         captions=recorder.captions(tuple(c.templates)),
         source=first_source,

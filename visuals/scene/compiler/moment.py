@@ -168,11 +168,12 @@ class Played:
         cell = of.element[rows].astype(int) * parts + np.tile(np.arange(parts), len(rows) // max(1, parts))
         found = Accessed(cell, of.write[rows], of.thread[rows].astype(int), bits, rows)
         if isinstance(shown, Shared) and shown.box:
-            start, planes, height, width, pitch = shown.box
+            start, planes, height, width, pitch, *stride = shown.box
             bytes_ = self.recording.watched.shared[name].size or self.recording.launch.shared
-            row, column = np.divmod(cell % (bytes_ // bits.itemsize) - start, pitch)
-            inside = (row >= 0) & (row < planes * height) & (column < width)
-            return replace(found, cell=row * width + column).only(inside)
+            plane, within = np.divmod(cell % (bytes_ // bits.itemsize) - start, stride[0] if stride else height * pitch)
+            row, column = np.divmod(within, pitch)
+            inside = (plane >= 0) & (plane < planes) & (row < height) & (column < width)
+            return replace(found, cell=(plane * height + row) * width + column).only(inside)
         if not isinstance(shown, Buffer | Shared) or shown.elements == slice(0, None, 1):
             return found
         at = shown.elements
@@ -268,6 +269,9 @@ class Moment:
     def moved(self, op: str, name: str, again: bool, once: bool = False) -> int:
         """Returns the bytes of a tensor or a memory, as of Bytes, that the step reads (op "ld") or writes ("st"), "" for both."""
         if name not in self.played.bytes_of:
+            shown = self.played.view.shown(name)
+            if isinstance(shown, Shared) and shown.during and self.visit.kind not in shown.during:
+                return 0
             found = self.accessed(name)
             found = found.only(self.played.again[found.row] == again) if again or once else found
             return int(np.count_nonzero(found.write == (op == "st"))) * found.value.itemsize

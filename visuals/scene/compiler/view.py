@@ -141,7 +141,7 @@ class Shared(Shown):
     """A shared array; of several blocks, a row for each. `rows`: the kinds of steps that write a new row. `during`: those that read and
     write it, () for all. `lines`: an expression, in how many lines a row is shown: neighbours are in different lines, and what is left over
     is not shown. A row is a plane then. `box`: only these elements of a block, in the same cells for each: the first, the planes, rows and
-    columns, and from one row to the next. Others as Buffer."""
+    columns, from one row to the next, and from one plane to the next if there are others between them. Others as Buffer."""
 
     of: str = ""
     dtype: str = ""
@@ -149,7 +149,7 @@ class Shared(Shown):
     rows: tuple[str, ...] = ()
     during: tuple[str, ...] = ()
     lines: str = ""
-    box: tuple[int, int, int, int, int] | None = None
+    box: tuple[int, ...] | None = None
 
     @property
     def elements(self) -> slice:

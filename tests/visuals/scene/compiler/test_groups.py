@@ -185,3 +185,25 @@ def test_a_counter_of_first_reads_and_the_number_of_a_step():
     scene = compile_scene(recorded(view), view, "", "")
     assert scene.caption(0) == "Level 3."
     assert [reading.values[-1] for reading in scene.readings] == [2 * 4 * 40, 4 * 40, 4 * 40]
+
+
+def test_planes_of_a_box_may_have_others_between_them():
+    box = Shared("part", "filter", "part", of="partial_m", box=(0, 2, 1, 2, 2, 4))
+    store = next(
+        m for m in moments(replace(softmax.ONLINE, tensors=(*softmax.ONLINE.tensors, box))) if m.visit.kind == "store"
+    )
+    found = store.accessed("part")
+    assert (found.cell.tolist(), found.thread.tolist()) == ([0, 1, 2, 3], [0, 1, 4, 5])
+
+
+def test_bytes_are_of_the_steps_that_a_tensor_is_accessed_in():
+    bytes_of = {}
+    for during in ((), ("store",), ("root",)):
+        shown = Shared("part", "filter", "part", of="partial_m", during=during)
+        store = next(
+            m
+            for m in moments(replace(softmax.ONLINE, tensors=(*softmax.ONLINE.tensors, shown)))
+            if m.visit.kind == "store"
+        )
+        bytes_of[during] = store.moved("st", "part", False)
+    assert bytes_of == {(): 32, ("store",): 32, ("root",): 0}
