@@ -27,6 +27,7 @@ WATCHED = (  # topics
     "elementwise",
     "embedding",
     "fusion",
+    "gemm",
     "heads",
     "linear",
     "memory",

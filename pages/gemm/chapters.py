@@ -109,7 +109,7 @@ CHAPTERS = (
         DEEP | {"rung": "shared-tile", "BM": "8", "BN": "8", "BK": "8"},
         readable=("tile_a", "tile_b"),
         step=1,
-        loop=(1, 16),
+        loop=(1, 18),
         size="real",
         question=faster(
             mark("Your guess: is it faster than the first kernel?"),
@@ -143,7 +143,7 @@ CHAPTERS = (
         WIDE | {"rung": "register-tile-2d", "TM": "4", "TN": "4"},
         readable=("a", "b", "acc"),
         step=4,
-        loop=(3, 8),
+        loop=(3, 9),
         size="real",
         question=Question(
             mark("The recorded kernel has 8 × 8 sums. How many multiply-adds follow from its {reads} reads?"),

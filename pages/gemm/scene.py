@@ -56,15 +56,14 @@ def gemm(
     if order == "fragments":
         A, B, _ = matrices
         return fragment_scene(_corner(A, fragment.M, fragment.K), _corner(B, fragment.K, fragment.N)), ""
-    if order in ("warps", "timeline"):
-        try:
-            if order == "timeline":
-                return timeline_scene(shape, rung, dict(tiles)), ""
+    try:
+        if order == "timeline" and has_timeline(rung):
+            return timeline_scene(shape, rung, dict(tiles)), ""
+        if order == "warps":
             return warps_scene(shape, rung, dict(tiles), *matrices), ""
-        except RuleError as error:  # no compiler here for these tile sizes
-            note = tr("{error}. The stage shows the explaining order instead.", error=error)
-            return gemm_scene(shape, rung, dict(tiles), *matrices), note
-    return gemm_scene(shape, rung, dict(tiles), *matrices, every_step=every_step), note
+        return gemm_scene(shape, rung, dict(tiles), *matrices, every_step=every_step), note
+    except RuleError as error:  # no compiler here for these tile sizes
+        return None, str(error)
 
 
 def _corner(matrix: np.ndarray, rows: int, cols: int) -> np.ndarray:

@@ -22,12 +22,11 @@ from kernels.i18n import mark, tr
 from kernels.ladders import find
 from kernels.model.launch import WARP
 from kernels.model.program import Launch
-from visuals.gemm.captions import scaled
 from visuals.gemm.swizzle import RUNGS
 from visuals.scene import why_not as scene_why_not
 from visuals.scene.parts import Annotation, Captions, Group, Lanes, Reading, Tensor, Write
 from visuals.scene.requests import requested_sectors
-from visuals.scene.scene import Scene
+from visuals.scene.scene import Scene, number
 from visuals.scene.source import Source, resources, source_of
 
 TURNS = "gemm/wgmma-turns"  # one consumer alone multiplies a tile
@@ -322,7 +321,7 @@ def _captions(p: _Part, row: np.ndarray, column: np.ndarray) -> Captions:
 
 def _templates(p: _Part) -> tuple[str, ...]:
     holds, register, store, fill, send = _texts(p)
-    change = scaled(p.shape)
+    change = _of_alpha_and_beta(p.shape)
     return holds, register, f"{store} {change}".strip(), f"{fill} {change}".strip(), send
 
 
@@ -348,3 +347,13 @@ def _texts(p: _Part) -> tuple[str, ...]:
             "go on."
         ),
     )
+
+
+def _of_alpha_and_beta(s: GemmShape) -> str:
+    """Returns a sentence about alpha and beta; "" if alpha is 1 and beta is 0."""
+    factors = {"alpha": number(s.alpha), "beta": number(s.beta)}
+    if s.alpha != 1 and s.beta:
+        return tr("Each stored value is {alpha} times the sum plus {beta} times C0.", **factors)
+    if s.beta:
+        return tr("Each stored value is the sum plus {beta} times C0.", **factors)
+    return tr("Each stored value is {alpha} times the sum.", **factors) if s.alpha != 1 else ""

@@ -1,6 +1,4 @@
-"""Index maps of the GEMM ladder: the cells of a block's tile that each thread or warp sums, and the layout of tiles in
-shared memory. The arithmetic and the tile sizes are those of kernels/gemm/cuda.
-"""
+"""The tiles of the GEMM ladder and their layout in shared memory. The arithmetic and the tile sizes are those of kernels/gemm/cuda."""
 
 from __future__ import annotations
 
@@ -17,59 +15,6 @@ from visuals.gemm.swizzle import RUNGS as HOPPER
 from visuals.scene import why_not as scene_why_not
 from visuals.scene.source import Mark
 
-# Kinds of steps; MARK_OF: the index in Plan.lines of each kind.
-# LOAD_A and LOAD_B load the first tile, the others run while earlier tiles are multiplied if there are several stages.
-# WAIT: for the asynchronous copies of a tile. COMPLETE: the barrier after which a tile can be read. READ: the barrier
-# after which it can be overwritten. _FIRST: of the first tile, _LAST: when no tile follows. WAIT_END: after the loop.
-# SPREAD: the barrier after which warps read the sums of other warps.
-(
-    START,
-    LOAD_A,
-    LOAD_B,
-    MULTIPLY,
-    REST,
-    STORE,
-    STORE_WARP,
-    STORE_MORE,
-    OTHERS,
-    LOAD_A_LATER,
-    LOAD_B_LATER,
-    WAIT_FIRST,
-    COMPLETE_FIRST,
-    WAIT,
-    COMPLETE,
-    READ,
-    WAIT_LAST,
-    COMPLETE_LAST,
-    WAIT_END,
-    SPREAD,
-) = range(20)
-MARK_OF = (0, 1, 2, 3, 4, 5, 5, 5, 5, 1, 2, 6, 7, 8, 9, 10, 8, 9, 11, 12)
-
-
-@dataclass(frozen=True)
-class Syncs:
-    """Which lines of a source wait for asynchronous copies and which are barriers; "": it has no such line.
-
-    With `early`, the loop waits for the next tile before the last terms of a tile, else before the first."""
-
-    wait_first: Mark = ""
-    complete_first: Mark = ""
-    wait: Mark = ""
-    complete: Mark = ""
-    read: Mark = ""
-    wait_end: Mark = ""
-    spread: Mark = ""
-    early: bool = False
-
-    @property
-    def lines(self) -> tuple[Mark, ...]:
-        return (self.wait_first, self.complete_first, self.wait, self.complete, self.read, self.wait_end, self.spread)
-
-
-BARRIER, COPIES = "__syncthreads()", "wait_groups<"
-TWO_BARRIERS = Syncs(complete=BARRIER, read=(BARRIER, 1))
-
 
 @dataclass(frozen=True)
 class Layout:
@@ -85,84 +30,38 @@ class Layout:
     stride: int = 0
     item: int = 4  # bytes of an element
 
-    def cut(self, rows: int, cols: int) -> Layout:
-        """Returns the layout of the first rows and columns of the tile."""
-        if (rows, cols) == self.at.shape:
-            return self
-        row, col = np.divmod(self.at[:rows, :cols], self.cols)
-        size = int(row.max()) + 1, int(col.max()) + 1
-        return Layout(*size, row * size[1] + col, self.buffer, self.start, self.stride, self.item)
-
 
 @dataclass(frozen=True)
 class Plan:
-    """One rung at given tile sizes. An owner is a thread or a whole warp. Its registers contain the sums of
-    rows[owner] x cols[owner] of the block's tile; `depth` terms are added at once. As and Bs are None if threads read
-    global memory. Otherwise shared memory contains tiles of `stages` steps along K at a time."""
+    """One rung at given tile sizes. An owner is a thread or a whole warp: it has the sums of TM x TN elements of the block's tile. `depth`
+    terms are added at once. As and Bs are None if threads read global memory. Otherwise shared memory contains tiles of `stages` steps along
+    K at a time."""
 
     file: str
     tiles: Mapping[str, int]
     BM: int
     BN: int
     BK: int
-    rows: np.ndarray  # int64[owners, TM]
-    cols: np.ndarray  # int64[owners, TN]
+    TM: int
+    TN: int
     marks: tuple[Mark, ...]  # of the lines that begin, load A, load B, multiply, loop, store
     As: Layout | None = None
     Bs: Layout | None = None
     stages: int = 1
     depth: int = 1
     owner: str = "thread"
-    syncs: Syncs = Syncs()
-
-    @property
-    def lines(self) -> tuple[Mark, ...]:
-        """Returns the marks of all lines that steps light, by MARK_OF."""
-        return (*self.marks, *self.syncs.lines)
 
     @property
     def threads(self) -> int:
-        return len(self.rows) * (32 if self.owner == "warp" else 1)
-
-    @property
-    def TM(self) -> int:
-        return self.rows.shape[1]
-
-    @property
-    def TN(self) -> int:
-        return self.cols.shape[1]
+        return self.BM // self.TM * (self.BN // self.TN) * (32 if self.owner == "warp" else 1)
 
     def grid(self, s: GemmShape) -> tuple[int, int]:
         """Returns the number of blocks along N and along M."""
         return -(-s.N // self.BN), -(-s.M // self.BM)
 
-    def inside(self, s: GemmShape, block: tuple[int, int] = (0, 0)) -> tuple[int, int]:
-        """Returns how many rows and columns of the tile of a block (x, y) are inside C."""
-        x, y = block
-        return min(self.BM, s.M - y * self.BM), min(self.BN, s.N - x * self.BN)
-
-    def owner_of(self) -> np.ndarray:
-        """Returns the owner of each cell of the tile, int64[BM, BN]."""
-        owners = np.full((self.BM, self.BN), -1)
-        owners[self.rows[:, :, None], self.cols[:, None, :]] = np.arange(len(self.rows))[:, None, None]
-        return owners
-
-    def owners(self) -> np.ndarray:
-        """Returns the arrangement of owners over the tile, int64: owner_of() without repeated rows and columns."""
-        owners = self.owner_of()
-        changes = [np.append(True, (np.diff(owners, axis=axis) != 0).any(axis=1 - axis)) for axis in (0, 1)]
-        return owners[changes[0]][:, changes[1]]
-
-    def warp_of(self) -> np.ndarray:
-        """Returns the warp of each owner, int64[owners]."""
-        return np.arange(len(self.rows)) // (1 if self.owner == "warp" else 32)
-
-
-def _grid_of(count: int, across: int, TM: int, TN: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns rows and cols of owners in row-major order over the tile, `across` in a row, TM x TN cells each."""
-    owner = np.arange(count)
-    rows = (owner // across)[:, None] * TM + np.arange(TM)
-    return rows, (owner % across)[:, None] * TN + np.arange(TN)
+    def inside(self, s: GemmShape) -> tuple[int, int]:
+        """Returns how many rows and columns of the tile of block 0 are inside C."""
+        return min(self.BM, s.M), min(self.BN, s.N)
 
 
 def _pitched(rows: int, cols: int, pitch: int, buffer: str, **options) -> Layout:
@@ -192,21 +91,16 @@ _LINES = _lines(
 _ASYNC = (_LINES[0], *_lines(r"async.*&tile_a\[", r"async.*&tile_b\["), *_LINES[3:])
 
 
-_ONE_BARRIER = Syncs(COPIES, BARRIER, COPIES, BARRIER)
-
-
-def _direct(file: str, t: Mapping[str, int], rows: np.ndarray, cols: np.ndarray) -> Plan:
-    return Plan(f"gemm/{file}", t, t["BLOCK"], t["BLOCK"], 1, rows, cols, (_LINES[0], "", "", *_LINES[3:]))
+def _direct(file: str, t: Mapping[str, int]) -> Plan:
+    return Plan(f"gemm/{file}", t, t["BLOCK"], t["BLOCK"], 1, 1, 1, (_LINES[0], "", "", *_LINES[3:]))
 
 
 def _uncoalesced(t: Mapping[str, int]) -> Plan:
-    cols, rows = _grid_of(t["BLOCK"] ** 2, t["BLOCK"], 1, 1)
-    return _direct("01_uncoalesced.cu", t, rows, cols)
+    return _direct("01_uncoalesced.cu", t)
 
 
 def _naive(t: Mapping[str, int]) -> Plan:
-    rows, cols = _grid_of(t["BLOCK"] ** 2, t["BLOCK"], 1, 1)
-    return _direct("02_naive.cu", t, rows, cols)
+    return _direct("02_naive.cu", t)
 
 
 def _shared_tile(t: Mapping[str, int]) -> Plan:
@@ -229,7 +123,7 @@ def _bank_free(t: Mapping[str, int]) -> Plan:
     BM, k = t["BM"], np.arange(t["BK"])
     cols = 4 * BM + 128 // t["BK"]  # four rows and their padding
     As = Layout(t["BK"] // 4, cols, np.arange(BM)[:, None] + k // 4 * cols + k % 4 * BM, "tile_a")
-    return replace(_tiled("07_bank_free.cu", t, As), **_by_fours(t))
+    return _tiled("07_bank_free.cu", t, As)
 
 
 def _double_buffer(t: Mapping[str, int]) -> Plan:
@@ -237,33 +131,15 @@ def _double_buffer(t: Mapping[str, int]) -> Plan:
     size = BK * (BM + 4) * 4
     As = _transposed(BM, BK, BM + 4, "shared", stride=size)
     Bs = _plain(BK, BN, "shared", start=t["STAGES"] * size, stride=BK * BN * 4)
-    plan = replace(_tiled("08_double_buffer.cu", t, As, Bs, _ASYNC), stages=t["STAGES"], syncs=_ONE_BARRIER)
-    return replace(plan, **_by_fours(t))
-
-
-def _by_fours(t: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """Returns rows and cols of threads whose TM x TN cells are groups of 4 x 4, spread evenly over the tile."""
-    i, j = np.arange(t["TM"]), np.arange(t["TN"])
-    across, down = t["BN"] // t["TN"], t["BM"] // t["TM"]
-    thread = np.arange(across * down)[:, None]
-    rows = thread // across * 4 + i // 4 * 4 * down + i % 4
-    return {"rows": rows, "cols": thread % across * 4 + j // 4 * 4 * across + j % 4}
+    return replace(_tiled("08_double_buffer.cu", t, As, Bs, _ASYNC), stages=t["STAGES"])
 
 
 def _warp_tile(t: Mapping[str, int]) -> Plan:
-    BN, WM, WN, TM, TN = (t[name] for name in ("BN", "WM", "WN", "TM", "TN"))
-    plan, across = _double_buffer(t), WN // TN
-    warp, lane = (part[:, None] for part in np.divmod(np.arange(len(plan.rows)), 32))
-    i, j = np.arange(TM), np.arange(TN)
-    row = warp // (BN // WN) * WM + (lane // (2 * across) * 2 + lane % 2) * 4
-    col = warp % (BN // WN) * WN + lane // 2 % across * 4
-    rows, cols = row + i // 4 * 4 * (WM // TM) + i % 4, col + j // 4 * 4 * (WN // TN) + j % 4
-    return replace(plan, file="gemm/09_warp_tile.cu", rows=rows, cols=cols)
+    return replace(_double_buffer(t), file="gemm/09_warp_tile.cu")
 
 
 def _register_pipeline(t: Mapping[str, int]) -> Plan:
-    syncs = Syncs(COPIES, BARRIER, (COPIES, 1), (BARRIER, 1), early=True)
-    return replace(_warp_tile(t), file="gemm/20_register_pipeline.cu", syncs=syncs)
+    return replace(_warp_tile(t), file="gemm/20_register_pipeline.cu")
 
 
 def _grouped_order(t: Mapping[str, int]) -> Plan:
@@ -276,8 +152,7 @@ def _wmma(t: Mapping[str, int]) -> Plan:
     Bs = _pitched(BK, BN, BN + 8, "shared", start=BM * (BK + 8) * 2, item=2)
     filled = _lines(r"load_tile<.+>\(tile_a", r"load_tile<.+>\(tile_b")
     marks = ("wmma::fill_fragment", *filled, "wmma::mma_sync", *_LINES[4:])
-    syncs = replace(TWO_BARRIERS, spread=(BARRIER, 2))
-    return _by_warps("10_wmma.cu", t, marks, As, Bs, syncs=syncs)
+    return _by_warps("10_wmma.cu", t, marks, As, Bs)
 
 
 def _mma_sync(t: Mapping[str, int]) -> Plan:
@@ -286,8 +161,7 @@ def _mma_sync(t: Mapping[str, int]) -> Plan:
     marks = (_LINES[0], "copy_part<BM, BK>(tile_a", "copy_part<BK, BN>(tile_b", "multiply(sum", *_LINES[4:])
     As = _swizzled(BM, BK, "shared", stride=stage, item=2)
     Bs = _swizzled(BK, BN, "shared", start=BM * BK * 2, stride=stage, item=2)
-    syncs = Syncs(COPIES, BARRIER, (COPIES, 1), (BARRIER, 1), wait_end=(COPIES, 2), early=True)
-    return _by_warps("11_mma_sync.cu", t, marks, As, Bs, stages=t["STAGES"], syncs=syncs)
+    return _by_warps("11_mma_sync.cu", t, marks, As, Bs, stages=t["STAGES"])
 
 
 def _swizzled(rows: int, cols: int, buffer: str, **options) -> Layout:
@@ -304,15 +178,13 @@ def _dp4a(t: Mapping[str, int]) -> Plan:
     m, k, n = np.arange(BM)[:, None], np.arange(BK), np.arange(BN)
     As = Layout(BK // 4, (BM + 4) * 4, (k // 4 * (BM + 4) + m) * 4 + k % 4, "tile_a", item=1)
     Bs = Layout(BK // 4, BN * 4, (k[:, None] // 4 * BN + n) * 4 + k[:, None] % 4, "tile_b", item=1)
-    return replace(_tiled("12_dp4a.cu", t, As, Bs, marks), depth=4, **_by_fours(t))
+    return replace(_tiled("12_dp4a.cu", t, As, Bs, marks), depth=4)
 
 
 def _by_warps(file: str, t: Mapping[str, int], marks: tuple[Mark, ...], As: Layout, Bs: Layout, **options) -> Plan:
-    """Returns the plan of warps in row-major order over the tile. Each has the sums of WM x WN cells; tensor cores add 16
-    terms at once."""
+    """Returns the plan of warps. Each has the sums of WM x WN elements; tensor cores add 16 terms at once."""
     BM, BN, WM, WN = (t[name] for name in ("BM", "BN", "WM", "WN"))
-    rows, cols = _grid_of(BM // WM * (BN // WN), BN // WN, WM, WN)
-    return Plan(f"gemm/{file}", t, BM, BN, t["BK"], rows, cols, marks, As, Bs, depth=16, owner="warp", **options)
+    return Plan(f"gemm/{file}", t, BM, BN, t["BK"], WM, WN, marks, As, Bs, depth=16, owner="warp", **options)
 
 
 def _tiled(
@@ -322,23 +194,10 @@ def _tiled(
     Bs: Layout | None = None,
     marks: tuple[Mark, ...] = _LINES,
 ) -> Plan:
-    """Returns the plan of threads in row-major order over the tile, TM x TN adjacent cells each. Tiles are row-major unless
-    As and Bs say otherwise."""
+    """Returns the plan of threads. Tiles are row-major unless As and Bs say otherwise."""
     BM, BN, BK, TM, TN = (t.get(name, 1) for name in ("BM", "BN", "BK", "TM", "TN"))
-    rows, cols = _grid_of(BM // TM * (BN // TN), BN // TN, TM, TN)
-    return Plan(
-        f"gemm/{file}",
-        t,
-        BM,
-        BN,
-        BK,
-        rows,
-        cols,
-        marks,
-        As or _plain(BM, BK, "tile_a"),
-        Bs or _plain(BK, BN, "tile_b"),
-        syncs=TWO_BARRIERS,
-    )
+    As, Bs = As or _plain(BM, BK, "tile_a"), Bs or _plain(BK, BN, "tile_b")
+    return Plan(f"gemm/{file}", t, BM, BN, BK, TM, TN, marks, As, Bs)
 
 
 PLANS: dict[str, Callable[[Mapping[str, int]], Plan]] = {
@@ -364,7 +223,7 @@ def plan_of(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     plan = PLANS[rung](find(rung).default_tiles | dict(tiles))
     if rung == "gemm/mma-sync" and (shape.K % 8 or shape.N % 8):  # rows not aligned to 16 bytes: no asynchronous copies
         marks = (plan.marks[0], "tile_a[swizzled", "tile_b[swizzled", *plan.marks[3:])
-        return replace(plan, stages=1, marks=marks, syncs=Syncs(complete=(BARRIER, 2), read=(BARRIER, 3)))
+        return replace(plan, stages=1, marks=marks)
     return plan
 
 

@@ -13,7 +13,6 @@ from kernels.gemm.shape import GemmShape
 from kernels.i18n import mark, tr
 from kernels.model.dtypes import ELEMENT_BYTES
 from visuals.gemm.plan import Layout, Plan
-from visuals.scene.arithmetic import apply_alpha_beta, matmul_in_kernel_order
 from visuals.scene.parts import Write
 from visuals.scene.recorder import Recorder
 from visuals.scene.requests import BANKS, LANES, WORD, bank_wavefronts, lanes_of, min_wavefronts, requested_sectors
@@ -130,9 +129,7 @@ class WarpSteps:
         # The most values a lane gets at once: from A and tile_a, from B and tile_b.
         self.values_per_lane = {"a": 1, "b": 1}
         self.run: tuple[tuple[bool, bool], int] = ((False, False), 0)  # (is write, is global), how often in a row
-        C0 = inputs["C0"][:, : self.C_cols] if s.beta else None
-        sums = matmul_in_kernel_order(inputs["A"], inputs["B"][:, : self.C_cols], plan.depth, s.dtype)
-        self.C = apply_alpha_beta(s, sums, C0)[: self.C_rows]
+        self.C = self._stored()
         self.stored = np.full(self.C.size, -1)  # step
         self.pending: list[tuple[Banks, np.ndarray, np.ndarray]] = []  # stored by other warps, not shown yet
         self._run()
@@ -166,6 +163,15 @@ class WarpSteps:
             before, last, self.moment = step, int(lines[step]), step
             self._request(name, bool(requests.write[n]), byte, int(requests.mask[n]), width, last)
         self._end(last)
+
+    def _stored(self) -> np.ndarray:
+        """Returns what the block stores of C, as far as it is shown."""
+        trace = self.trace
+        mine = trace.write & (np.array(trace.buffers)[trace.buffer] == "C")
+        row, col = np.divmod(trace.element[mine].astype(int), self.s.N)
+        C, inside = np.zeros((self.C_rows, self.C_cols), np.float32), (row < self.C_rows) & (col < self.C_cols)
+        C[row[inside], col[inside]] = trace.value[mine][inside]
+        return C
 
     # -- steps --------------------------------------------------------------------------------------
     def _step(self, kind: tuple[str, str], args: tuple, line: int, mask: int = 0, **counts: int) -> int:

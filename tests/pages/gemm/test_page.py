@@ -63,7 +63,7 @@ def test_a_preset_shows_every_part(key):
     assert at.code and strip(at)["run"]["label"] == "Run here"
     query = address.read(dict(at.query_params))[0]
     sizes = ",".join(f"{name}={value}" for name, value in query.tiles.items())
-    assert stages(at) == [f"{query.rung.name} {shape} {sizes} (0, 0)"]
+    assert stages(at) == [f"{query.rung.name} {sizes} {shape}"]
 
 
 @pytest.mark.parametrize("view", ["watch", "run", "why", "kernel", "autotune"])

@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.visuals.conv.im2col.test_product import whole_numbers
 
 from kernels.conv.presets import CONV_PRESETS
 from kernels.gemm.shape import GemmShape
+from tests.visuals.conv.im2col.test_scene import scene_of
 from tests.visuals.gemm.test_scene import DTYPES, RUNGS, matrices, smallest
 from visuals import stage
 from visuals.gemm.fragment import K, M, N, fragment_scene
@@ -49,11 +49,12 @@ def test_b_is_above_c_and_a_left_of_it(node, tmp_path):
         scenes += [gemm_scene(s, rung, tiles, *matrices(s)) for tiles in (smallest(rung), {})]
         s = GemmShape(16, 16, 16, dtype=DTYPES.get(rung, "fp32"))
         scenes.append(warps_scene(s, rung, smallest(rung), *matrices(s)))
-    for by_size in places(node, tmp_path, scenes):
+    for scene, by_size in zip(scenes, places(node, tmp_path, scenes), strict=True):
         for at in by_size:
             assert_product(at, "A", "B", "C")
-            if "acc" in at:  # the explaining order: a thread's or warp's part, and tiles that its values come from
+            if any(group.table and "acc" in group.rows[-1] for group in scene.groups):
                 assert_product(at, "a", "b", "acc")
+            if "acc" in at:  # the explaining order: tiles that the values of a thread or warp come from
                 assert "tile_a" not in at or at["tile_b"][1] < at["tile_a"][1]
             if "C0" in at:
                 assert at["C0"][1:3] == at["C"][1:3] and at["C0"][0] > at["C"][0]
@@ -70,15 +71,15 @@ PHONE, SLIDE = [362, 380], [540, 300]  # of the picture; the slide is one of the
 
 @pytest.mark.parametrize("size", [TOY.shape, TOY.shape.with_(H=4, W=4)], ids=str)
 def test_the_data_matrix_is_above_the_output_and_the_filters_left_of_it(size, node, tmp_path):
-    scene, _ = whole_numbers(size)
+    scene = scene_of(size)
     for at in places(node, tmp_path, [scene], [*SIZES, PHONE, SLIDE])[0]:
         assert_product(at, "w", "D", "C")
         assert at["x"][1] == at["D"][1] and at["x"][0] == at["w"][0], "the input is beside its columns"
 
 
 def test_a_wide_data_matrix_is_folded_over_the_output(node, tmp_path):
-    scene, _ = whole_numbers(TOY.shape.with_(H=32, W=32))
-    assert all(not group.table for group in scene.groups)
+    scene = scene_of(TOY.shape.with_(H=32, W=32))
+    assert not scene.groups[0].table  # x is above them
     for at in places(node, tmp_path, [scene])[0]:
         assert at["D"][1] < at["C"][1]
 
