@@ -75,7 +75,7 @@ def _groups(s: ConvShape) -> tuple[Group, ...]:
     """Returns the places in global memory. The product is as it is written, the data matrix above the output, filters at its left. Matrices
     that are too wide to be side by side are folded into bands."""
     if s.CRS + s.PQ > MAX_ABREAST:
-        return Group((("x",),)), Group((("D",),), "workspace"), Group((("w", "C"),))
+        return Group((("x",),)), Group((("D",),), "workspace"), Group((("w", "C"),), column=False)
     if s.C == 1 and max(s.H, s.W) <= s.CRS and not any((*s.pad, *s.after)):
         return (Group((("x", "D"), ("w", "C")), table=True),)
     return Group((("x",),)), Group((("", "D"), ("w", "C")), table=True)
