@@ -258,7 +258,8 @@ class Cells:
             row = self.row[shown.name] if shown.rows else number.row
             self._rows[shown.name] = max(self._rows.get(shown.name, 0), row + 1)
             for name, mine, cells in self._of_blocks(m, shown, row, threads):
-                self.recorder.put(name, values[mine], cells)
+                numbers = np.bincount(cells, values[mine])[cells] if shown.adds else values[mine]
+                self.recorder.put(name, numbers, cells)
                 self._explain(m, shown, name, cells, threads[mine])
 
     def _variable(self, m: Moment, shown: OfThread) -> None:
@@ -326,6 +327,8 @@ class Cells:
         if number.reads is None:
             return
         part = slice(*np.searchsorted(number.reads.step, (m.visit.first, m.visit.stop)))
+        if part.start == part.stop:
+            return
         threads = np.unique(number.reads.thread[part]).astype(int)
         threads = threads[m.mine[threads]]
         for name, _, cells in self._of_blocks(m, shown, number.row, threads):

@@ -172,7 +172,8 @@ class PerThread(Shown):
     Shared. `threads`: as of the view. `turn`: only of the threads whose step it is, in the same cells for each group of the view.
 
     `place`: the row and the column of each number, expressions in which {cell} is its place in its array: one tensor of all threads, of which
-    `part` is shown. `hollow`: its cells stay empty; those of the numbers that a step sees count as read."""
+    `part` is shown. `hollow`: its cells stay empty; those of the numbers that a step sees count as read. `adds`: numbers in one
+    place add up, of a sum that each thread has a part of."""
 
     of: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
@@ -183,6 +184,7 @@ class PerThread(Shown):
     place: tuple[str, str] = ("", "")
     part: tuple[range, range] = (range(0), range(0))
     hollow: bool = False
+    adds: bool = False
 
     @property
     def variables(self) -> tuple[str, ...]:

@@ -115,6 +115,15 @@ def test_one_block_after_the_other_in_the_same_places():
     assert np.nanmax(scene.cells("partial_m", half - 1)) == 3 and np.nanmax(scene.cells("partial_m")) == 4
 
 
+def test_numbers_in_one_place_add_up():
+    at = {"place": ("0", "thread // 4"), "part": (range(1), range(2))}
+    added = PerThread("l", "workspace", "l", of=("running.l",), adds=True, **at)
+    tensors = tuple(added if shown.name == "l" else shown for shown in softmax.ONLINE.tensors)
+    view = replace(softmax.ONLINE, tensors=tensors)
+    scene, threads = (compile_scene(recorded(of), of, "key", "title") for of in (view, softmax.ONLINE))
+    assert list(scene.cells("l", 4)) == [threads.cells("l", 4)[:4].sum(), threads.cells("l", 4)[4:8].sum()]
+
+
 def test_a_hollow_tensor_shows_where_numbers_would_be():
     hollow = PerThread(
         "m", "filter", "m", of=("running.m",), place=("0", "thread"), part=(range(1), range(8)), hollow=True
