@@ -101,7 +101,7 @@ TEASERS = (
     Teaser("layers/page.py", layers_address.scene_at, {"layer": "max-pool", "pass": "backward"}, 4),
     Teaser("train/page.py", train_address.scene_at, {}, 24),
     Teaser("precision/page.py", precision_address.scene_at, {"topic": "gradients"}, 12),
-    Teaser("attention/page.py", attention_address.scene_at, {}, 13),
+    Teaser("attention/page.py", attention_address.scene_at, {}, 11),
     Teaser("attention/backward/page.py", attention_backward_address.scene_at, {"order": "memory"}, 9),
     Teaser("fusion/page.py", fusion_address.scene_at, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),
     Teaser("transfers/page.py", transfers_address.scene_at, {"scenario": "pieces", "n": "4"}, 12),

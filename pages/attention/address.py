@@ -164,11 +164,6 @@ def scene(
     note = ""
     if reason := why_not(s, rung, dict(tiles)):
         return None, reason
-    if rung in RINGS:
-        try:
-            return attention_scene(s, rung, dict(tiles), {}), ""
-        except RuleError as error:  # no compiler here for these tile sizes
-            return None, f"{error}."
     if order == MAP:
         if found := flash_map(s, rung, dict(tiles)):
             return map_scene(found), ""
@@ -178,7 +173,10 @@ def scene(
             return timeline.timeline_scene(s, rung, dict(tiles)), ""
         except RuleError as error:  # no compiler here for these tile sizes
             note = tr("{error}. The stage shows the explaining order instead.", error=error)
-    return attention_scene(s, rung, dict(tiles), qkv(s, values)), note
+    try:
+        return attention_scene(s, rung, dict(tiles), {} if rung in RINGS else qkv(s, values)), note
+    except RuleError as error:  # no compiler here for these tile sizes
+        return None, f"{error}."
 
 
 def scene_at(params: Mapping[str, str]) -> Scene:

@@ -18,7 +18,14 @@ from visuals.scene.scene import Scene
 
 Arrays = dict[str, np.ndarray]
 FLASH, REGISTERS, MMA = "attention/flash", "attention/flash-registers", "attention/flash-mma"
-TILES = {FLASH: {"Br": 4, "Bc": 8}, REGISTERS: {"Br": 32, "Bc": 8}, MMA: {"Br": 16, "Bc": 16, "WM": 16}}
+TILES = {
+    "attention/naive": {"BLOCK": 8},
+    "attention/blocked": {"TILE": 8},
+    "attention/fused": {"BLOCK": 128},
+    FLASH: {"Br": 4, "Bc": 8},
+    REGISTERS: {"Br": 32, "Bc": 8},
+    MMA: {"Br": 16, "Bc": 16, "WM": 16},
+}
 
 
 def random(s: AttentionShape, seed: int = 0) -> Arrays:
@@ -40,6 +47,11 @@ def emulated(s: AttentionShape, rung: str, tiles, inputs: Arrays, trace_block: i
 def stored(session: emulator.Session, name: str) -> np.ndarray:
     """Returns head 0 of a buffer, float32 [N, columns]; NaN where nothing was stored."""
     return session.memory.array(name)[0, 0].astype(np.float32)
+
+
+def cut(s: AttentionShape, run: AttentionShape, inputs: Arrays) -> tuple[AttentionShape, Arrays]:
+    """Returns the shape that a kernel runs at to be shown, and its inputs."""
+    return run, {name: array[:1, :1, : run.N] for name, array in inputs.items()}
 
 
 def reference(s: AttentionShape, inputs: Arrays) -> tuple[np.ndarray, np.ndarray]:
@@ -68,8 +80,8 @@ def kinds(scene: Scene, *phrases: str) -> list[int]:
 
 def highlighted_line(scene: Scene, t: int) -> str:
     """Returns the source line that step t highlights."""
-    lines = scene.source.lines
-    return scene.source.text.splitlines()[int(lines[t if len(lines) > 1 else 0]) - scene.source.first]
+    source, line = scene.source_at(t)
+    return source.text.splitlines()[line - source.first]
 
 
 def last_readings(scene: Scene) -> dict[str, int]:

@@ -1,37 +1,50 @@
 """Attention as a scene: head 0 of sequence 0, as each rung of the ladder computes it.
 
-unfused.py: three launches with S and P in global memory. fused.py: a row at a time in shared memory. flash.py: tiles of
-keys, one after the other. ring.py: what the warpgroups of a block do on Hopper, without values.
+views: what is shown of a kernel, compiled from what it did in the emulator. ring.py: what the warpgroups of a block do on Hopper, without
+values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from kernels.attention.shape import AttentionShape
+from kernels.attention.shape import AttentionShape, SelfAttentionShape
 from kernels.ladders import find
 from kernels.model.dtypes import INPUT_DTYPE
+from kernels.model.program import Tiles
 from visuals.attention.decode import decode_scene
-from visuals.attention.flash import flash_scene
-from visuals.attention.fused import fused_scene
+from visuals.attention.head import Head, named
 from visuals.attention.ring import ring_scene
 from visuals.attention.ring_plan import RINGS
-from visuals.attention.unfused import unfused_scene
+from visuals.attention.views import flash, fused, unfused
 from visuals.scene import why_not as scene_why_not
+from visuals.scene.compiler.program import scene_of_rung
+from visuals.scene.compiler.view import View
+from visuals.scene.parts import Annotation
 from visuals.scene.scene import Scene
 
-SCENES = {
-    "attention/naive": unfused_scene,
-    "attention/blocked": unfused_scene,
-    "attention/fused": fused_scene,
-    "attention/flash": flash_scene,
-    "attention/flash-registers": flash_scene,
-    "attention/flash-mma": flash_scene,
-    "attention/flash-decode": decode_scene,
-    **dict.fromkeys(RINGS, ring_scene),
+
+class Shown(NamedTuple):
+    """How a rung is shown: which part of a head, its view, and what is said of pairs of queries and keys that it stores no number of."""
+
+    head: Callable[[SelfAttentionShape, Tiles], Head]
+    view: Callable[[Head, Tiles], View]
+    pairs: Callable[[Head, Tiles], Annotation] | None = None
+
+
+VIEWS = {
+    "attention/naive": Shown(unfused.head, unfused.naive),
+    "attention/blocked": Shown(unfused.head, unfused.blocked),
+    "attention/fused": Shown(fused.head, fused.fused, fused.pairs),
+    "attention/flash": Shown(flash.head, flash.flash, flash.pairs),
+    "attention/flash-registers": Shown(flash.registers_head, flash.registers, flash.pairs),
+    "attention/flash-mma": Shown(flash.reversed_head, flash.mma, flash.pairs),
 }
+SCENES = {*VIEWS, "attention/flash-decode", *RINGS}
 
 
 def attention_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Scene:
@@ -39,13 +52,25 @@ def attention_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], inpu
     of sequence 0 is used. Raises ValueError if `why_not` gives a reason."""
     if reason := why_not(s, rung, tiles):
         raise ValueError(reason)
+    sizes = find(rung).check(s, tiles)
     if rung in RINGS:
-        return ring_scene(s, rung, find(rung).check(s, tiles))
+        return ring_scene(s, rung, sizes)
     dtype = INPUT_DTYPE[s.dtype]  # inputs are rounded first, as the kernel gets them
-    head = {name: np.asarray(inputs[name])[0, 0].astype(dtype).astype(np.float32) for name in "QKV"}
-    if "mask" in inputs:
-        head["mask"] = inputs["mask"]
-    return SCENES[rung](s, rung, find(rung).check(s, tiles), head)
+    matrices = {name: np.asarray(inputs[name])[0, 0].astype(dtype) for name in "QKV"}
+    if rung in VIEWS:
+        return _compiled(s, rung, sizes, matrices)
+    head = {name: matrix.astype(np.float32) for name, matrix in matrices.items()}
+    return decode_scene(s, rung, sizes, head | {name: inputs[name] for name in inputs if name == "mask"})
+
+
+def _compiled(s: AttentionShape, rung: str, tiles: Tiles, matrices: Mapping[str, np.ndarray]) -> Scene:
+    """Returns the scene of a rung with a view. matrices: Q, K, V [N, d]."""
+    shown = VIEWS[rung]
+    head = shown.head(s, tiles)
+    inputs = {name: matrix[None, None, : head.run.N] for name, matrix in matrices.items()}
+    scene = scene_of_rung(rung, head.run, tiles, inputs, shown.view(head, tiles), str(s), blocks=head.chosen)
+    pairs = (shown.pairs(head, tiles),) if shown.pairs else ()
+    return replace(named(scene, head), annotations=(*scene.annotations, *pairs))
 
 
 def why_not(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> str:

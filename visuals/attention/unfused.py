@@ -4,108 +4,16 @@ cells of a warp, or the load, product or store of a block's tile. Steps are in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 import numpy as np
 
-from kernels.attention.shape import SelfAttentionShape
 from kernels.i18n import mark, tr
 from visuals.attention.parts import grid
-from visuals.attention.unfused_steps import END, SOFTMAX, SOFTMAX_MARKS, Unfused, scene_of
+from visuals.attention.unfused_steps import END, SOFTMAX, SOFTMAX_MARKS, Unfused
 from visuals.scene.arithmetic import matmul_in_kernel_order
 from visuals.scene.parts import Group, Tensor
-from visuals.scene.requests import LANES, WORD
-from visuals.scene.scene import Scene
-
-
-def unfused_scene(s: SelfAttentionShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
-    """Returns the scene of attention/naive or attention/blocked. head: Q, K, V, float32 [N, d]."""
-    return scene_of((Naive if rung == "attention/naive" else Blocked)(s, tiles, head), rung)
-
-
-# -- one thread per element -------------------------------------------------------------------------
-class Naive(Unfused):
-    """One thread per element. A step of a product: the cells of a warp."""
-
-    STEP_OWNER = "warp"
-    TEMPLATES = MappingProxyType(
-        {
-            "scores": mark(
-                "Block ({0}, {1}), warp {2}: each active lane computes one score, {S}[{4}, {5}] to {S}[{6}, {7}]. Active lanes: {3}. Row {4} "
-                "of {Q} times row {5} of {K} is {8}. Times the scale {9} it is {10}."
-            ),
-            "rest scores": mark("The other warps compute the other scores. Scores in {S}: {0}."),
-            **SOFTMAX,
-            "values": mark(
-                "Block ({0}, {1}), warp {2}: each active lane computes one element of {O}, {O}[{4}, {5}] to {O}[{6}, {7}]. Active lanes: {3}. "
-                "Row {4} of {P} times column {5} of {V} is {8}."
-            ),
-            "rest values": mark("The other warps compute the rest of {O}."),
-            **END,
-        }
-    )
-    MARKS = ((0, "sum += query_row[dim]"), *SOFTMAX_MARKS, (2, "sum += weights[key]"), (2, "+ dim] = sum"))
-    MARK_OF = MappingProxyType(
-        {
-            "scores": 0,
-            "rest scores": 0,
-            "max": 1,
-            "sum": 2,
-            "row": 3,
-            "hidden row": 3,
-            "rest rows": 3,
-            "values": 4,
-            "rest values": 4,
-            "end": 5,
-            "heads": 5,
-        }
-    )
-
-    def scores(self) -> None:
-        s, n, D, first_step = self.s, self.n, self.cols, self.r.steps
-        for at, i, j in self.warps(self.rows, self.keys, self.visible_keys):
-            values = n.sums[i[0], j[0]], s.factor, n.S[i[0], j[0]]
-            self.warp("scores", at, i, j, values, 2 * WORD * len(i) * s.d)
-            self.write("S", n.S, i, j, self.keys)
-            self.r.look("Q", grid(np.unique(i[i < self.rows]), range(D), D))
-            self.r.look("K", grid(np.unique(j[j < self.keys]), range(D), D))
-        pairs = s.pairs // s.heads
-        self.rest_of_launch("rest scores", first_step, (2 * WORD * pairs * s.d, WORD * pairs, 0), pairs)
-
-    def values(self) -> None:
-        s, n, C, D, first_step = self.s, self.n, self.keys, self.cols, self.r.steps
-        for at, i, j in self.warps(self.rows, D, lambda i: np.full(i.shape, s.d)):
-            self.warp("values", at, i, j, (n.O[i[0], j[0]],), 2 * WORD * int(self.visible_keys(i).sum()))
-            self.write("O", n.O, i, j, D)
-            keys = min(int(self.visible_keys(i[i < self.rows]).max()), C)
-            self.r.look("P", grid(np.unique(i[i < self.rows]), range(keys), C))
-            self.r.look("V", grid(range(keys), np.unique(j[j < D]), D))
-        pairs = s.pairs // s.heads
-        self.rest_of_launch("rest values", first_step, (2 * WORD * pairs * s.d, WORD * s.N * s.d, 0))
-
-    def warps(self, rows: int, cols: int, columns_of) -> Iterator[tuple]:
-        """Yields ((block's x, y, warp, its lanes), their rows, their columns) of each warp with a visible cell, in the order
-        of blocks. columns_of(i): how many columns row i has."""
-        side = self.tiles["BLOCK"]
-        y, x = np.divmod(np.arange(side * side), side)
-        for by in range(-(-rows // side)):
-            for bx in range(-(-cols // side)):
-                for first in range(0, side * side, LANES):
-                    i, j = by * side + y[first : first + LANES], bx * side + x[first : first + LANES]
-                    active = (i < self.s.N) & (j < columns_of(i))
-                    if (active & (i < rows) & (j < cols)).any():
-                        yield (bx, by, first // LANES, np.flatnonzero(active)), i[active], j[active]
-
-    def warp(self, kind: str, position: tuple, i: np.ndarray, j: np.ndarray, values: tuple, read: int) -> None:
-        x, y, warp, lanes = position
-        mask = sum(1 << int(lane) for lane in lanes)
-        step_info = {"warp": warp, "mask": mask, "read": read, "written": WORD * len(i)}
-        self.r.step(kind, x, y, warp, len(i), i[0], j[0], i[-1], j[-1], *values, **step_info)
-
-    def write(self, out: str, values: np.ndarray, i: np.ndarray, j: np.ndarray, cols: int) -> None:
-        visible = (i < self.rows) & (j < cols)
-        self.r.put(out, values[i[visible], j[visible]], i[visible] * cols + j[visible])
+from visuals.scene.requests import WORD
 
 
 # -- tiles ------------------------------------------------------------------------------------------

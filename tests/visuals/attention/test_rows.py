@@ -17,7 +17,7 @@ from visuals.scene.payload import payload
 
 pytestmark = needs_nvrtc
 HERE = Path(__file__).parents[3]
-ROW = ("s", "m", "shrink", "l", "o")
+ROW = ("s", "m", "rescale", "l", "o")
 # Width and height of the picture, and how much its text is enlarged: at 1440 x 900 a chapter and the whole lesson; at
 # 1280 x 720 both again, and at 1440 x 900 a presented chapter.
 LARGE = ((733, 444, 1), (922, 397, 1))
@@ -68,7 +68,7 @@ def test_a_querys_row_is_on_one_line_with_its_numbers(node, tmp_path, rung, s, s
         assert [n for n, b in zip(ROW, row, strict=True) if not b["numbers"]] == [], (size, row[0]["cell"])
 
 
-@pytest.mark.parametrize("rung", TILES)
+@pytest.mark.parametrize("rung", [FLASH, REGISTERS, MMA])
 def test_the_scene_stores_every_query_of_a_small_head(rung):
     """Also those queries of the block whose rows are not followed."""
     s = AttentionShape(1, 1, 16, 16, dtype="fp16" if rung == MMA else "fp32")
