@@ -281,7 +281,7 @@ class Moment:
         sizes = self.played.bytes_of[name]
         if name == SHARED_MEMORY:
             return int(sizes[of.buffer[part][counted]].sum())
-        counted &= ~of.atomic[part]
+        counted &= ~of.atomic[part] & (sizes[of.buffer[part]] > 0)
         if op == "st" or not counted.any():
             return int(sizes[of.buffer[part][counted]].sum())
         buffer, element, thread, step = (
