@@ -14,7 +14,7 @@ import numpy as np
 from kernels.engines.emulator.watch.recording import Recording
 from kernels.engines.emulator.watch.values import History
 from kernels.i18n import mark, tr, trn
-from visuals.scene.compiler.moment import Moment
+from visuals.scene.compiler.moment import Moment, array_of
 from visuals.scene.compiler.steps import Visit
 from visuals.scene.compiler.view import (
     Buffer,
@@ -33,6 +33,7 @@ from visuals.scene.parts import Group
 
 MAX_CELLS = 4096  # of a buffer that is shown whole
 PART = 64  # rows and columns of a part of a larger one
+GAP = 4  # between tensors beside each other, in columns
 ROW = 32  # columns of a one-dimensional array with more elements
 MAX_THREADS = 1024  # whose variables are shown
 MAX_VARIABLES, MAX_NUMBERS = 8, 6  # that are tensors, and whole numbers beside the picture
@@ -51,12 +52,14 @@ def automatic_view(recordings: Sequence[Recording], thread: int = 0, most: int =
         for space, found in (
             ("global", [_buffer(recording, name) for name in arrays if name in recording.before]),
             ("registers", list(_variables(recording, thread))),
-            ("shared", [_shared(name) for name in arrays if name in recording.watched.shared]),
+            ("shared", [_shared(recording, name) for name in arrays if name in recording.watched.shared]),
         ):
             tensors |= {shown.name: shown for shown in found if shown.name not in tensors}
             spaces[space] |= {shown.name: None for shown in found if space == _space(tensors[shown.name])}
     groups = (
-        Group(tuple((name,) for name in names), space, _TITLES[space]) for space, names in spaces.items() if names
+        Group(tuple(_rows([tensors[name] for name in names], recordings[0])), space, _TITLES[space])
+        for space, names in spaces.items()
+        if names
     )
     launches = tuple(_steps(recording, thread) for recording in recordings)
     numbers = {n.label: n for r, steps in zip(recordings, launches, strict=True) for n in _numbers(r, thread, steps)}
@@ -76,6 +79,30 @@ _TITLES = {
     "shared": mark("shared memory of the block"),
 }
 _OTHERS = mark("The other blocks do the same with their parts. This step shows what they have written.")
+
+
+def _rows(shown: Sequence[Shown], recording: Recording) -> Iterator[tuple[str, ...]]:
+    """Yields the names of tensors in rows: those beside each other that are narrow enough."""
+    row: list[str] = []
+    room = 0
+    for tensor in shown:
+        width = _width(tensor, recording)
+        if row and width > room:
+            yield tuple(row)
+            row, room = [], 0
+        room = (room or 2 * PART) - width
+        row.append(tensor.name)
+    yield tuple(row)
+
+
+def _width(shown: Shown, recording: Recording) -> int:
+    """Returns about how many columns a tensor takes, with its planes and the space between tensors."""
+    if isinstance(shown, Buffer) and not shown.part:
+        *planes, _, columns = (1, 1, *(shown.shape or recording.before[shown.of].shape))
+        return prod(planes) * (columns + GAP)
+    if isinstance(shown, PerThread):
+        return recording.launch.block[0] + GAP
+    return PART + GAP
 
 
 def _space(shown: Shown) -> str:
@@ -113,8 +140,15 @@ def _buffer(recording: Recording, buffer: str) -> Buffer:
     return replace(shown, part=(rows, columns_))
 
 
-def _shared(name: str) -> Shared:
-    return Shared(_name(name), "filter", name, of=name)
+def _shared(recording: Recording, name: str) -> Shared:
+    """Returns a shared array, one that is long in rows: from the first element that a thread reads or writes on, or a part of it."""
+    of, shown = recording.watched.accesses, Shared(_name(name), "filter", name, of=name)
+    elements = of.element[of.buffer == recording.watched.buffers.index(name)]
+    is_table = len(recording.watched.shared[name].shape) > 1
+    first, last = int(elements.min()) // PART * PART, int(elements.max())
+    if last - first < (MAX_CELLS if is_table else 2 * ROW):
+        return shown
+    return replace(shown, box=(first, 1, min(PART, -(-(last + 1 - first) // PART)), PART, PART))
 
 
 # -- variables ---------------------------------------------------------------------------------------------
@@ -317,7 +351,7 @@ def _is_barrier(m: Moment) -> bool:
 def _accesses(m: Moment, thread: int, write: bool) -> Iterator[_Part]:
     for shown in m.played.view.tensors:
         if isinstance(shown, Buffer | Shared):
-            found = m.accessed(shown.name)
+            found = m.played.accessed(array_of(shown), m.visit.first, m.visit.stop)
             found = found.only((found.thread == thread) & (found.write == write))
             shape = _shape(m.played.recording, shown)
             for cell, value in zip(found.cell.tolist(), found.value.tolist(), strict=True):
