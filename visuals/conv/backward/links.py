@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from kernels.conv.shape import ConvShape
-from visuals.conv.part import gather_index, part_of
+from visuals.conv.part import Part, gather_index
 
 HOLE, OUTSIDE = -1, -2  # a tap that no output reads a pixel through: between two strides, beyond the output
 
@@ -28,9 +28,7 @@ class Links:
     def pixel(self) -> np.ndarray:
         """Returns int64[C*R*S, P*Q]: the pixel (flat in C, H, W) of each tap and output; -1 in the padding."""
         s = self.s
-        whole = part_of(s, max_cells=2**62)
-        whole = type(whole)(s.C, s.K, s.P, s.Q, s.H, s.W)
-        return gather_index(s, whole)
+        return gather_index(s, Part(s.C, s.K, s.P, s.Q, s.H, s.W))
 
     def axis(self, horizontal: bool) -> np.ndarray:
         """Returns int64[pixels, taps] of one axis: the output row (or column) that read a row through a tap at position

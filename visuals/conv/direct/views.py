@@ -69,7 +69,7 @@ WARPS = View(
 
 # -- from shared memory --------------------------------------------------------------------------------------
 FOLLOWED = 2  # the thread whose registers are shown: the corner of a picture is often empty
-OF_CHUNK = mark("Channels {chunk} to {chunk + channels - 1}.")
+OF_CHUNK = mark("Channels from {chunk} on, {channels} of {shape.C}.")
 
 
 def tiled_view(s: ConvShape, tiles: Mapping[str, int]) -> View:
@@ -95,14 +95,14 @@ def tiled_view(s: ConvShape, tiles: Mapping[str, int]) -> View:
 OF_TILED = {"rows": "(TILE - 1) * shape.u + (shape.R - 1) * shape.dilation_h + 1", "columns": "(TILE - 1) * shape.v + (shape.S - 1) * shape.dilation_w + 1"}
 TILED = {
     "patch": step("float value = inside",
-        "The {active} threads load the [patch](input) under {TILE} × {TILE} outputs into shared memory: {rows} × {columns} pixels of each channel. Each pixel is loaded once. Pixels outside of the image become 0.",
+        "The threads ({active}) load the [patch](input) under {TILE} × {TILE} outputs into shared memory: {rows} × {columns} pixels of each channel. Each pixel is loaded once. Pixels outside of the image become 0.",
         lead=OF_CHUNK, to="patch[(c * patch_rows", inside="load_patch(patch, input", merge=True),
     "taps": step("int k = i / taps_per_filter",
         Say("They load the [taps](filter) of {shape.K} filters too. The taps of further filters become 0. Then all threads wait at the barrier.", "block_k + count // taps_per_filter > shape.K"),
         mark("They load the [taps](filter) of {count // taps_per_filter} filters too. Then all threads wait at the barrier."),
         to="k < filters_left", inside="load_taps(taps, filters", merge=True),
     "tap": step("const float* pixels = patch",
-        "c = {chunk + c}, r = {r}, s = {s}: each thread reads {TP} [pixels](input) and {TK} [taps](filter) from shared memory. Each pixel is multiplied by each tap: {TP} · {TK} products for {TP} + {TK} loads. In thread 2 the first [sum](output) is now {at(chunk_sum[0], 2)}.",
+        "c = {chunk + c}, r = {r}, s = {s}: each thread reads its [pixels](input) ({TP}) and [taps](filter) ({TK}) from shared memory. Each pixel is multiplied by each tap: {TP} · {TK} products for {TP} + {TK} loads. In thread 2 the first [sum](output) is now {at(chunk_sum[0], 2)}.",
         to="chunk_sum[i][k] += pixel", fold=mark("Taps {first} to {last}: each thread reads its [pixels](input) and its [taps](filter) and adds all their products in the same way. In thread 2 the first [sum](output) is now {at(chunk_sum[0], 2)}.")),
     "chunk": step("sum[i][k] += chunk_sum[i][k]", "Each thread adds the [sums](output) of these channels to those of the channels before. Then all threads wait at the barrier.", merge=True),
     "store": step("int output_row = p + i * ROWS",
