@@ -20,7 +20,7 @@ from visuals.scene.scene import Scene
 
 MANY_TERMS = 12  # of a sum: 3 x 3 taps of one channel are fewer
 SIDE, CHANNELS, FILTERS = 8, 3, 4  # the most of each if the whole has too many products
-MAX_THREADS, MAX_TERMS = 512, 2_500  # one step each, and all their products
+MAX_THREADS, MAX_TERMS = 800, 5_000  # one step each, and all their products
 MAX_TILED_TERMS = 50  # of a sum of the tiled kernel: all threads of a block add each
 ORDERS = {"explaining": "conv/direct", "warps": "conv/direct", "tiled": "conv/direct-tiled"}  # the rung of each
 
