@@ -3,6 +3,8 @@ bytes are those of the plan."""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -55,6 +57,14 @@ def until(s: ChainShape, blocks: int) -> tuple[np.ndarray, np.ndarray]:
 def close(cells: np.ndarray, s: ChainShape, blocks: int) -> bool:
     ref, scale = until(s, blocks)
     return bool((np.abs(cells - ref.ravel()) <= 4 * TOLERANCE * scale.ravel() + 1e-12).all())
+
+
+def test_the_numbers_in_the_sentence_of_a_batch_norm_give_its_result():
+    for rung, scene in scenes(ChainShape(1, 2, 4, 4, "bn gap")):
+        said = next(text for t in range(scene.steps) if "Batch norm is applied" in (text := scene.caption(t)))
+        numbers = said.partition("beta = ")[2].replace("−", "-")  # printed as a minus
+        v, mean, gain, beta, result = map(float, re.findall(r"-?\d+(?:\.\d+)?", re.sub(r" - (?=[-\d])", " ", numbers)))
+        assert result == pytest.approx((v - mean) * gain + beta, rel=1e-3), rung
 
 
 # -- cells -----------------------------------------------------------------------------------------------------
