@@ -21,6 +21,7 @@ from kernels.model.shape import Shape
 
 WATCHED = (  # topics
     "attention",
+    "collectives",
     "conv",
     "cross_entropy",
     "cuda",

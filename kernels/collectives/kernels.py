@@ -148,7 +148,7 @@ KERNELS: Mapping[str, PeerKernel] = {
     )
 }  # fmt: skip
 
-COMPILED_RANKS = (2, 3, 4, 8)  # compiled ahead, so that the emulator needs no compiler
+COMPILED_RANKS = tuple(range(2, MAX_PEERS + 1))  # compiled ahead, so that the emulator needs no compiler
 
 
 def compiled() -> list[tuple[str, str, tuple[tuple[str, int], ...]]]:

@@ -143,8 +143,8 @@ CHAPTERS = (
     Chapter(
         mark("A ring: first the sums"),
         (
-            mark("Each array is cut into {stage_ranks} chunks. In each round every GPU sends one chunk to the next GPU, which [adds](output) it."),
-            mark("After {half} rounds each GPU holds one complete chunk. This half is a reduce-scatter."),
+            mark("Each array is cut into {stage_ranks} chunks. In each round every GPU sends one chunk to the next: what it has received, and its own numbers [added](output)."),
+            mark("After {half} rounds each GPU has received the sum of all others for one chunk. This half is a reduce-scatter."),
         ),
         SMALL,
         step=1,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from kernels.collectives.shape import (
@@ -101,16 +100,10 @@ END: Mapping[str, str] = {
 CHAIN = mark(
     "Round {0} of {1}: chunks travel along the GPUs, so that several links are busy at once. GPUs that send a [chunk](output): {3}."
 )
-# The lines of the ring that send a chunk: its own one, a sum, the complete sum, a copy.
-PASS_OWN, PASS_SUM, PASS_LAST, PASS_COPY = (
-    re.compile(rf"pass_on\(next_out, {arguments}, begin")
-    for arguments in re.split("; ", "nullptr, in, nullptr; nullptr, out, in; out, out, in; nullptr, out, nullptr")
-)
 # The lines of our kernels that a step lights: the start, then each kind of round.
-MARKS: Mapping[str, tuple[str | re.Pattern, ...]] = {
+MARKS: Mapping[str, tuple[str, ...]] = {
     NAIVE: ("READY,", "if (rank == 0) add_for_all", "if (rank == 0) add_for_all", "DONE,"),
     ONE_SHOT: ("READY,", "sum = sum + terms[peer]", "out[i] = sum", "DONE,"),
     TWO_SHOT: ("READY,", "add_for_all(in", "add_for_all(in", "DONE,"),
-    RING: ("signal(previous + block + READY", PASS_SUM, PASS_COPY, "own[block + READY + 1] = before"),
     TREE: ("if (leaf && peer == 0)", "sum[u] = sum[u] + term[u]", "] = total;", "own[block + DONE + 1] = before"),
 }

@@ -1,25 +1,32 @@
 """The scene of a collective: the memories of all GPUs, and every move of its schedule, round by round.
 
-The numbers are those of the NumPy executor, which a test compares with the kernels in the emulator.
+Our ring is compiled from what the kernel did, if each GPU has a chunk to send: else GPUs overtake each other. The other pictures are made by
+hand: they are of schedules, and most have no kernel of ours. Their numbers are those of the NumPy executor, which a test compares with the
+kernels in the emulator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from kernels.collectives import cost, executor, schedules
+from kernels.collectives.emulated import record
 from kernels.collectives.kernels import KERNELS
 from kernels.collectives.schedules import Round, Schedule
 from kernels.collectives.shape import ALL_GATHER, ALL_REDUCE, BROADCAST, ITEM, REDUCE_SCATTER, RING, CollectiveShape
 from kernels.i18n import cached, tr
-from visuals.collectives.captions import ALGORITHM_TITLES, CHAIN, END, MARKS, PASS_LAST, PASS_OWN, ROUNDS, START, TITLES
+from visuals.collectives.captions import ALGORITHM_TITLES, CHAIN, END, MARKS, ROUNDS, START, TITLES
+from visuals.collectives.views import ring_view
+from visuals.scene.compiler.compile import compile_scene, watched_names
 from visuals.scene.parts import Annotation, Captions, Flow, Group, Read, Reading, Source, Tensor, Write
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 from visuals.scene.source import source_of
 
 MAX_FLOWS = 8  # arrows between the GPUs: more would cover the numbers
+THREADS = 64  # of a block: one warp waits, another signals
 LARGEST = 9  # of the numbers at the start
 
 
@@ -49,6 +56,8 @@ def _scene(shape: CollectiveShape) -> Scene:
     arrays = numbers(shape)
     states = list(executor.states(plan, arrays))
     steps = len(plan.rounds) + 2
+    if (shape.kind, shape.algorithm) == (ALL_REDUCE, RING) and shape.elements >= shape.ranks:
+        return _ring(plan, arrays, states)
     return Scene(
         key=f"{shape.kind} {shape.algorithm} {shape.ranks} {shape.elements}",
         title=tr("{kind}, {algorithm}", kind=tr(TITLES[shape.kind]), algorithm=tr(ALGORITHM_TITLES[shape.algorithm])),
@@ -80,6 +89,33 @@ def _scene(shape: CollectiveShape) -> Scene:
         source=_source(plan),
         annotations=tuple(_sums(shape, arrays)),
     )
+
+
+def _ring(plan: Schedule, arrays: Sequence[np.ndarray], states: Sequence[Sequence[np.ndarray]]) -> Scene:
+    """Returns the scene of our ring, compiled from what the kernel did on all GPUs. The arrows and the bytes of a port are the schedule's."""
+    s = plan.shape
+    view = ring_view(s.ranks)
+    recorded = record(RING, arrays, THREADS, watched_names(view))
+    title = tr("{kind}, {algorithm}", kind=tr(TITLES[s.kind]), algorithm=tr(ALGORITHM_TITLES[s.algorithm]))
+    scene = compile_scene(recorded, view, f"{s.kind} {s.algorithm} {s.ranks} {s.elements}", title, {"in0": _note(s)})
+    port, _ = _readings(plan, states)
+    last = np.concatenate([_last_writes(scene, f"gpu{rank}") for rank in range(s.ranks)])
+    final = np.array([(last <= t).sum() for t in range(scene.steps)])
+    return replace(
+        scene,
+        readings=(port, Reading(tr("numbers that are final"), final, "", "output")),
+        flows=tuple(_flows(plan, scene.steps)),
+        annotations=tuple(_sums(s, arrays)),
+    )
+
+
+def _last_writes(scene: Scene, name: str) -> np.ndarray:
+    """Returns the step that writes each cell of a tensor last."""
+    last = np.zeros(scene.tensor(name).size, int)
+    for write in scene.writes:
+        if write.target == name and write.cells is not None:
+            np.maximum.at(last, write.cells, write.steps)
+    return last
 
 
 def _sums(shape: CollectiveShape, arrays: Sequence[np.ndarray]) -> Iterator[Annotation]:
@@ -215,14 +251,8 @@ def _label(s: CollectiveShape, moves: Round, link: tuple[int, int]) -> str:
 def _source(plan: Schedule) -> Source | None:
     """Returns our kernel of the algorithm with the line of each step, None if there is none."""
     s = plan.shape
-    if s.kind != ALL_REDUCE or s.algorithm not in KERNELS:
+    if s.kind != ALL_REDUCE or s.algorithm not in MARKS:
         return None
     start, adds, copies, end = MARKS[s.algorithm]
     kind = [0, *(1 if _adds(moves) else 2 for moves in plan.rounds), 3]
-    marks = [start, adds, copies, end]
-    if s.algorithm == RING and plan.rounds:
-        marks += [PASS_OWN, PASS_LAST]
-        kind[1] = 4  # the first chunk is the rank's own
-        if s.ranks - 1 < len(plan.rounds):
-            kind[s.ranks] = 5  # the sum is complete: it is stored, and sent on
-    return source_of(KERNELS[s.algorithm].source, marks, np.array(kind))
+    return source_of(KERNELS[s.algorithm].source, [start, adds, copies, end], np.array(kind))
