@@ -289,9 +289,9 @@ class Moment:
         )
         first, read = np.unique(buffer << 48 | element << 16 | thread, return_index=True, return_inverse=True)[1:]
         # An instruction occurs once in a raw step, and again in another one that begins at the same instruction.
-        once = np.unique(read << 32 | step)
+        in_step = np.unique(read << 32 | step)
         reads, times = np.unique(
-            once >> 32 << 32 | self.played.recording.watched.pc[once & 0xFFFFFFFF], return_counts=True
+            in_step >> 32 << 32 | self.played.recording.watched.pc[in_step & 0xFFFFFFFF], return_counts=True
         )
         most = np.maximum.reduceat(times, np.flatnonzero(np.diff(reads >> 32, prepend=-1)))
         return int((sizes[buffer[first]] * most).sum())
