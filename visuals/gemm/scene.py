@@ -90,7 +90,8 @@ def shortened(s: GemmShape, tiles: Mapping[str, int]) -> GemmShape:
         return s
     BM, BN = _tile(tiles)
     BK = tiles.get("BK", MAX_SIDE)
-    terms = max(min(2 * BK, MAX_SIDE), BK, MIN_TERMS)
+    most = MAX_SIDE if BM * BN <= MAX_SIDE**2 else MAX_SIDE // 2
+    terms = max(min(2 * BK, most), BK, MIN_TERMS)
     aligned = SECTOR // ELEMENT_BYTES[s.dtype]
     N = s.N if s.N < BN + ALIGNMENT else BN + s.N % ALIGNMENT
     return s.with_(M=min(s.M, BM), N=N, K=s.K - max(0, s.K - terms) // aligned * aligned)
@@ -113,14 +114,15 @@ def _cut(made: View, whole: int) -> View:
     return replace(made, launches=({**steps, "store": store},), names={**made.names, "whole": str(whole)})
 
 
-def _notes(shape: GemmShape, made: View) -> dict[str, dict[str, str]]:
+def _notes(shape: GemmShape, made: View) -> dict[str, dict[str, Any]]:
     """Returns which part of each matrix is shown."""
     of = {"A": (shape.M, shape.K), "B": (shape.K, shape.N)}
     notes = {}
     for shown in made.tensors:
         if isinstance(shown, Buffer) and shown.part:
-            axes = zip(shown.part, of.get(shown.name, (shape.M, shape.N)), strict=True)
-            notes[shown.name] = {"note": part_note(*((0, len(part), whole) for part, whole in axes))}
+            part, whole = tuple(map(len, shown.part)), of.get(shown.name, (shape.M, shape.N))
+            note = part_note(*zip((0, 0), part, whole, strict=True))
+            notes[shown.name] = {"note": note, "partial": part != whole}
     return notes
 
 
