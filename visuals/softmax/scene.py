@@ -29,5 +29,11 @@ def softmax_scene(rung: str, tiles: Mapping[str, int], row: np.ndarray, row_note
     digest = blake2b(x.tobytes(), digest_size=6).hexdigest()
     note = row_note or trn("{n} number", "{n} numbers", x.size)
     return scene_of_rung(
-        rung, SoftmaxShape(1, x.size), tiles, {"x": x[None]}, VIEWS.get(rung), f"{x.size}:{digest} {row_note}", {"x": note}
+        rung,
+        SoftmaxShape(1, x.size),
+        tiles,
+        {"x": x[None]},
+        VIEWS.get(rung),
+        f"{x.size}:{digest} {row_note}",
+        {"x": note},
     )

@@ -13,6 +13,7 @@ from kernels.conv.winograd import tiles_of
 from kernels.i18n import cached, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.preset import Preset
+from kernels.model.program import RuleError
 from pages.conv import address as conv_address
 from pages.parts import sources
 from pages.parts import tiles as tile_sizes
@@ -22,10 +23,11 @@ from pages.parts.query import chosen
 from pages.parts.text import note
 from visuals import units
 from visuals.conv.inputs import Inputs
+from visuals.conv.watched import smaller
 from visuals.conv.winograd.derive import derive_scene
 from visuals.conv.winograd.fused import fused_scene
 from visuals.conv.winograd.nested import nested_scene
-from visuals.conv.winograd.nonfused import steps_scene
+from visuals.conv.winograd.nonfused import shown, steps_scene
 from visuals.conv.winograd.part import NONFUSED, numbers, part_of, reads_per_pixel, why_not
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 
@@ -130,18 +132,27 @@ def supported_presets() -> list[Preset]:
 
 @cached(MAX_CACHED_SCENES)
 def _scene(inputs: Inputs, kernel: str, m: int, tiles: tuple[tuple[str, int], ...], order: str) -> Scene:
+    if kernel == NONFUSED and order == EXPLAINING:
+        return steps_scene(inputs, dict(tiles))
     part = part_of(inputs.shape, m, inputs.planes()[0])
     found = numbers(part, inputs)
     if order in (DERIVE, NESTED):
         return (derive_scene if order == DERIVE else nested_scene)(part, found)
-    return (steps_scene if kernel == NONFUSED else fused_scene)(part, dict(tiles), found)
+    return fused_scene(part, dict(tiles), found)
 
 
 def scene(inputs: Inputs, watched: Watched, order: str = EXPLAINING) -> tuple[Scene | None, str]:
-    """Returns (scene, ""), or (None, rule) if a rule forbids the shape. `order` is one of ORDERS."""
+    """Returns the scene, and why it is not that of these settings ("" if it is), or (None, rule) if a rule forbids the shape. `order` is
+    one of ORDERS."""
     if reason := why_not(inputs.shape, watched.m):
         return None, reason
-    return _scene(inputs, watched.rung.name, watched.m, tuple(watched.tiles.items()), order), ""
+    try:
+        found = _scene(inputs, watched.rung.name, watched.m, tuple(watched.tiles.items()), order)
+    except RuleError as error:  # no compiler here for these tile sizes
+        sizes = watched.rung.default_tiles | {"M": watched.m}
+        return _scene(inputs, watched.rung.name, watched.m, tuple(sizes.items()), order), str(error)
+    in_steps = watched.rung.name == NONFUSED and order == EXPLAINING
+    return found, smaller(inputs.shape, shown(inputs.shape, watched.m)) if in_steps else ""
 
 
 def orders() -> dict[str, str]:

@@ -10,7 +10,7 @@ from pages.parts import lesson, run
 from pages.parts.query import chosen
 from pages.parts.sizes import shown
 from pages.parts.stage import Stage
-from pages.parts.text import idea
+from pages.parts.text import idea, note_in_place
 from visuals.conv.winograd import notes
 
 PAGE, LADDER = "conv/winograd/page.py", conv_address.ladder("winograd")
@@ -36,7 +36,9 @@ with lesson.controls(visible):
 if "watch" in parts:
     orders = address.orders()
     scene, reason = address.scene(inputs, watched, chosen("order", orders))
-    if not scene:
+    if scene:
+        note_in_place(reason)
+    else:
         address.draw_refusal(shape, reason, link)
     sizes = conv_controls.sizes(settings, watched.rung, fields=address.FIELDS)
     Stage("winograd", scene, settings, watched.rung, sizes, link, {} if chapter else orders, chapter).draw()

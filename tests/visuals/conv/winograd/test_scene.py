@@ -16,21 +16,19 @@ from kernels.conv import reference, winograd_matrices
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import MODES, ConvShape
 from kernels.conv.winograd import tiles_of
-from kernels.engines import cpu, emulator
-from kernels.engines.emulator.launch import Options
+from kernels.engines import emulator
 from kernels.ladders import find
 from tests.visuals.scene.test_payload import read
 from visuals.conv.inputs import Inputs
 from visuals.conv.winograd import part as winograd_part
 from visuals.conv.winograd.fused import fused_scene
-from visuals.conv.winograd.nonfused import steps_scene
 from visuals.conv.winograd.part import NONFUSED, Part, computed, numbers, operations, part_of, why_not
 from visuals.scene.parts import SceneError
 from visuals.scene.payload import payload
 from visuals.scene.scene import Scene
 
 TOY = CONV_PRESETS["toy"].shape
-KERNELS = [("fused", 2), ("fused", 4), ("steps", 2), ("steps", 4), ("steps", 6)]
+KERNELS = [("fused", 2), ("fused", 4)]
 kernels = pytest.mark.parametrize(("how", "m"), KERNELS)
 SUPPORTED = [key for key, preset in CONV_PRESETS.items() if not why_not(preset.shape, 2)]
 
@@ -54,7 +52,7 @@ def integers(s: ConvShape, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def scene_of(how: str, part: Part, x: np.ndarray, w: np.ndarray) -> Scene:
     h, H, v, W = part.pixels
     n = computed(part, x[0, :, h : h + H, v : v + W], w[: part.K])
-    return fused_scene(part, {}, n) if how == "fused" else steps_scene(part, {}, n)
+    return fused_scene(part, {}, n)
 
 
 def parts(s: ConvShape, m: int) -> list[Part]:
@@ -82,29 +80,6 @@ def test_last_step_shows_the_convolution(s, kernel, data):
     shown = exact[0, : part.K, p : p + P, q : q + Q].ravel()
     np.testing.assert_allclose(scene.cells("y"), shown, rtol=0, atol=1e-6 * scale_of(s, m, x, w))
     assert np.isfinite(scene.cells("y")).all()
-
-
-@pytest.mark.parametrize("m", [2, 4, 6])
-@pytest.mark.parametrize(
-    "s",
-    [ConvShape(1, 1, 8, 8, 2, 3, 3, pad=1), ConvShape(1, 1, 7, 5, 1, 3, 3, pad=(0, 2), mode="convolution")],
-    ids=str,
-)
-def test_workspaces_equal_those_of_the_emulator_and_the_cpu(s, m):
-    """U, V and Z of winograd-nonfused, with the zeros that pad their rows, number by number."""
-    x, w = integers(s)
-    rung = find(NONFUSED)
-    program = rung.build(s, rung.default_tiles | {"M": m})
-    emulated, on_cpu = (emulator.Session(program, {"x": x, "w": w}, Options()), cpu.open(program, {"x": x, "w": w}))
-    emulated.verify_run(), on_cpu.verify_run()
-    scene = scene_of("steps", part_of(s, m), x, w)
-    for name in "UVZ":
-        shown = scene.cells(name).reshape(on_cpu.arrays[name].shape)
-        np.testing.assert_array_equal(shown, on_cpu.arrays[name])
-        emulated_array = emulated.memory.array(name)
-        np.testing.assert_allclose(shown, emulated_array, rtol=0, atol=2e-7 * np.abs(emulated_array).max())
-        if m == 2:  # only whole numbers and binary fractions: nothing is rounded
-            np.testing.assert_array_equal(shown, emulated_array)
 
 
 @settings(max_examples=20)
@@ -156,8 +131,7 @@ def test_every_sum_equals_its_cell(s, kernel):
 def test_wrongly_flipped_filter_is_detected(how, m, monkeypatch):
     right = winograd_part.terms
     backwards = lambda X, flip=False: right(X, flip=not flip)  # noqa: E731
-    for module in ("fused", "nonfused"):
-        monkeypatch.setattr(f"visuals.conv.winograd.{module}.terms", backwards)
+    monkeypatch.setattr("visuals.conv.winograd.fused.terms", backwards)
     x, w = integers(TOY)
     assert wrong_sums(scene_of(how, part_of(TOY, m), x, w), 1e-3) > 0
 
@@ -299,7 +273,7 @@ def test_every_supported_preset_has_a_small_scene_that_names_its_part(key, how, 
     inputs = Inputs(s, "digit", "sobel-x")
     part = part_of(s, m, inputs.planes()[0])
     n = numbers(part, inputs)
-    scene = fused_scene(part, {}, n) if how == "fused" else steps_scene(part, {}, n)
+    scene = fused_scene(part, {}, n)
     meta, block = payload(scene)
     assert len(block) + len(json.dumps(meta)) < 100_000
     notes = {name: scene.tensor(name).note for name in "xwy"}
@@ -318,7 +292,7 @@ def test_large_shape_is_summed_over_all_channels(how, m):
     part = part_of(s, m, inputs.planes()[0])
     assert not part.is_whole and part.C < s.C
     n = numbers(part, inputs)
-    scene = fused_scene(part, {}, n) if how == "fused" else steps_scene(part, {}, n)
+    scene = fused_scene(part, {}, n)
     exact, _ = reference.conv(s, x=inputs.x(), w=inputs.w())
     p, P, q, Q = part.out
     shown = exact[0, : part.K, p : p + P, q : q + Q].ravel()
@@ -353,7 +327,6 @@ def test_highlighted_line_matches_the_caption(how, m):
             ("Xd = Aᵀ Z", "transform_2d(AT"),
             ("Both halves", "Xd[i][k] * X[j][k]"),
             ("Z = U · V, element", "sum["),
-            ("Launch 3", "sum["),
         ):
             if phrase in caption:
                 assert code in line, (caption, line)
@@ -424,6 +397,4 @@ def test_second_half_of_each_transform_follows_from_the_first(s, kernel):
             outputs = part.outputs(next(out_tiles))
             inside = outputs >= 0
             written, expected = scene.cells("y", t + 1)[outputs[inside]], expected[inside]
-        elif how == "steps":  # positions, then channels or filters
-            written = written.reshape(len(expected), -1)[:, 0]
         np.testing.assert_allclose(written[: len(expected)], expected, rtol=0, atol=tolerance)
