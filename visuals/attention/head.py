@@ -9,7 +9,6 @@ from kernels.attention.shape import SelfAttentionShape
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.model.program import Launch
 from visuals import units
-from visuals.attention.parts import global_title
 from visuals.scene.compiler.program import every_block
 from visuals.scene.compiler.view import Buffer, PerThread
 from visuals.scene.parts import Group, Tensor
@@ -52,6 +51,17 @@ class Head:
         """Returns the blocks of a launch that are followed."""
         every = every_block(launch)
         return tuple(block for block in self.blocks if block in every) or every
+
+
+def global_title(s: SelfAttentionShape) -> str:
+    """Returns the title of global memory; it names the head and sequence shown if there are several."""
+    if s.H > 1 and s.B > 1:
+        return tr("global memory, head 0 of {heads}, sequence 0 of {sequences}", heads=s.H, sequences=s.B)
+    if s.H > 1:
+        return tr("global memory, head 0 of {heads}", heads=s.H)
+    if s.B > 1:
+        return tr("global memory, sequence 0 of {sequences}", sequences=s.B)
+    return tr("global memory")
 
 
 def named(scene: Scene, head: Head) -> Scene:

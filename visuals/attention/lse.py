@@ -5,25 +5,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 
 from kernels.attention.lse.shape import LseShape
 from kernels.i18n import mark
 from kernels.ladders import find
-from visuals.attention import flash, unfused, unfused_steps
-from visuals.attention.flash_numbers import Tile, compute_block
-from visuals.attention.flash_steps import FlashSteps
-from visuals.attention.plan import LSE, part_of, plan_of
+from kernels.model.program import Tiles
+from visuals.attention.head import Head
+from visuals.attention.scene import Shown, compiled
+from visuals.attention.views import flash, unfused
 from visuals.scene import why_not as scene_why_not
-from visuals.scene.parts import Group, Tensor
-from visuals.scene.recorder import matrix
-from visuals.scene.requests import WORD
+from visuals.scene.compiler.view import Buffer, Say, View, step
 from visuals.scene.scene import Scene
 
-BLOCKED = "attention-lse/blocked"
-LN2 = np.float32(0.693147181)
+BLOCKED, LSE = "attention-lse/blocked", "attention-lse/flash-registers"
+OF_ROW = step(
+    "L[row] = m + logf",
+    "One lane stores [L](output)[{row}] = m + log(l) = {m} + {log(l)} = {L}. With it each weight of the row is exp([S](workspace) − L).",
+    by="row",
+)
+OF_LANE = step(
+    "L[query] = (m[i]",
+    flash.OTHER_ROWS,
+    Say(
+        mark(
+            "One lane of each row stores [L](output). For query {query}: L = (m + log2(l)) · log 2 = ({m_now} + {log2_l}) · log 2 = {L}. With it each weight of the row is exp(S − L)."
+        ),
+        flash.LANE,
+    ),
+    merge=True,
+)
 
 
 def lse_scene(s: LseShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Scene:
@@ -31,8 +43,8 @@ def lse_scene(s: LseShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[
     of sequence 0 is used. Raises ValueError if `why_not` gives a reason."""
     if reason := why_not(s, rung, tiles):
         raise ValueError(reason)
-    head = {name: np.asarray(inputs[name], np.float32)[0, 0] for name in "QKV"}
-    return SCENES[rung](s, find(rung).check(s, tiles), head)
+    matrices = {name: np.asarray(inputs[name], np.float32)[0, 0] for name in "QKV"}
+    return compiled(SCENES[rung], s, rung, find(rung).check(s, tiles), matrices)
 
 
 def why_not(s: LseShape, rung: str, tiles: Mapping[str, int]) -> str:
@@ -40,83 +52,27 @@ def why_not(s: LseShape, rung: str, tiles: Mapping[str, int]) -> str:
     return scene_why_not.why_not(rung, s, tiles, SCENES)
 
 
-# -- S and P in memory ----------------------------------------------------------------------------------
-class Blocked(unfused.Blocked):
-    """As attention/blocked; the softmax also stores L of each row."""
-
-    TEMPLATES = MappingProxyType(
-        {
-            **unfused.Blocked.TEMPLATES,
-            "L": mark(
-                "One lane stores [L](output)[{0}] = m + log(l) = {1} + {2} = {3}. With it each weight of the row is exp({S} − L)."
-            ),
-        }
-    )
-    MARKS = (
-        *((n, "P[key] = key < keys" if mark == "P[key] = weight(" else mark) for n, mark in unfused.Blocked.MARKS),
-        (1, "if (lane == 0) L[row]"),
-    )
-    MARK_OF = MappingProxyType({**unfused.Blocked.MARK_OF, "L": len(unfused.Blocked.MARKS)})
-
-    def row_done(self, i: int, warp: int) -> None:
-        n = self.n
-        log = np.log(n.l[i])
-        self.r.step("L", i, n.m[i], log, n.m[i] + log, warp=warp, mask=1, written=WORD)
-        self.r.look("m", np.array([i]))
-        self.r.look("l", np.array([i]))
-        self.r.put("L", n.m[i] + log, np.array([i]))
-
-    def tensors(self) -> tuple[Tensor, ...]:
-        s = self.s
-        return (*super().tensors(), matrix("L", "output", (self.rows, 1), (0, 0), (s.N, 1)))
-
-    def groups(self) -> tuple[Group, ...]:
-        first, *others = super().groups()
-        (row, *more) = first.rows
-        return (replace(first, rows=((*row, "L"), *more)), *others)
+def blocked(head: Head, tiles: Tiles) -> View:
+    """Returns the view of attention/blocked whose softmax also stores L."""
+    view = unfused.blocked(head, tiles)
+    scores, softmax, values = view.launches
+    weights = replace(softmax["weights"], at="P[key] = key < keys")
+    return _with_L(replace(view, launches=(scores, {**softmax, "weights": weights, "L": OF_ROW}, values)), head)
 
 
-def blocked_scene(s: LseShape, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
-    return unfused_steps.scene_of(Blocked(s, tiles, head), BLOCKED)
+def registers(head: Head, tiles: Tiles) -> View:
+    """Returns the view of attention/flash-registers that also stores L."""
+    view = flash.registers(head, tiles)
+    (steps,), mine = view.launches, view.names["mine"]
+    names = {**view.names, "m_now": f"m[{mine}]", "log2_l": f"log(l[{mine}]) / log(2)"}
+    return _with_L(replace(view, launches=({"L": OF_LANE, **steps},), names=names), head)
 
 
-# -- flash attention ------------------------------------------------------------------------------------
-def row_sums(state: Tile) -> np.ndarray:
-    """Returns L of each row, float32, as the kernel computes it from the state after the last tile: m is of powers of 2."""
-    return (state.m + np.log2(state.l)) * LN2
+def _with_L(view: View, head: Head) -> View:
+    (row, *rows), others = view.groups[0].rows, view.groups[1:]
+    L = Buffer("L", "output", "L", shape=(head.run.N, 1), part=(head.queries, range(1)))
+    groups = (replace(view.groups[0], rows=((*row, "L"), *rows)), *others)
+    return replace(view, tensors=(*view.tensors, L), groups=groups)
 
 
-class LseSteps(FlashSteps):
-    """As the steps of attention/flash-registers; each row also stores L."""
-
-    def more_tensors(self) -> tuple[Tensor, ...]:
-        q = self.part.queries
-        return (matrix("L", "output", (len(q), 1), (q.start, 0), (self.s.N, 1)),)
-
-    def _row_sums(self, w) -> None:
-        row, last = self.row, w.last
-        log, L = np.log2(last.l[row]), row_sums(last)
-        self._step("L", self.i, last.m[row], log, L[row], self.inside, written=WORD * self.inside)
-        self.r.look("m", np.arange(len(w.O)))
-        self.r.look("l", np.arange(len(w.O)))
-        rows = self._block_rows()
-        first = self.part.queries.start + rows.start
-        if len(rows) != len(w.O):  # also of the queries that are not followed
-            w = compute_block(self.s, self.plan, self.head, range(first, first + len(rows)))
-        self._put_L(w)
-
-    def _store_block(self, w) -> None:
-        super()._store_block(w)
-        self._put_L(w)
-
-    def _put_L(self, w) -> None:
-        values, first = row_sums(w.last), w.q0 - self.part.queries.start
-        self.r.put("L", values, first + np.arange(len(values)))
-
-
-def flash_scene(s: LseShape, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]) -> Scene:
-    plan = plan_of(s, LSE, tiles)
-    return flash.scene_of(LseSteps(s, plan, part_of(s, plan), head), LSE, tiles)
-
-
-SCENES = {BLOCKED: blocked_scene, LSE: flash_scene}
+SCENES = {BLOCKED: Shown(unfused.head, blocked), LSE: Shown(flash.registers_head, registers, flash.pairs)}

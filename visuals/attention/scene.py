@@ -58,14 +58,13 @@ def attention_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], inpu
     dtype = INPUT_DTYPE[s.dtype]  # inputs are rounded first, as the kernel gets them
     matrices = {name: np.asarray(inputs[name])[0, 0].astype(dtype) for name in "QKV"}
     if rung in VIEWS:
-        return _compiled(s, rung, sizes, matrices)
+        return compiled(VIEWS[rung], s, rung, sizes, matrices)
     head = {name: matrix.astype(np.float32) for name, matrix in matrices.items()}
     return decode_scene(s, rung, sizes, head | {name: inputs[name] for name in inputs if name == "mask"})
 
 
-def _compiled(s: AttentionShape, rung: str, tiles: Tiles, matrices: Mapping[str, np.ndarray]) -> Scene:
+def compiled(shown: Shown, s: SelfAttentionShape, rung: str, tiles: Tiles, matrices: Mapping[str, np.ndarray]) -> Scene:
     """Returns the scene of a rung with a view. matrices: Q, K, V [N, d]."""
-    shown = VIEWS[rung]
     head = shown.head(s, tiles)
     inputs = {name: matrix[None, None, : head.run.N] for name, matrix in matrices.items()}
     scene = scene_of_rung(rung, head.run, tiles, inputs, shown.view(head, tiles), str(s), blocks=head.chosen)

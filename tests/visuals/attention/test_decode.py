@@ -13,7 +13,8 @@ from kernels.engines.emulator.launch import Options
 from kernels.ladders import find
 from tests.helpers.attention_scenes import highlighted_line, kinds, last_readings, matrix
 from tests.helpers.emulated import needs_nvrtc
-from tests.visuals.attention.decode.view_runs import RUNG, SMALL
+from tests.visuals.attention.view_runs import DECODE as RUNG
+from tests.visuals.attention.view_runs import SMALL_PARTS as SMALL
 from visuals.attention.inputs import KINDS, qkv
 from visuals.attention.scene import attention_scene
 

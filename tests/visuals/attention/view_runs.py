@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kernels.attention.lse.shape import LseShape
+from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
 from kernels.ladders import find
 from tests.helpers.view_runs import ViewRun, seeded
+from visuals.attention import lse
+from visuals.attention.decode_views import view_of
 from visuals.attention.scene import VIEWS
+from visuals.scene.compiler.program import first_blocks
 
 SHAPES = (AttentionShape(1, 1, 16, 8, causal=1), AttentionShape(1, 1, 13, 4), AttentionShape(1, 1, 300, 64, causal=1))
 SMALL = {"TILE": 8, "BLOCK": 128, "Br": 16, "Bc": 8, "WM": 16}
 
 
+DECODE, SMALL_PARTS = "attention/flash-decode", {"PART": 8, "THREADS": 32, "BATCH": 1}
+
+
 def runs() -> Iterator[ViewRun]:
-    for rung, shown in VIEWS.items():
+    for rung, shown in {**VIEWS, **lse.SCENES}.items():
         sizes = {name: size for name, size in SMALL.items() if size in find(rung).tiles.get(name, ())}
         for s in SHAPES:
             shape = s.with_(dtype="fp16") if rung.endswith("mma") else s
+            shape = LseShape(1, 1, s.N, s.d, causal=s.causal) if rung in lse.SCENES else shape
             tiles = find(rung).check(shape, sizes)
             head = shown.head(shape, tiles)
             yield seeded(rung, shown.view(head, tiles), head.run, tiles, blocks=head.chosen)
+    for s in (ATTENTION_PRESETS["decode-toy"].shape, ATTENTION_PRESETS["window-toy"].shape.with_(mask="bias")):
+        tiles = find(DECODE).check(s, SMALL_PARTS)
+        yield seeded(DECODE, view_of(s, tiles, 1), s, tiles, blocks=first_blocks(1))

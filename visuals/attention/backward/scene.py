@@ -17,7 +17,7 @@ from kernels.model.program import Launch, Tiles
 from visuals.attention.backward import flash_views, views
 from visuals.attention.backward.notes import ATOMIC, TWO
 from visuals.attention.backward.views import FIRST_COLS, MAX_COLS, MAX_ROWS, MAX_SQUARE, ROLES, Head
-from visuals.attention.parts import global_title
+from visuals.attention.head import global_title
 from visuals.scene import why_not as scene_why_not
 from visuals.scene.compiler.program import scene_of_rung
 from visuals.scene.scene import Scene
