@@ -95,7 +95,7 @@ STRIP = (".strip-value", ".strip-legend", ".strip-limits")
 # In each chapter of flash attention s, m, the factor, l and o have one top, one size of cells, and numbers.
 ROWS = f"""() => {{ {STAGE}
   const {{ inView, shrink }} = root.player;
-  const rows = ["s", "m", "shrink", "l", "o"].map((name) => [name, inView.blocks[name]]);
+  const rows = ["s", "m", "rescale", "l", "o"].map((name) => [name, inView.blocks[name]]);
   for (const [name, {{ y, cell, numbers }}] of rows) {{
     say(y === rows[0][1].y && cell === rows[0][1].cell, `${{name}} is not in the line of s`);
     say(cell / shrink >= 15 && numbers, `${{name}} cannot be read`);

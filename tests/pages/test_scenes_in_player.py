@@ -122,10 +122,10 @@ def test_overflow_and_large_scores():
 def cells() -> Iterator[tuple[str, Scene, tuple[int, str, int], list[str]]]:
     """Yields a name, a scene, a cell after a step, and patterns that its text has. A minus is written as a hyphen."""
     scene = attention.scene_at({})
-    q, k = (scene.cells(name, 4).reshape(-1, 4) for name in ("Qs", "Ks"))
+    q, k = (scene.cells(name, 3).reshape(-1, 4) for name in ("tile_q", "tile_k"))
     terms = [rf"{a:g}·" for a in np.abs(q[0])]
-    yield "score of query 0 and key 1", scene, (4, "s", 1), [rf" {re.escape(f'{q[0] @ k[1]:.4g}')} ", *terms]
-    yield "element of K in shared memory", scene, (4, "Ks", 5), [r"a copy of K\[1, 1\]"]
+    yield "score of query 0 and key 1", scene, (3, "s", 1), [rf" {re.escape(f'{q[0] @ k[1]:.4g}')} ", *terms]
+    yield "element of K in shared memory", scene, (3, "tile_k", 5), [r"a copy of K\[1, 1\]"]
 
     scene = fusion.scene_at({})
     chain = r"conv, bias, bn, relu of x: .*Between the blocks, the value stays in a register"

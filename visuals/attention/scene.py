@@ -24,24 +24,26 @@ from visuals.attention.views import flash, fused, unfused
 from visuals.scene import why_not as scene_why_not
 from visuals.scene.compiler.program import scene_of_rung
 from visuals.scene.compiler.view import View
-from visuals.scene.parts import Annotation
+from visuals.scene.parts import Annotation, Sum
 from visuals.scene.scene import Scene
 
 
 class Shown(NamedTuple):
-    """How a rung is shown: which part of a head, its view, and what is said of pairs of queries and keys that it stores no number of."""
+    """How a rung is shown: which part of a head, its view, what is said of pairs of queries and keys that it stores no number of, and
+    which tensors are sums for the browser."""
 
     head: Callable[[SelfAttentionShape, Tiles], Head]
     view: Callable[[Head, Tiles], View]
     pairs: Callable[[Head, Tiles], Annotation] | None = None
+    sums: Callable[[Head, Tiles], tuple[Sum, ...]] | None = None
 
 
 VIEWS = {
     "attention/naive": Shown(unfused.head, unfused.naive),
     "attention/blocked": Shown(unfused.head, unfused.blocked),
     "attention/fused": Shown(fused.head, fused.fused, fused.pairs),
-    "attention/flash": Shown(flash.head, flash.flash, flash.pairs),
-    "attention/flash-registers": Shown(flash.registers_head, flash.registers, flash.pairs),
+    "attention/flash": Shown(flash.head, flash.flash, flash.pairs, flash.sums),
+    "attention/flash-registers": Shown(flash.registers_head, flash.registers, flash.pairs, flash.sums),
     "attention/flash-mma": Shown(flash.reversed_head, flash.mma, flash.pairs),
 }
 SCENES = {*VIEWS, "attention/flash-decode", *RINGS}
@@ -69,7 +71,9 @@ def compiled(shown: Shown, s: SelfAttentionShape, rung: str, tiles: Tiles, matri
     inputs = {name: matrix[None, None, : head.run.N] for name, matrix in matrices.items()}
     scene = scene_of_rung(rung, head.run, tiles, inputs, shown.view(head, tiles), str(s), blocks=head.chosen)
     pairs = (shown.pairs(head, tiles),) if shown.pairs else ()
-    return replace(named(scene, head), annotations=(*scene.annotations, *pairs))
+    sums = shown.sums(head, tiles) if shown.sums else ()
+    notes = (note for note in scene.annotations if note.tensor not in {of.out for of in sums})
+    return replace(named(scene, head), annotations=(*notes, *pairs), sums=sums)
 
 
 def why_not(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> str:

@@ -18,7 +18,7 @@ from visuals.attention.head import MAX_WHOLE, Head
 from visuals.attention.views.fused import SHARED_BYTES
 from visuals.attention.views.unfused import MOVED
 from visuals.scene.compiler.view import BLOCK, PerThread, Say, Shared, View, step
-from visuals.scene.parts import Annotation, Captions, Group
+from visuals.scene.parts import Annotation, Captions, Group, Sum
 
 MAX_TILES, MAX_KEYS = 4, 48  # run of a long head; at least two tiles
 MAX_ROWS, MAX_HALF_ROWS = 4, 2  # of a block's queries, so that numbers fit the stage; tiles of 16-bit numbers are wider
@@ -70,6 +70,16 @@ def pairs(head: Head, tiles: Tiles) -> Annotation:
         tr("Key {1} is after all queries of the block. All of tile {2} is hidden, so the block skips it."),
     )
     return Annotation("SP", Captions(texts, after.astype(int) + skipped, np.stack([i, j, tile + 1], axis=1)))
+
+
+def sums(head: Head, tiles: Tiles) -> tuple[Sum, ...]:
+    """Returns the scores as sums for the browser, if none is hidden and all columns are shown."""
+    rows, keys, cols = len(head.rows), tiles["Bc"], len(head.cols)
+    if head.s.causal or head.run.N % keys or cols < head.s.d:
+        return ()
+    row, key = (index.ravel() for index in np.mgrid[:rows, :keys])
+    cells, factors = ((of[:, None] * cols + np.arange(cols)).ravel() for of in (key, row))
+    return (Sum("s", "tile_k", np.arange(0, rows * keys * cols + 1, cols), cells, factors, "tile_q"),)
 
 
 # -- what all kernels say -----------------------------------------------------------------------------------
