@@ -75,4 +75,4 @@ def _with_L(view: View, head: Head) -> View:
     return replace(view, tensors=(*view.tensors, L), groups=groups)
 
 
-SCENES = {BLOCKED: Shown(unfused.head, blocked), LSE: Shown(flash.registers_head, registers, flash.pairs)}
+SCENES = {BLOCKED: Shown(unfused.head, blocked), LSE: Shown(flash.registers_head, registers, flash.pairs, flash.sums)}
