@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kernels.conv.backward.dinput import phase_steps
 from kernels.conv.backward.dweight import terms_of_part
 from kernels.conv.implicit import PIECE, threads
 from kernels.conv.shape import ConvShape
@@ -32,14 +33,15 @@ def sums(tiles: Tiles, rows: int, columns: int, first: tuple[str, str], *during:
     return PerThread("sums", "output", mark("sums of the block"), of=("sum",), during=during, place=(row, column), part=(range(rows), range(columns)))
 
 
-def stages(tiles: Tiles, pitches: tuple[int, int], shown: tuple[int, int], looks: tuple[tuple[str, str], tuple[str, str]], count: int) -> tuple[Shared, ...]:
-    """Returns the two tiles of each stage that is used. `pitches`: from one row to the next. `shown`: columns. `looks`: roles and titles."""
+def stages(tiles: Tiles, pitches: tuple[int, int], shown: tuple[int, int], looks: tuple[tuple[str, str], tuple[str, str]], terms: int) -> tuple[Shared, ...]:
+    """Returns the two tiles of each stage that is used, with a row for each of at most `terms` terms. `pitches`: from one row to the next.
+    `shown`: columns. `looks`: roles and titles."""
     BK, (a, b) = tiles["BK"], pitches
     found = []
-    for stage in range(min(count, tiles["STAGES"])):
+    for stage in range(min(ceil(terms, BK), tiles["STAGES"])):
         first = stage * BK * (a + b)
         for name, start, pitch, columns, (role, title) in (("A", first, a, shown[0], looks[0]), ("B", first + BK * a, b, shown[1], looks[1])):
-            found.append(Shared(f"{name}{stage}", role, title, symbol=name, of="stages", dtype="f4", box=(start, 1, BK, columns, pitch)))
+            found.append(Shared(f"{name}{stage}", role, title, symbol=name, of="stages", dtype="f4", box=(start, 1, min(BK, terms), columns, pitch)))
     return tuple(found)
 
 
@@ -79,7 +81,7 @@ def parts(s: ConvShape, tiles: Tiles, *, atomics: bool = False) -> View:
     count, shown = ceil(s.N * s.PQ, terms), (min(s.K, tiles["BM"]), min(s.CRS, tiles["BN"]))
     across, down = ceil(s.CRS, tiles["BN"]), ceil(s.K, tiles["BM"])
     corner = f"block // {across} % {down} * {tiles['BM']}", f"block % {across} * {tiles['BN']}"
-    shared = stages(tiles, (tiles["BM"] + PIECE, tiles["BN"] + PIECE), shown, (("workspace", mark("gradients")), ("input", mark("columns"))), ceil(terms, tiles["BK"]))
+    shared = stages(tiles, (tiles["BM"] + PIECE, tiles["BN"] + PIECE), shown, (("workspace", mark("gradients")), ("input", mark("columns"))), min(terms, s.N * s.PQ))
     several = count > 1 and not atomics
     extra = (
         Buffer("parts_of", "workspace", mark("parts (workspace)"), mark("one matrix per part"), "parts", of="parts", shape=(count, s.K, s.CRS), plane=mark("part")),
@@ -104,9 +106,10 @@ def phases(s: ConvShape, tiles: Tiles, transposed: bool) -> View:
     def of(gradient: str, output: str) -> str:
         return output if transposed else gradient
 
-    inner, columns = s.K * ceil(s.R, s.u) * ceil(s.S, s.v), s.N * ceil(s.H, s.u) * ceil(s.W, s.v)
+    steps_of = phase_steps(s)
+    inner, columns = s.K * ceil(s.R, int(steps_of["tap_step_h"])) * ceil(s.S, int(steps_of["tap_step_w"])), s.N * ceil(s.H, s.u) * ceil(s.W, s.v)
     shown = min(s.C, tiles["BM"]), min(columns, tiles["BN"])
-    shared = stages(tiles, (tiles["BM"] + PIECE, tiles["BN"]), shown, (("filter", mark("filters")), ("input", mark("data matrix"))), ceil(inner, tiles["BK"]))
+    shared = stages(tiles, (tiles["BM"] + PIECE, tiles["BN"]), shown, (("filter", mark("filters")), ("input", mark("data matrix"))), inner)
     copied = (
         Say("", "sum(w.times) == 0"),
         Say(of(mark("The threads begin to copy terms from {k_tile} on into stage {stage}: {sum(w.times)} [taps](filter), and for each pixel of the phase the [gradients](input) under them. Positions outside of the output become 0."), mark("The threads begin to copy terms from {k_tile} on into stage {stage}: {sum(w.times)} [taps](filter), and for each output of the phase the [pixels](input) under them. Positions outside of the input become 0."))),

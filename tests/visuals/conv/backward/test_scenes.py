@@ -302,3 +302,11 @@ def test_too_many_phases_are_refused_with_their_number():
         why_not(s, "conv-dinput/implicit-gemm", {}) == "A stride of 4 × 4 makes 16 phases. The stage shows at most 9."
     )
     assert not why_not(s, DIRECT, {})
+
+
+def test_the_tiles_of_a_phase_hold_all_its_terms():
+    """With stride and dilation 2 all taps of an axis belong to one phase."""
+    rung, s = "conv-dinput/implicit-gemm", ConvShape(1, 1, 6, 6, 2, 3, 3, stride=2, dilation=2, pad=2)
+    scene = backward_scene(rung, s, {}, inputs_of(rung, s))
+    rows = sum(t.rows for t in scene.tensors if t.name.startswith("A"))
+    assert rows >= s.K * max(Links(s).taps_of_phase(h, w) for h in range(2) for w in range(2)) == s.K * 9
