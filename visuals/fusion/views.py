@@ -142,7 +142,8 @@ class Blocks(Launch):
         self.plane = int(np.prod(self.shapes[self.source][2:]))
         self.size, self.pad, self.R = int(np.prod(self.shapes[self.target])), self._of_maps("pad"), self._of_maps("R")
         self.kinds = kinds = self.group.kinds
-        self.text = tr("{blocks} of {source}: {value}.", blocks=", ".join(kinds), source=named(self.source), value=f"{{{self.target}}}")
+        value = f"{{{self.target}}}" if self.group.core else f"{{{self.source}[cell]}} → {{{self.target}}}"  # of one number: linked with it
+        self.text = tr("{blocks} of {source}: {value}.", blocks=", ".join(kinds), source=named(self.source), value=value)
         if len(kinds) > 1:
             self.text += " " + tr("Between the blocks, the value stays in a register.")
         self.options = {"cells": {self.target: self.text}}
