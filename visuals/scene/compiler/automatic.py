@@ -179,11 +179,13 @@ def _variables(recording: Recording, thread: int) -> Iterator[Shown]:
 def _numbers(recording: Recording, thread: int, steps: Mapping[str, Step]) -> list[Number]:
     """Returns the variables that are whole numbers, of the thread that is followed, at the steps that see them."""
     watched = recording.watched
+    kinds, of_step = np.unique([_kind(recording, n) for n in range(watched.steps)], return_inverse=True)
     found: dict[str, Number] = {}
     for variable, histories in zip(watched.values.variables, watched.values.histories, strict=True):
         whole = "" in histories and histories[""].leaf.dtype[0] in "iub" and variable.type.target is None
         if whole and not variable.calls and not variable.is_parameter and variable.name not in found:
-            unseen = {_kind(recording, n) for n, pc in enumerate(watched.pc.tolist()) if not variable.is_visible(pc)}
+            sees = (variable.start <= watched.pc) & (watched.pc < variable.stop)
+            unseen = set(kinds[np.unique(of_step[~sees])].tolist())
             label = tr("{name} of thread {thread}", name=variable.name, thread=thread)
             during = tuple(kind for kind in steps if kind.removesuffix(_ITERATIONS) not in unseen)
             found[variable.name] = Number(label, f"at({variable.name}, {thread})", "workspace", during, float("nan"))

@@ -235,14 +235,16 @@ def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> I
     played, files = Played(recording, view), recording.files
 
     def key(visit: Visit) -> object:
+        if not (each := steps[visit.kind].each):
+            return None
         m = Moment(played, visit, steps[visit.kind])
-        return parse(m.step.each).value(m).at(int(m.active.argmax())) if m.step.each else None
+        return parse(each).value(m).at(int(m.active.argmax()))
 
     def group(visit: Visit) -> np.ndarray | None:
-        m = Moment(played, visit, steps[visit.kind])
-        if m.step.by:
-            return np.broadcast_to(parse(m.step.by).value(m).of, recording.threads)
-        if m.step.together or not view.group:
+        step = steps[visit.kind]
+        if step.by:
+            return np.broadcast_to(parse(step.by).value(Moment(played, visit, step)).of, recording.threads)
+        if step.together or not view.group:
             return None
         block, own = np.divmod(np.arange(recording.threads), recording.block_threads)
         if view.group == BLOCK:

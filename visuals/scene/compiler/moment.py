@@ -58,6 +58,7 @@ class Played:
     _after: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     # By history: the last step that was needed, events until then.
     _latest: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _seen: dict[tuple[str, tuple[int, ...], bool], bool] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -97,8 +98,11 @@ class Played:
 
     def sees(self, path: str, pcs: tuple[int, ...], in_function: bool) -> bool:
         """Returns whether instructions see a variable."""
-        variables = self.recording.watched.values.variables
-        return any(v.name == _root(path) and _sees(v, pcs, in_function) for v in variables)
+        key = _root(path), pcs, in_function
+        if key not in self._seen:
+            variables = self.recording.watched.values.variables
+            self._seen[key] = any(v.name == key[0] and _sees(v, pcs, in_function) for v in variables)
+        return self._seen[key]
 
     def after(self, history: History, step: int) -> Value:
         """Returns what each thread holds after a raw step."""
@@ -413,7 +417,10 @@ class Moment:
         threads = self.played.threads
         out, known = np.zeros(threads), np.zeros(threads, bool)
         for number in self.played.numbers(name, self.pcs, bool(self.step.inside)):
-            mine, value = at == number.row, self._held(number.history, "")
+            mine = at == number.row
+            if not mine.any():
+                continue
+            value = self._held(number.history, "")
             out = out.astype(value.of.dtype)
             out[mine], known[mine] = value.of[mine], value.known_by(threads)[mine]
         return Value(out, known)

@@ -93,23 +93,23 @@ def visits(watched: Watched, steps: Mapping[str, Step], files: Mapping[str, str]
     wanted = [_wanted(kind, step, files) for kind, step in steps.items()]
     kinds: dict[tuple[int, ...], str] = {}
     columns = watched.line, watched.statement, watched.inner, watched.inner_statement
-    found: list[Visit] = []
+    found: list[tuple[str, int, int]] = []  # kind, first and end
     jumped, last_pc, before = False, -1, ""
     for raw, (pc, *key) in enumerate(zip(watched.pc.tolist(), *(c.tolist() for c in columns), strict=True)):
         place = tuple(key)
         if place not in kinds:
             line, inner = (watched.lines[n] if n >= 0 else None for n in (place[0], place[2]))
             kinds[place] = next((w.kind for w in wanted if w.has(line, place[1], inner, place[3])), "")
-        kind, last = kinds[place], found[-1].kind if found else ""
+        kind, last = kinds[place], found[-1][0] if found else ""
         stays = bool(kind) and kind == last == before
         jumped |= pc <= last_pc and not stays and (place[2] < 0 or not last or bool(steps[last].inside))
         last_pc, before = pc, kind
         if kind and kind == last and (not jumped or steps[kind].merge):
-            found[-1] = replace(found[-1], end=raw + 1)
+            found[-1] = kind, found[-1][1], raw + 1
         elif kind:
-            found.append(Visit(kind, raw, raw + 1, watched.steps))
+            found.append((kind, raw, raw + 1))
         jumped &= not kind
-    return list(_numbered(found))
+    return _numbered(found, watched.steps)
 
 
 def _wanted(kind: str, step: Step, files: Mapping[str, str]) -> _Wanted:
@@ -120,26 +120,30 @@ def _wanted(kind: str, step: Step, files: Mapping[str, str]) -> _Wanted:
     return _Wanted(kind, place, place_of(step.inside, files) if step.inside else None)
 
 
-def _numbered(found: list[Visit]) -> Iterator[Visit]:
-    counts, seen = Counter(visit.kind for visit in found), Counter[str]()
-    for n, visit in enumerate(found):
-        seen[visit.kind] += 1
-        stop = found[n + 1].first if n + 1 < len(found) else visit.stop
-        yield replace(visit, stop=stop, number=seen[visit.kind], count=counts[visit.kind])
-
-
 def joined(found: list[Visit], key: Callable[[Visit], object]) -> list[Visit]:
     """Returns the steps with those of one kind that follow each other joined while their key is the same; None joins nothing."""
-    out: list[Visit] = []
-    keys: list[object] = []
+    out: list[list[Visit]] = []
+    last: object = None
     for visit in found:
         now = key(visit)
-        if out and out[-1].kind == visit.kind and now is not None and keys[-1] == now:
-            out[-1] = replace(out[-1], end=visit.end, stop=visit.stop)
+        if out and out[-1][0].kind == visit.kind and now is not None and last == now:
+            out[-1].append(visit)
         else:
-            out.append(visit)
-            keys.append(now)
-    return list(_numbered(out))
+            out.append([visit])
+            last = now
+    if len(out) == len(found):
+        return found
+    return _numbered([(of[0].kind, of[0].first, of[-1].end) for of in out], found[-1].stop)
+
+
+def _numbered(found: list[tuple[str, int, int]], stop: int) -> list[Visit]:
+    """Returns steps by kind, first raw step and end of their own lines. `stop`: of the last."""
+    counts, seen = Counter(kind for kind, *_ in found), Counter[str]()
+    out = []
+    for (kind, first, end), following in zip(found, [*(first for _, first, _ in found[1:]), stop], strict=True):
+        seen[kind] += 1
+        out.append(Visit(kind, first, end, following, seen[kind], counts[kind]))
+    return out
 
 
 def split(
