@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernels.engines.emulator.operations.dtypes import UNSIGNED
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.watch.types import Leaf
 from kernels.engines.emulator.watch.variables import Variables
@@ -80,13 +81,15 @@ class Values:
 
 @dataclass
 class _Column:
-    """A history that is being recorded: steps, threads and bits, a part an instruction. `last`: of each thread, and whether it has any."""
+    """A history that is being recorded: steps, threads and bits, a part an instruction. `last`: of each thread, and whether it has any, if
+    values of the variable are moved."""
 
+    dtype: np.dtype  # unsigned
+    last: np.ndarray | None
+    known: np.ndarray
     steps: list[int] = field(default_factory=list)
     threads: list[np.ndarray] = field(default_factory=list)
     bits: list[np.ndarray] = field(default_factory=list)
-    last: np.ndarray | None = None
-    known: np.ndarray | None = None
 
 
 class Recorder:
@@ -94,8 +97,10 @@ class Recorder:
 
     def __init__(self, m: Machine, slots: np.ndarray, threads: np.ndarray, variables: Variables):
         self.m, self.slots, self.variables = m, slots, variables
-        self.threads = threads.astype(np.uint16)
+        self.threads = threads
         self._columns: dict[tuple[int, int], _Column] = {}  # by variable and number
+        self._moved = {held.variable for of in variables.entered.values() for held in of}
+        self._moved |= {held.variable for of in variables.changed.values() for held, moves in of if moves}
         self._count = 0
         self._reads: dict[tuple[int, int], list[tuple[int, np.ndarray]]] = {}  # by variable and number
         self._in_bytes: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
@@ -111,20 +116,21 @@ class Recorder:
             self._note_register(step, held.variable, held.register, group, is_new=not moves)
 
     def _note_register(self, step: int, n: int, register: str, group: Group, is_new: bool) -> None:
-        if len(self.variables.all[n].type.leaves) != 1 or register not in self.m.index:
+        index = self.m.index.get(register)
+        if index is None or len(self.variables.all[n].type.leaves) != 1:
             return
-        value = self.m.registers[self.m.index[register]]
-        bits = value.take(group.slots) if value.ndim else np.full(group.slots.size, value)
-        self._note(step, n, 0, bits.view(f"u{bits.dtype.itemsize}"), group.lanes, is_new)
+        value = self.m.registers[index]
+        bits = value.take(group.slots) if value.ndim else value.repeat(group.slots.size)
+        self._note(step, n, 0, bits.view(UNSIGNED[bits.itemsize]), group.lanes, group.threads, is_new)
 
     def local(self, step: int, pc: int, offset: int, width: int, write: bool, group: Group) -> None:
         """Note an access of `width` bytes at one place in the local memory of each thread."""
         for n, leaf, start in self.numbers_in(pc, offset, width):
             if write:
-                size = np.dtype(self.variables.all[n].type.leaves[leaf].dtype).itemsize
-                self._note(step, n, leaf, self.m.local.column(start, size).take(group.slots), group.lanes, is_new=True)
+                bits = self.m.local.column(start, self._column(n, leaf).dtype.itemsize).take(group.slots)
+                self._note(step, n, leaf, bits, group.lanes, group.threads, is_new=True)
             elif self.variables.all[n].type.shape:
-                self._reads.setdefault((n, leaf), []).append((step, self.threads[group.lanes]))
+                self._reads.setdefault((n, leaf), []).append((step, group.threads))
 
     # `lanes` are those of the recorded threads that execute an instruction.
     def stored(self, step: int, pc: int, offsets: np.ndarray, width: int, lanes: np.ndarray) -> None:
@@ -135,7 +141,8 @@ class Recorder:
                 size = np.dtype(self.variables.all[n].type.leaves[leaf].dtype).itemsize
                 at = (self.m.local_base[self.slots[chosen]] + np.uint64(start)).astype(np.int64)
                 data = self.m.local.bytes[at[:, None] + np.arange(size)]
-                self._note(step, n, leaf, data.view(f"u{size}").reshape(-1), chosen, is_new=True)
+                bits = data.view(UNSIGNED[size]).reshape(-1)
+                self._note(step, n, leaf, bits, chosen, self.threads[chosen], is_new=True)
 
     def loaded(self, step: int, pc: int, offsets: np.ndarray, width: int, lanes: np.ndarray) -> None:
         """Note the numbers of arrays that a load of `width` bytes from local memory has read."""
@@ -158,21 +165,30 @@ class Recorder:
             ]
         return found
 
-    def _note(self, step: int, n: int, leaf: int, bits: np.ndarray, lanes: np.ndarray, is_new: bool) -> None:
+    def _column(self, n: int, leaf: int) -> _Column:
+        column = self._columns.get((n, leaf))
+        if column is None:
+            dtype = np.dtype(UNSIGNED[np.dtype(self.variables.all[n].type.leaves[leaf].dtype).itemsize])
+            last = np.zeros(len(self.slots), dtype) if n in self._moved else None
+            column = self._columns[n, leaf] = _Column(dtype, last, np.zeros(len(self.slots), bool))
+        return column
+
+    def _note(
+        self, step: int, n: int, leaf: int, bits: np.ndarray, lanes: np.ndarray, threads: np.ndarray, is_new: bool
+    ) -> None:
         """Note what threads hold. Not `is_new`: a value that is moved, which is kept where it differs from the last one."""
-        size = np.dtype(self.variables.all[n].type.leaves[leaf].dtype).itemsize
-        bits = bits.astype(f"u{size}")
-        column = self._columns.setdefault((n, leaf), _Column())
-        if column.last is None or column.known is None:
-            column.last, column.known = np.zeros(len(self.slots), bits.dtype), np.zeros(len(self.slots), bool)
-        if not is_new:
-            differ = ~column.known[lanes] | (column.last[lanes] != bits)
-            lanes, bits = lanes[differ], bits[differ]
+        column = self._column(n, leaf)
+        if bits.dtype is not column.dtype:
+            bits = bits.astype(column.dtype)
+        if column.last is not None:
+            if not is_new:
+                differ = ~column.known[lanes] | (column.last[lanes] != bits)
+                lanes, threads, bits = lanes[differ], threads[differ], bits[differ]
+            column.last[lanes], column.known[lanes] = bits, True
         if not lanes.size:
             return
-        column.last[lanes], column.known[lanes] = bits, True
         column.steps.append(step)
-        column.threads.append(self.threads[lanes])
+        column.threads.append(threads)
         column.bits.append(bits)
         self._count += lanes.size
         if self._count > MAX_VALUES:
@@ -190,13 +206,14 @@ class Recorder:
         reads: list[dict[str, Reads]] = [{} for _ in self.variables.all]
         for (n, k), seen in sorted(self._reads.items()):
             step = np.repeat(np.array([step for step, _ in seen], np.uint32), [threads.size for _, threads in seen])
-            reads[n][self.variables.all[n].type.leaves[k].path] = Reads(step, np.concatenate([of for _, of in seen]))
+            thread = np.concatenate([of for _, of in seen]).astype(np.uint16)
+            reads[n][self.variables.all[n].type.leaves[k].path] = Reads(step, thread)
         return tuple(reads)
 
 
 def _history(leaf: Leaf, steps: list[int], threads: Sequence[np.ndarray], bits: Sequence[np.ndarray]) -> History:
     step = np.repeat(np.array(steps, np.uint32), [part.size for part in threads])
-    return History(leaf, step, np.concatenate(threads), np.concatenate(bits))
+    return History(leaf, step, np.concatenate(threads).astype(np.uint16), np.concatenate(bits))
 
 
 def _overlap(a: int, size: int, b: int, width: int) -> bool:
