@@ -16,7 +16,7 @@ from visuals.scene.parts import Group
 
 ORDER = mark("explaining order")
 ORDER_NOTE = mark("The stage shows one thread after the other in the transforms, and one position after the other in the products. On the GPU, each of the four launches runs all its threads at once. All positions are multiplied at the same time. All values are those of the kernels in the emulator.")
-FIRST_HALF, SECOND_HALF = "float term = X[i][k] * d[k][j]", "float term = Xd[i][k] * X[j][k]"
+FIRST_HALF, SECOND_HALF = "term = X[i][k] * d[k][j]", "term = Xd[i][k] * X[j][k]"
 HALVES = tuple(PerThread(name, role, title, mark("half done"), title, of=("Xd",), turn=True) for name, role, title in (("Gg", "filter", "G g"), ("Bd", "input", "Bᵀ d"), ("AZ", "output", "Aᵀ Z")))
 MOVED = Bytes(mark("bytes read from global memory"), "", "ld"), Bytes(mark("bytes written to global memory"), "", "st")
 PLACE = {  # of a thread: filter and channel in the first launch, tile and channel or filter in the others
@@ -26,8 +26,8 @@ PLACE = {  # of a thread: filter and channel in the first launch, tile and chann
     "p": "tile_of // across * M", "q": "tile_of % across * M",
 }
 OTHER_POSITIONS = mark("The other positions ({others}) are multiplied in the same way, at the same time. [Z](output) is complete.")
-NO_FILTER, NO_TILE = "filter_of >= shape.K or channel_of >= shape.C", "tile_of >= tiles or map_of >= shape.C"
-NO_OUTPUT = "tile_of >= tiles or map_of >= shape.K"
+NO_FILTER, NO_TILE = "(filter_of >= shape.K) + (channel_of >= shape.C)", "(tile_of >= tiles) + (map_of >= shape.C)"
+NO_OUTPUT = "(tile_of >= tiles) + (map_of >= shape.K)"
 
 
 def transform(call: str, name: str, first: tuple[Say | str, ...], second: tuple[Say | str, ...], by: str) -> Mapping[str, Step]:
@@ -41,8 +41,8 @@ def transform(call: str, name: str, first: tuple[Say | str, ...], second: tuple[
 FILTERS: Mapping[str, Step] = {
     "taps": step("taps[k][tap] = inside", "Launch 1: the block loads the [filters](filter) into shared memory, {sum(w.times)} weights. Each thread transforms one channel of one filter.", together=True, merge=True),
     **transform("transform_2d(G, g, u)", "Gg",
-        (Say("", NO_FILTER), "Launch 1: thread {thread} transforms [filter](filter) {filter_of}, channel {channel_of}. First half: [G g](filter), the product of G and each column of the filter."),
-        (Say("", NO_FILTER), "Launch 1, second half: [U](filter) = (G g) Gᵀ. Both halves take {filter_additions} additions and {filter_multiplications} multiplications."),
+        (Say("", NO_FILTER), mark("Launch 1: thread {thread} transforms [filter](filter) {filter_of}, channel {channel_of}. First half: [G g](filter), the product of G and each column of the filter.")),
+        (Say("", NO_FILTER), mark("Launch 1, second half: [U](filter) = (G g) Gᵀ. Both halves take {filter_additions} additions and {filter_multiplications} multiplications.")),
         f"where({NO_FILTER}, -1, thread)"),
     "store": step("U[(size_t)position",
         "Launch 1: each of {active} threads stores one value in each of the {T * T} matrices [U](filter). Threads beyond the last filter store zeros: the length of a row is a multiple of 4, so the product copies 16 bytes at a time.",
@@ -55,8 +55,8 @@ INPUT: Mapping[str, Step] = {
         "Launch 2, tile {tile_of}: thread {number} reads {T} × {T} pixels of channel {map_of} of the [input](input). The tile gives the output from row {p}, column {q}. Neighbouring tiles start {M} pixels apart, so they overlap by 2.",
         by=f"where({NO_TILE}, -1, number)", merge=True),
     **transform("transform_2d(BT, d, v)", "Bd",
-        (Say("", NO_TILE), "Launch 2, tile {tile_of}, channel {map_of}: first half of its transform, [Bᵀ d](input)."),
-        (Say("", NO_TILE), "Launch 2, tile {tile_of}, channel {map_of}, second half: [V](input) = (Bᵀ d) B. Both halves take {input_additions} additions and {input_multiplications} multiplications."),
+        (Say("", NO_TILE), mark("Launch 2, tile {tile_of}, channel {map_of}: first half of its transform, [Bᵀ d](input).")),
+        (Say("", NO_TILE), mark("Launch 2, tile {tile_of}, channel {map_of}, second half: [V](input) = (Bᵀ d) B. Both halves take {input_additions} additions and {input_multiplications} multiplications.")),
         f"where({NO_TILE}, -1, number)"),
     "store": step("V[(size_t)position", "Launch 2: each of {active} threads stores one value in each of the {T * T} matrices [V](input). Threads beyond the last tile store zeros.", together=True, merge=True),
 }
@@ -69,8 +69,8 @@ OUTPUT: Mapping[str, Step] = {
         Say("", NO_OUTPUT), "Launch 4, tile {tile_of}: thread {number} gathers {T * T} values of [Z](output) for filter {map_of}, one from each matrix.",
         by=f"where({NO_OUTPUT}, -1, number)", merge=True),
     **transform("transform_2d(AT, z, out)", "AZ",
-        (Say("", NO_OUTPUT), "Launch 4, tile {tile_of}, filter {map_of}: first half, [Aᵀ Z](output)."),
-        (Say("", NO_OUTPUT), "Launch 4, tile {tile_of}, filter {map_of}, second half: (Aᵀ Z) A. Both halves take {output_additions} additions and {output_multiplications} multiplications."),
+        (Say("", NO_OUTPUT), mark("Launch 4, tile {tile_of}, filter {map_of}: first half, [Aᵀ Z](output).")),
+        (Say("", NO_OUTPUT), mark("Launch 4, tile {tile_of}, filter {map_of}, second half: (Aᵀ Z) A. Both halves take {output_additions} additions and {output_multiplications} multiplications.")),
         f"where({NO_OUTPUT}, -1, number)"),
     "store": step("store_tile(output, shape",
         Say("Launch 4, tile {tile_of}: thread {number} stores the {y.times} values of [y](output) from row {p}, column {q} on. The other {M * M - y.times} are outside the output and are dropped.", "y.times < M * M"),
