@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.attention.backward import ladder, tensor_cores
-from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.attention.tensor_cores import PAD, padded
 from kernels.i18n import mark, tr
 from kernels.model.dtypes import INPUT_DTYPE
@@ -20,47 +19,41 @@ from visuals.scene.compiler.view import Bytes, PerThread, Say, Shared, View, ste
 from visuals.scene.parts import Annotation, Captions, Group
 
 MAX_QUERIES, MAX_KEYS = 16, 32  # of a tile, that are shown
-LANES = {"lane_of_4": "lane // 16 * 2 + lane % 2", "lane_of_8": "lane // 2 % 8"}  # as in flash_backward.cuh
-LAST_QUERY, LAST_KEY = "where(query_tile + Br < N, query_tile + Br, N) - 1", "where(key_tile + Bc < N, key_tile + Bc, N) - 1"
 ZERO: Launch = {"zero": step("y[i] = 0", "Second launch: [dQ](output) is filled with zeros, because the blocks will add to it.")}
 ADDED = Bytes(mark("bytes added to dQ by atomics of the followed block"), "dQ", "ld")
 
 
 # -- in FP32 -------------------------------------------------------------------------------------------------
-def of_keys(tiles: Tiles, s: AttentionBackwardShape) -> Launch:
-    """Returns the steps of the kernel whose block owns keys."""
-    keys, pitch = ladder.warp_keys(s, tiles), tiles["Bc"] + 4  # of P and dS
-    other, value = 32 * (tiles["Bc"] // keys), f"s[i * {keys // 4} + n]"  # other: the first thread of the other half
-    return {
-        "own": step("load_tile<Bc>(tile_k",
-            "The block owns keys {block_key} to {where(block_key + Bc < N, block_key + Bc, N) - 1}. It copies their rows of [K](filter) and [V](filter) to shared memory.",
-            to="load_tile<Bc>(tile_v"),
-        "first": step("load_queries(first_query)",
-            Say("Earlier queries do not see the keys of the block: it begins with query {first_query}. Rows of [Q](input) and [dO](input) are copied to shared memory.", "first_query > 0"),
-            mark("All {N} queries will pass by. The first rows of [Q](input) and [dO](input) are copied to shared memory.")),
-        "begin": step("float sums[TK][TD] = {}", "Half of the warps will add to [dv](output), the others to [dk](output). These sums stay in registers and begin at 0."),
-        "loaded": step("float row[TQ]",
-            f"Half of the warps load [L](input), the others [D](workspace). Then all threads wait at a barrier: the rows of queries {{query_tile}} to {{{LAST_QUERY}}} are loaded.",
-            to=("__syncthreads();", 0), lit=("__syncthreads();", 0)),
-        "products": step("multiply_rows(s, left, right)",
-            f"Half of the warps multiply rows of [Q](input) and [K](filter), the others rows of [dO](input) and [V](filter). For query {{query_tile}} and key {{block_key}}: QKᵀ = {{s[0][0]}}, dP = {{at(s[0][0], {other})}}."),
-        "P": step("int query = lane_of_8() + 8 * i",
-            Say(f"Half of the warps compute [P](workspace) again. P[{{query_tile + query}}, {{block_key + key}}] = exp({{{value}}} · scale − L) = exp({{{value} * scale - row[i]}}) = {{p}}, with L = {{row[i]}}.", "visible and query_tile + query < N and block_key + key < N"),
-            mark("Half of the warps compute [P](workspace) again. The keys are hidden from these queries: 0."),
-            to="tile_p[query * PITCH_P + key] =", lit="tile_p[query * PITCH_P + key] =", merge=True, by="role"),
-        "P_there": step(("__syncthreads();", 1), Say("", "role == 1"), "All threads wait at a barrier: the other half of the warps reads [P](workspace).", by="role"),
-        "dS": step("int place = (lane_of_8()",
-            Say(f"The other warps read P. dS[{{query_tile + place // {pitch}}}, {{block_key + place % {pitch}}}] = P · (dP − D) = {{Ps.read}} · ({{{value}}} − {{row[i]}}) = {{Ps.read * ({value} - row[i])}}.", f"place // {pitch} < {MAX_QUERIES} and place % {pitch} < {MAX_KEYS} and Ps.read > 0"),
-            Say(f"The other warps read P and compute [dS](workspace) = P · (dP − D). For query {{query_tile + place // {pitch}}} and key {{block_key + place % {pitch}}}, dP − D = {{{value}}} − {{row[i]}}."),
-            to="tile_ds[place] =", lit="tile_ds[place] =", merge=True, by="role"),
-        "sums": step("add_columns(sums",
-            Say(f"The first half of the warps adds Pᵀ dO over queries {{query_tile}} to {{{LAST_QUERY}}}. For key {{block_key}}: [dv](output)[0] = {{sums[0][0]}}.", "role == 0"),
-            Say("The other warps add dSᵀ Q over the same queries. For key {block_key}: [dk](output)[0] = {sums[0][0]}."), merge=True, by="role"),
-        "used": step(("__syncthreads();", 2), Say("", "role == 0"), "All threads wait at a barrier: [dS](workspace) is complete, and all have used these rows of [Q](input) and [dO](input).", by="role"),
-        "next": step("load_queries(query_tile + Br)", Say("", "query_tile + Br >= N"), "Rows of [Q](input) and [dO](input) of the next queries, from {query_tile + Br} on, are copied to shared memory."),
-        "store": step("store_sums(Y, sums",
-            f"The block stores [dV](output), and [dK](output) times the scale {{scale}}. dK[{{block_key}}, 0] = {{scale}} · {{at(sums[0][0], {other})}} = {{scale * at(sums[0][0], {other})}}. P and dS were never in global memory."),
-    }
+OF_KEYS: Launch = {
+    "own": step("load_tile<Bc>(tile_k",
+        "The block owns keys {block_key} to {where(block_key + Bc < N, block_key + Bc, N) - 1}. It copies their rows of [K](filter) and [V](filter) to shared memory.",
+        to="load_tile<Bc>(tile_v"),
+    "first": step("load_queries(first_query)",
+        Say("Earlier queries do not see the keys of the block: it begins with query {first_query}. Rows of [Q](input) and [dO](input) are copied to shared memory.", "first_query > 0"),
+        mark("All {N} queries will pass by. The first rows of [Q](input) and [dO](input) are copied to shared memory.")),
+    "begin": step("float sums[TK][TD] = {}", "Half of the warps will add to [dv](output), the others to [dk](output). These sums stay in registers and begin at 0."),
+    "loaded": step("float row[TQ]",
+        "Half of the warps load [L](input), the others [D](workspace). Then all threads wait at a barrier: the rows of queries {query_tile} to {last_query} are loaded.",
+        to=("__syncthreads();", 0), lit=("__syncthreads();", 0)),
+    "products": step("multiply_rows(s, left, right)",
+        "Half of the warps multiply rows of [Q](input) and [K](filter), the others rows of [dO](input) and [V](filter). For query {query_tile} and key {block_key}: QKᵀ = {s[0][0]}, dP = {other_s}."),
+    "P": step("int query = lane_of_8() + 8 * i",
+        Say("Half of the warps compute [P](workspace) again. P[{query_tile + query}, {block_key + key}] = exp({own_s} · scale − L) = exp({own_s * scale - row[i]}) = {p}, with L = {row[i]}.", "visible and query_tile + query < N and block_key + key < N"),
+        mark("Half of the warps compute [P](workspace) again. The keys are hidden from these queries: 0."),
+        to="tile_p[query * PITCH_P + key] =", lit="tile_p[query * PITCH_P + key] =", merge=True, by="role"),
+    "P_there": step(("__syncthreads();", 1), Say("", "role == 1"), "All threads wait at a barrier: the other half of the warps reads [P](workspace).", by="role"),
+    "dS": step("int place = (lane_of_8()",
+        Say("The other warps read P. dS[{query_tile + place_query}, {block_key + place_key}] = P · (dP − D) = {Ps.read} · ({own_s} − {row[i]}) = {Ps.read * (own_s - row[i])}.", "place_query < most_queries and place_key < most_keys and Ps.read > 0"),
+        Say("The other warps read P and compute [dS](workspace) = P · (dP − D). For query {query_tile + place_query} and key {block_key + place_key}, dP − D = {own_s} − {row[i]}."),
+        to="tile_ds[place] =", lit="tile_ds[place] =", merge=True, by="role"),
+    "sums": step("add_columns(sums",
+        Say("The first half of the warps adds Pᵀ dO over queries {query_tile} to {last_query}. For key {block_key}: [dv](output)[0] = {sums[0][0]}.", "role == 0"),
+        Say("The other warps add dSᵀ Q over the same queries. For key {block_key}: [dk](output)[0] = {sums[0][0]}."), merge=True, by="role"),
+    "used": step(("__syncthreads();", 2), Say("", "role == 0"), "All threads wait at a barrier: [dS](workspace) is complete, and all have used these rows of [Q](input) and [dO](input).", by="role"),
+    "next": step("load_queries(query_tile + Br)", Say("", "query_tile + Br >= N"), "Rows of [Q](input) and [dO](input) of the next queries, from {query_tile + Br} on, are copied to shared memory."),
+    "store": step("store_sums(Y, sums",
+        "The block stores [dV](output), and [dK](output) times the scale {scale}. dK[{block_key}, 0] = {scale} · {other_sum} = {scale * other_sum}. P and dS were never in global memory."),
+}
 
 
 PARTS_OF_DQ: Launch = {
@@ -74,7 +67,7 @@ OF_QUERIES: Launch = {
         "Next launch, for [dQ](output): the block owns queries {block_query} to {where(block_query + Br < N, block_query + Br, N) - 1}. It copies their rows of [Q](input) and [dO](input) to shared memory.", to="load_tile<Br>(tile_do"),
     "q_first": step("load_tile<Bc>(tile_k, K, N, d)", "Now the keys pass by: the first rows of [K](filter) and [V](filter) are copied to shared memory.", to="load_tile<Bc>(tile_v, V, N, d)"),
     "q_begin": step("float dq[TM][TD] = {}", "Each thread loads [L](input) and [D](workspace) of its queries. Its sums [dq](output) begin at 0.", to="row_d[i] = query < N"),
-    "q_loaded": step("wait_groups<0>()", f"All threads wait at a barrier: the rows of keys {{key_tile}} to {{{LAST_KEY}}} are loaded.", to=("__syncthreads();", 0), lit=("__syncthreads();", 0)),
+    "q_loaded": step("wait_groups<0>()", "All threads wait at a barrier: the rows of keys {key_tile} to {last_key} are loaded.", to=("__syncthreads();", 0), lit=("__syncthreads();", 0)),
     "q_product": step("multiply_rows(p, tile_q", "Rows of [Q](input) times rows of [K](filter): for query {block_query} and key {key_tile} this is {p[0][0]}."),
     "q_P": step("int key = key_tile + lane_col",
         Say("[P](workspace) is computed once more. P[{block_query}, {key_tile}] = exp({p[0][0].before} · scale − L) = {p[0][0]}, with L = {L[block_query]}.", "p[0][0] > 0"),
@@ -83,7 +76,7 @@ OF_QUERIES: Launch = {
         "dP = dO Vᵀ, and dS[{block_query}, {key_tile}] = P · (dP − D) = {p[0][0]} · ({dp[0][0]} − {row_d[0]}) = {p[0][0] * (dp[0][0] - row_d[0])}.", to="p[i][n] * (dp[i][n]", lit="p[i][n] * (dp[i][n]"),
     "q_dS_there": step(("__syncthreads();", 1), "All threads wait at a barrier: [dS](workspace) is complete, and all have used these rows of [V](filter)."),
     "q_next_v": step("load_tile<Bc>(tile_v, V + next", Say("", "key_tile + Bc >= key_end"), "Rows of [V](filter) of the next keys, from {key_tile + Bc} on, are copied to shared memory."),
-    "q_dQ": step("for (int key = 0; key < Bc; key += 4)", f"The sum grows by dS K over keys {{key_tile}} to {{{LAST_KEY}}}. For query {{block_query}}: dq[0] = {{dq[0][0]}}.", to="dq[i][n] += ds[i][k]", lit="dq[i][n] += ds[i][k]"),
+    "q_dQ": step("for (int key = 0; key < Bc; key += 4)", "The sum grows by dS K over keys {key_tile} to {last_key}. For query {block_query}: dq[0] = {dq[0][0]}.", to="dq[i][n] += ds[i][k]", lit="dq[i][n] += ds[i][k]"),
     "q_used": step(("__syncthreads();", 2), "All threads wait at a barrier: all have used these rows of [K](filter)."),
     "q_next_k": step("load_tile<Bc>(tile_k, K + next", Say("", "key_tile + Bc >= key_end"), "Rows of [K](filter) of the next keys are copied to shared memory."),
     "q_store": step("store4(dQ, dQ", "The block stores [dQ](output), its sums times the scale {scale}. dQ[{block_query}, 0] = {scale} · {dq[0][0]} = {scale * dq[0][0]}. No other block writes these rows.", merge=True),
@@ -93,33 +86,46 @@ OTHER_KEYS = mark("The other blocks of keys ({others}) do the same. [dK](output)
 OTHER_QUERIES = mark("The other blocks of queries ({others}) do the same. [dQ](output) is complete. Neither P nor dS was ever stored in global memory.")
 
 
+def names(head: Head, tiles: Tiles) -> dict[str, str]:
+    """Returns what the kernels compute without a variable: lanes as in flash_backward.cuh, the last rows of a tile, the score of the last place
+    in the loop, and the numbers of the first thread of the other half of the warps."""
+    keys, pitch = ladder.warp_keys(head.s, tiles), tiles["Bc"] + 4  # pitch: of P and dS
+    other = 32 * (tiles["Bc"] // keys)
+    return {
+        "lane_of_4": "lane // 16 * 2 + lane % 2", "lane_of_8": "lane // 2 % 8",
+        "last_query": "where(query_tile + Br < N, query_tile + Br, N) - 1", "last_key": "where(key_tile + Bc < N, key_tile + Bc, N) - 1",
+        "own_s": f"s[i * {keys // 4} + n]", "other_s": f"at(s[0][0], {other})", "other_sum": f"at(sums[0][0], {other})",
+        "place_query": f"place // {pitch}", "place_key": f"place % {pitch}", "most_queries": str(MAX_QUERIES), "most_keys": str(MAX_KEYS),
+    }
+
+
 def flash(head: Head, tiles: Tiles) -> View:
-    launch = {**of_keys(tiles, head.s), **PARTS_OF_DQ}
+    launch = {**OF_KEYS, **PARTS_OF_DQ}
     return View(
         (*head.tensors(), *_tiles(head, tiles), *_squares(head, tiles), *_sums_of_keys(head, tiles)),
         (
             GLOBAL, Group((("Qs", "dOs", "Ks", "Vs"), ("Ps", "dSs")), "shared", mark("shared memory of the block")),
             Group((("dv", "dk"),), "registers", mark("registers of the block’s threads: sums so far")),
         ),
-        (DOTS, ZERO, launch), (*MOVED, ADDED, SHARED_BYTES), others=(OTHER_DOTS, "", OTHERS_ATOMIC), order=ORDER, names=LANES,
+        (DOTS, ZERO, launch), (*MOVED, ADDED, SHARED_BYTES), others=(OTHER_DOTS, "", OTHERS_ATOMIC), order=ORDER, names=names(head, tiles),
     )
 
 
 def two_kernels(head: Head, tiles: Tiles) -> View:
     Br, Bc, columns, R, C = tiles["Br"], tiles["Bc"], ladder.padded(head.s) // 8, min(tiles["Br"], head.s.N, MAX_QUERIES), min(tiles["Bc"], head.s.N, MAX_KEYS)
-    keys, start = of_keys(tiles, head.s), 2 * (Br + Bc) * (ladder.padded(head.s) + 4)
+    start = 2 * (Br + Bc) * (ladder.padded(head.s) + 4)
     of_queries = (
         PerThread("q_P", "workspace", "P", mark("of queries"), "P", of=("p",), during=("q_product", "q_P"), place=(f"thread_row + cell // {Bc // 8} * 4", f"lane_col + cell % {Bc // 8} * 8"), part=(range(R), range(C))),
         Shared("q_dSs", "workspace", "dS", mark("of queries"), "dS", of="shared", dtype="f4", during=tuple(OF_QUERIES), box=(start, 1, R, C, Bc + 8)),
         PerThread("dq", "output", "dq", place=(f"thread_row + cell // {columns} * 4", f"4 * lane_col + cell % {columns} // 4 * 32 + cell % 4"), part=(range(R), head.cols)),
     )
     return View(
-        (*head.tensors(), *_tiles(head, tiles), *_squares(head, tiles, tuple(keys)), *_sums_of_keys(head, tiles), *of_queries),
+        (*head.tensors(), *_tiles(head, tiles), *_squares(head, tiles, tuple(OF_KEYS)), *_sums_of_keys(head, tiles), *of_queries),
         (
             GLOBAL, Group((("Qs", "dOs", "Ks", "Vs"), ("Ps", "dSs", "q_dSs")), "shared", mark("shared memory of the block")),
             Group((("dv", "dk", "dq", "q_P"),), "registers", mark("registers of the block’s threads: sums so far")),
         ),
-        (DOTS, keys, OF_QUERIES), (*MOVED, SHARED_BYTES), others=(OTHER_DOTS, OTHER_KEYS, OTHER_QUERIES), order=ORDER, names=LANES,
+        (DOTS, OF_KEYS, OF_QUERIES), (*MOVED, SHARED_BYTES), others=(OTHER_DOTS, OTHER_KEYS, OTHER_QUERIES), order=ORDER, names=names(head, tiles),
     )
 
 
