@@ -119,7 +119,7 @@ def col2im_atomics(s: ConvShape, transposed: bool = False) -> View:
             {"zero": step("y[i] = 0.0f", zero)},
             product(transposed),
             {"tap": step("if (!inside) continue",
-                Say(mark("All of them lie in the padding: nothing is added."), "count(col) == 0"),
+                Say(mark("All of them are in the padding: nothing is added."), "count(col) == 0"),
                 Say(again, "dx.again > 0"), Say(first, "col.times > 0"),
                 to="column[row * row_length]", lit="atomicAdd(&channel_gradient", each="r * shape.S + s", lead=tap)},
         ),

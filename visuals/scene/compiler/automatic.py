@@ -340,7 +340,7 @@ def _iterations(m: Moment) -> Sentence:
     """Says which iterations of a loop a step is."""
     text = tr(
         "Line {line}: the loop goes on in the same way. Its iterations {0} to {1} are one step here.",
-        line=m.step.at.lines.start,
+        line=m.visit.kind.partition(".")[0],
     )
     return Sentence(text, (float(m.visit.number), float(m.visit.count)), int(m.active.argmax()))
 
