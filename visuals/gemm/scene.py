@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernels.gemm.shape import GemmShape
-from kernels.i18n import decimal, mark, tr
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
 from kernels.model.dtypes import ELEMENT_BYTES
 from visuals.gemm.plan import why_not
@@ -66,7 +66,6 @@ def gemm_scene(
     if s is not shape:
         rows, cols = min(rows, s.M), min(cols, s.N)
         made = _of_part(made, rows, cols, s.K)
-        parts["tensors"] = _notes(shape, made)
     if s.K < shape.K:
         made = _cut(made, shape.K)
         parts["order_note"] += " " + tr(CUT_NOTE, cut=decimal(f"{s.K:,}"), all=decimal(f"{shape.K:,}"))
@@ -74,9 +73,10 @@ def gemm_scene(
         (steps,) = made.launches
         made = replace(made, launches=({kind: replace(step, fold="") for kind, step in steps.items()},))
     shown = (s.M, s.N) if s is shape else (rows, cols)
+    parts["tensors"] = _notes(shape, *shown, s.K)
     parts["matmuls"] = _matmuls(s, s.K == shape.K, *shown, C0)
     key = f"{shape}{every_step * ' steps=all'}"
-    return scene_of_rung(rung, s, sizes, inputs, made, key, blocks=first_blocks(1), **parts)
+    return scene_of_rung(rung, s, sizes, inputs, made, key, _tile_notes(sizes), first_blocks(1), **parts)
 
 
 def _tile(tiles: Mapping[str, int]) -> tuple[int, int]:
@@ -114,16 +114,30 @@ def _cut(made: View, whole: int) -> View:
     return replace(made, launches=({**steps, "store": store},), names={**made.names, "whole": str(whole)})
 
 
-def _notes(shape: GemmShape, made: View) -> dict[str, dict[str, Any]]:
+def _notes(shape: GemmShape, rows: int, cols: int, K: int) -> dict[str, dict[str, Any]]:
     """Returns which part of each matrix is shown."""
-    of = {"A": (shape.M, shape.K), "B": (shape.K, shape.N)}
     notes = {}
-    for shown in made.tensors:
-        if isinstance(shown, Buffer) and shown.part:
-            part, whole = tuple(map(len, shown.part)), of.get(shown.name, (shape.M, shape.N))
-            note = part_note(*zip((0, 0), part, whole, strict=True))
-            notes[shown.name] = {"note": note, "partial": part != whole}
+    for name, part, whole in (
+        ("A", (rows, K), (shape.M, shape.K)),
+        ("B", (K, cols), (shape.K, shape.N)),
+        *((name, (rows, cols), (shape.M, shape.N)) for name in ("C", "C0")),
+    ):
+        note = part_note(*zip((0, 0), part, whole, strict=True))
+        notes[name] = {"note": note, "partial": part != whole}
     return notes
+
+
+def _tile_notes(tiles: Mapping[str, int]) -> dict[str, str]:
+    """Returns the sizes of the tiles in shared memory."""
+    if "BK" not in tiles:
+        return {}
+    stages = tiles.get("STAGES", 1)
+    buffers = f" · {trn('{n} buffer', '{n} buffers', stages)}" if stages > 1 else ""
+    sizes = {"A": (tiles["BM"], tiles["BK"]), "B": (tiles["BK"], tiles["BN"])}
+    return {
+        f"tile_{matrix.lower()}": tr("tile of {matrix}, {rows} × {cols}", matrix=matrix, rows=rows, cols=cols) + buffers
+        for matrix, (rows, cols) in sizes.items()
+    }
 
 
 def _matmuls(s: GemmShape, whole: bool, rows: int, cols: int, C0: np.ndarray | None) -> tuple[MatMul, ...]:

@@ -34,7 +34,6 @@ SUM = PerThread("acc", "output", "sum", symbol="sum", of=("sum",), threads=1)
 THREADS = Writers("who", "workspace", mark("threads"), mark("in the tile of C"), of="C")
 WARPS = replace(THREADS, title=mark("warps"), per=32)
 MEMORY, SHARED, REGISTERS, OF_WARP = mark("global memory"), mark("shared memory"), mark("registers of thread 0"), mark("registers of warp 0")
-TILE_OF_A, TILE_OF_B = mark("tile of A"), mark("tile of B")
 OTHER_BLOCKS = mark("The other blocks compute their parts of [C](output) in the same way. Blocks: {others}. [C](output) is complete.")
 
 NAMES = {
@@ -96,16 +95,15 @@ DIRECT: Mapping[str, Step] = {
 }
 
 # -- tiles in shared memory --------------------------------------------------------------------------------
-FOUR_OF_A, FOURS_OF_B = re.compile(r"tile_a\[load_a_col.*\[.*0?.*\] = values.x"), "*(float4*)&tile_b[load_b_row"
 PAIRS = step("float a[TM], b[TN]", *OTHERS, ADD_ALL, to="sum[i][j] += a[i] * b[j]", lit="sum[i][j] += a[i] * b[j]", fold=SAME_ALL)
 
 
-def tiled(load_a: Mark, load_b: Mark, multiply: Step, start: Step = START, to_a: Mark = "", store: Mark = "C[c_index] =") -> Mapping[str, Step]:
+def tiled(load_a: Mark, load_b: Mark, multiply: Step, start: Step = START, to_a: Mark = "", to_b: Mark = "", store: Mark = "C[c_index] =") -> Mapping[str, Step]:
     """Returns the steps of a loop over tiles with two barriers. Its marks: the lines that fill tile_a and tile_b, the store."""
     return {
         "start": start, "zero": ZERO,
-        "load_a": step(load_a, *READERS_A, lead=COPY_A, to=to_a, merge=True, together=True),
-        "load_b": step(load_b, *READERS_B, lead=COPY_B, merge=True, together=True),
+        "load_a": step(load_a, *READERS_A, lead=COPY_A, to=to_a, lit=to_a, merge=True, together=True),
+        "load_b": step(load_b, *READERS_B, lead=COPY_B, to=to_b, lit=to_b, merge=True, together=True),
         "complete": COMPLETE, "multiply": multiply, "read": READ,
         "store": step(store, *STORE, merge=True),
     }
@@ -115,8 +113,9 @@ LOADS = re.compile(r"tile_a\[.+\] ="), re.compile(r"tile_b\[.+\] =")
 SHARED_TILE = tiled(*LOADS, step("sum += tile_a", *OTHERS, ADD_ONE, fold=SAME_ONE), START_SUM)
 REGISTER_TILE_1D = tiled(*LOADS, step("float b = tile_b", *OTHERS, ADD_ALL, to="sum[i] += tile_a", lit="sum[i] += tile_a", fold=SAME_ALL))
 REGISTER_TILE_2D = tiled(*LOADS, PAIRS)
-VECTORIZED = tiled("tile_a[load_a_col + 0]", FOURS_OF_B, PAIRS, to_a="tile_a[load_a_col + 3]", store="store4(C")
-BANK_FREE = tiled("tile_a[load_a_col / 4][0", FOURS_OF_B, PAIRS, to_a="tile_a[load_a_col / 4][3", store="store4(C")
+FOURS = "float4 values = load4(A", "float4 values = load4(B"
+VECTORIZED = tiled(*FOURS, PAIRS, to_a="tile_a[load_a_col + 3]", to_b="*(float4*)&tile_b[load_b_row", store="store4(C")
+BANK_FREE = tiled(*FOURS, PAIRS, to_a="tile_a[load_a_col / 4][3", to_b="*(float4*)&tile_b[load_b_row", store="store4(C")
 
 # -- copies that run ahead ---------------------------------------------------------------------------------
 AHEAD = (
@@ -234,7 +233,8 @@ MMA_SYNC: Mapping[str, Step] = {
 
 # -- views -------------------------------------------------------------------------------------------------
 Tiles = Mapping[str, int]
-STATIC, TRANSPOSED, FOURS, AHEAD_OF, BYTES, HALVES, SWIZZLED = range(7)  # layouts of the tiles in shared memory
+DTYPES = {"fp32": "f4", "fp16": "f2", "bf16": "bfloat16", "int8": "i1"}
+STATIC, TRANSPOSED, PADDED, AHEAD_OF, BYTES, HALVES, SWIZZLED = range(7)  # layouts of the tiles in shared memory
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ KERNELS: Mapping[str, Kernel] = {
     "gemm/uncoalesced": Kernel(DIRECT, None, FROM_MATRICES), "gemm/naive": Kernel(DIRECT, None, FROM_MATRICES),
     "gemm/shared-tile": Kernel(SHARED_TILE, STATIC, FROM_TILES), "gemm/register-tile-1d": Kernel(REGISTER_TILE_1D, STATIC, ((ONE_B,), (SUM,))),
     "gemm/register-tile-2d": Kernel(REGISTER_TILE_2D, STATIC, PRODUCT), "gemm/vectorized": Kernel(VECTORIZED, TRANSPOSED, PRODUCT),
-    "gemm/bank-free": Kernel(BANK_FREE, FOURS, PRODUCT), "gemm/double-buffer": Kernel(DOUBLE_BUFFER, AHEAD_OF, PRODUCT),
+    "gemm/bank-free": Kernel(BANK_FREE, PADDED, PRODUCT), "gemm/double-buffer": Kernel(DOUBLE_BUFFER, AHEAD_OF, PRODUCT),
     "gemm/warp-tile": Kernel(DOUBLE_BUFFER, AHEAD_OF, PRODUCT), "gemm/register-pipeline": Kernel(REGISTER_PIPELINE, AHEAD_OF, TWO_SETS),
     "gemm/grouped-order": Kernel(REGISTER_PIPELINE, AHEAD_OF, TWO_SETS), "gemm/dp4a": Kernel(DP4A, BYTES),
     "gemm/wmma": Kernel(WMMA, HALVES, ((LANES,),)), "gemm/mma-sync": Kernel(MMA_SYNC, SWIZZLED, ((FRAGMENTS,),)),
@@ -295,7 +295,7 @@ def view(rung: str, s: GemmShape, t: Tiles, rows: int, cols: int) -> View:
         readings.append(Bytes(mark("values read from shared memory"), "tile_a tile_b", "ld", per=str(item)))
     size = 32 if kernel.is_of_warps or not tiles else 1
     return View(
-        (A, B, *results, *tiles, *(shown for row in registers for shown in row if shown), *([who] if rung != "gemm/wmma" else [])),
+        (replace(A, dtype=DTYPES[s.dtype]), replace(B, dtype=DTYPES[s.dtype]), *results, *tiles, *(shown for row in registers for shown in row if shown), *([who] if rung != "gemm/wmma" else [])),
         groups, (kernel.steps,), tuple(readings), group=size, alone=size, detailed=size,
         names={**NAMES, **({} if "TN" in t else {"TN": "1"}), **({} if "TM" in t else {"TM": "1"})}, others=(OTHER_BLOCKS,),
     )
@@ -308,19 +308,18 @@ def _tiles(layout: int | None, s: GemmShape, t: Tiles, rows: int, cols: int) -> 
     BM, BN, BK, stages = t["BM"], t["BN"], t["BK"], t.get("STAGES", 1)
     planes = min(stages, -(-s.K // BK))
     pad_a, pad_b = BM + 4 if rows == BM else rows, BN + 8 if cols == BN else cols
-    halves = {"fp16": "f2", "bf16": "bfloat16"}.get(s.dtype, "")
     a, b, of, dtype = {
         STATIC: ((0, 1, rows, BK, BK), (0, 1, BK, cols, BN), "", "f4"),
         TRANSPOSED: ((0, 1, BK, rows, BM), (0, 1, BK, cols, BN), "", "f4"),
-        FOURS: (None, (0, 1, BK, cols, BN), "", "f4"),
+        PADDED: (None, (0, 1, BK, cols, BN), "", "f4"),
         AHEAD_OF: ((0, planes, BK, pad_a, BM + 4), (stages * BK * (BM + 4), planes, BK, cols, BN), "shared", "f4"),
         BYTES: ((0, 1, BK // 4, 4 * pad_a, 4 * (BM + 4)), (0, 1, BK // 4, 4 * cols, 4 * BN), "", "i1"),
-        HALVES: ((0, 1, rows, BK + 8, BK + 8), (BM * (BK + 8), 1, BK, pad_b, BN + 8), "shared", halves),
-        SWIZZLED: ((0, planes, rows, BK, BK, (BM + BN) * BK), (BM * BK, planes, BK, cols, BN, (BM + BN) * BK), "shared", halves),
+        HALVES: ((0, 1, rows, BK + 8, BK + 8), (BM * (BK + 8), 1, BK, pad_b, BN + 8), "shared", DTYPES[s.dtype]),
+        SWIZZLED: ((0, planes, rows, BK, BK, (BM + BN) * BK), (BM * BK, planes, BK, cols, BN, (BM + BN) * BK), "shared", DTYPES[s.dtype]),
     }[layout]
     plane = mark("buffer") if planes > 1 else ""
     during = tuple(kind for kind in WMMA if kind not in ("spread", "store")) if layout == HALVES else ()
     return (
-        Shared("tile_a", "input", "tile_a", TILE_OF_A, of=of, dtype=dtype, box=a, plane=plane, during=during),
-        Shared("tile_b", "filter", "tile_b", TILE_OF_B, of=of, dtype=dtype, box=b, plane=plane, during=during),
+        Shared("tile_a", "input", "tile_a", of=of, dtype=dtype, box=a, plane=plane, during=during),
+        Shared("tile_b", "filter", "tile_b", of=of, dtype=dtype, box=b, plane=plane, during=during),
     )

@@ -141,6 +141,19 @@ def test_a_sentence_says_how_many_threads_read_a_value_of_a_tile():
     assert "of B to shared memory" in of_B and "Then 8 threads read" in of_B
 
 
+@pytest.mark.parametrize("rung", FLOATS)
+def test_a_tile_is_read_once_from_global_memory_in_the_step_that_says_so(rung):
+    tiles = find(rung).default_tiles | smallest(rung)
+    s = GemmShape(tiles["BM"], tiles["BN"], tiles["BK"])
+    scene = gemm_scene(s, rung, smallest(rung), *matrices(s))
+    captions = [scene.caption(t) for t in range(scene.steps)]
+    for name, size in (("A", s.M * s.K), ("B", s.K * s.N)):
+        (t,) = (t for t, text in enumerate(captions) if f" of {name} to shared memory" in text)
+        assert f"Values read from global memory: {size}." in captions[t]
+        read = next(read for read in scene.reads if read.source == name)
+        assert read.start[t + 1] - read.start[t] == size
+
+
 def test_the_sums_of_a_warp_are_where_they_are_stored():
     s = GemmShape(64, 64, 32, dtype="fp16")
     scene = gemm_scene(s, "gemm/mma-sync", smallest("gemm/mma-sync"), *matrices(s))
