@@ -107,6 +107,9 @@ WRONG = {
     "write outside at one address": kernel("y[200] = x[t];"),
     "unwritten": kernel("__shared__ float s[64]; if (t != 5) s[t] = x[t]; __syncthreads(); y[t] = s[63 - t];"),
     "beside an array": kernel("__shared__ float s[64], r[64]; s[t] = r[t] = x[t]; __syncthreads(); y[t] = s[t + 2];"),
+    "in the next array": kernel(
+        "__shared__ float s[64], r[64]; s[t] = r[t] = x[t]; __syncthreads(); y[t] = s[t + 64] + r[t + 64];"
+    ),
     "misaligned": kernel("y[t] = *(float*)((char*)x + t);"),
     "misaligned at one address": kernel("y[t] = *(float*)((char*)x + 2);"),
     "misaligned by a word": kernel("*(double*)(y + 1 + 2 * t % 4) = x[t];"),
@@ -116,12 +119,13 @@ WRONG = {
 }
 
 
-def outcome(source: str, machine_code: bool, **options) -> list[object]:
-    """Returns what two blocks of 64 threads do: the message if a fault ends them, the recording, and the buffers."""
+def outcome(source: str, machine_code: bool, name: str = "", **options) -> list[object]:
+    """Returns what two blocks of 64 threads do: the message if a fault ends them, the recording, and the buffers. `name`: of the variable
+    that is watched, "" for all."""
     ptx = compile_ptx(spread(source), "k.cu", [option.replace("-lineinfo", "-G") for option in OPTIONS])
     arrays = {"x": np.linspace(0, 3, 64, dtype=np.float32), "y": np.zeros(128, np.float32), "n": np.zeros(2, np.int32)}
     memory, text = device_memory(arrays, list(arrays)), ""
-    settings = Options(False, watch=Watch((1, 0), lambda _: True), machine_code=machine_code, **options)
+    settings = Options(False, watch=Watch((1, 0), lambda v: name in ("", v.name)), machine_code=machine_code, **options)
     try:
         watched = launch(ptx, "k", (2, 1, 1), (64, 1, 1), list(arrays), memory, 0, settings).watched
     except EmulatorError as error:
@@ -131,10 +135,10 @@ def outcome(source: str, machine_code: bool, **options) -> list[object]:
 
 @needs_nvrtc
 @pytest.mark.parametrize("name", RIGHT)
-@pytest.mark.parametrize("races", [False, True])
-def test_kernels(name, races):
-    plain = outcome(RIGHT[name], False, races=races)
-    assert not plain[0] and not differences(plain, outcome(RIGHT[name], True, races=races))
+@pytest.mark.parametrize("settings", [{}, {"name": "t"}, {"races": True}], ids=str)
+def test_kernels(name, settings):
+    plain = outcome(RIGHT[name], False, **settings)
+    assert not plain[0] and not differences(plain, outcome(RIGHT[name], True, **settings))
 
 
 @needs_nvrtc
