@@ -32,7 +32,7 @@ CHANGES = (
     Change("softmax/page.py", {"logits": "own numbers", "rung": "three-pass"}, "numbers", "3 -inf 100", " 3:", ("logits", "rung")),
     Change("layers/page.py", {"layer": "max-pool"}, "W", 8, "max-pool/window .*N1 C1 5x8 ", ("layer",)),
     Change("precision/page.py", {"topic": "bits"}, "x", 2049.0, "bits FP16 2049.0", ()),
-    Change("attention/page.py", {"causal": "1"}, "Bc", 16, "attention/flash .*causal Br=4,Bc=16", ("causal",)),
+    Change("attention/page.py", {"causal": "1"}, "Bc", 16, "attention/flash Br=4,Bc=16 .*causal", ("causal",)),
     Change("fusion/page.py", {"N": "2"}, "C", 3, "of N2 C3 ", ("N",)),
 )  # fmt: skip
 
