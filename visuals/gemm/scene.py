@@ -27,6 +27,7 @@ __all__ = ["gemm_scene", "why_not"]
 
 MAX_WHOLE = 48  # rows, columns and terms of matrices that are shown whole
 MAX_SIDE, MIN_TERMS = 64, 16  # shown of the tile and of the sums of a block of larger matrices
+MAX_TILE = 128 * 128  # elements of C that a block computes, of whose sums all terms up to MAX_SIDE are shown
 ALIGNMENT = 8  # elements: rows of B may begin on 16 bytes or not, which decides how they are copied
 ORDER = mark("explaining order")
 CUT = mark("The loop was cut short: these sums have {K} of {whole} terms.")
@@ -85,13 +86,14 @@ def _tile(tiles: Mapping[str, int]) -> tuple[int, int]:
 
 
 def shortened(s: GemmShape, tiles: Mapping[str, int]) -> GemmShape:
-    """Returns small shapes as they are, of larger ones block 0 alone, with few terms. Rows are aligned as before."""
+    """Returns small shapes as they are, of larger ones block 0 alone, with few terms if they have many. Rows are aligned as before."""
     if max(s.M, s.N, s.K) <= MAX_WHOLE:
         return s
     BM, BN = _tile(tiles)
     BK = tiles.get("BK", MAX_SIDE)
     most = MAX_SIDE if BM * BN <= MAX_SIDE**2 else MAX_SIDE // 2
-    terms = max(min(2 * BK, most), BK, MIN_TERMS)
+    whole = s.K <= MAX_SIDE and BM * BN <= MAX_TILE
+    terms = s.K if whole else max(min(2 * BK, most), BK, MIN_TERMS)
     aligned = SECTOR // ELEMENT_BYTES[s.dtype]
     N = s.N if s.N < BN + ALIGNMENT else BN + s.N % ALIGNMENT
     return s.with_(M=min(s.M, BM), N=N, K=s.K - max(0, s.K - terms) // aligned * aligned)
