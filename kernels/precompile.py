@@ -19,26 +19,6 @@ from kernels.model.program import Launch, RuleError, Tiles
 from kernels.model.rung import Ladder, Rung
 from kernels.model.shape import Shape
 
-WATCHED = (  # topics
-    "attention",
-    "collectives",
-    "conv",
-    "cross_entropy",
-    "cuda",
-    "elementwise",
-    "embedding",
-    "fusion",
-    "gemm",
-    "heads",
-    "linear",
-    "memory",
-    "norm",
-    "optimizer",
-    "pooling",
-    "softmax",
-    "teaching",
-)
-
 
 def kernels() -> Iterator[tuple[str, str, Defines]]:
     """Yields (source, entry, defines) of every kernel that is compiled ahead: of every rung at every preset with the
@@ -81,37 +61,35 @@ def build(source: str, defines: Defines) -> Compiled:
     )
 
 
+def digest_for_watching(source: str, defines: Defines) -> str:
+    return compile.digest(sources.translation_unit(source), watch.options(defines, source))
+
+
 def build_for_watching(source: str, defines: Defines) -> Compiled:
     """Compile a source now for watching and return its PTX and digest."""
-    options = watch.options(defines, source)
-    return Compiled(watch.compiled(source, defines), compile.digest(sources.translation_unit(source), options), {})
-
-
-def watched() -> Iterator[tuple[str, Defines]]:
-    """Yields (source, defines) of every kernel whose scene is compiled from what it does."""
-    for source, _, defines in kernels():
-        if archive_entry(source, defines)[0] in WATCHED:
-            yield source, defines
+    return Compiled(watch.compiled(source, defines), digest_for_watching(source, defines), {})
 
 
 def write(wanted: Collection[str] = ()) -> list[Path]:
-    """Write the archives of these topics anew, of all if none is named, and return the paths written. RuleError names a
-    topic that has no kernels."""
-    topics: dict[str, dict[str, Compiled]] = {name: {} for name in wanted}
+    """Write the archives of these topics anew, as they are measured and for watching, of all topics if none is named, and return the
+    paths written. RuleError names a topic that has no kernels."""
+    builds = {ptx_archive.MEASURED: build, ptx_archive.WATCHED: build_for_watching}
+    topics: dict[str, dict[str, tuple[str, Defines]]] = {name: {} for name in wanted}
     for source, _, defines in kernels():
         topic, name = archive_entry(source, defines)
         if not wanted or topic in wanted:
-            topics.setdefault(topic, {})[name] = build(source, defines)
-    if empty := [topic for topic, built in topics.items() if not built]:
+            topics.setdefault(topic, {})[name] = source, defines
+    if empty := [topic for topic, found in topics.items() if not found]:
         raise RuleError(f"no kernels are in {', '.join(empty)}")
     version = compile.version() or ""
-    paths = [path for topic, built in topics.items() for path in ptx_archive.write(FOLDER, topic, version, built)]
-    for topic in WATCHED:
-        if topic in topics:
-            chosen = [(source, defines) for source, defines in watched() if archive_entry(source, defines)[0] == topic]
-            built = {archive_entry(*kernel)[1]: build_for_watching(*kernel) for kernel in chosen}
-            paths += ptx_archive.write(FOLDER, topic, version, built, ptx_archive.WATCHED)
-    return paths
+    return [
+        path
+        for stem, compiled in builds.items()
+        for topic, found in topics.items()
+        for path in ptx_archive.write(
+            FOLDER, topic, version, {name: compiled(*kernel) for name, kernel in found.items()}, stem
+        )
+    ]
 
 
 def ptxas_resources(log: str) -> dict[str, int]:
