@@ -134,7 +134,8 @@ def _tile_notes(tiles: Mapping[str, int]) -> dict[str, str]:
     if "BK" not in tiles:
         return {}
     stages = tiles.get("STAGES", 1)
-    buffers = f" · {trn('{n} buffer', '{n} buffers', stages)}" if stages > 1 else ""
+    count = trn("{n} buffer", "{n} buffers", stages)
+    buffers = f" · {count}" if stages > 1 else ""
     sizes = {"A": (tiles["BM"], tiles["BK"]), "B": (tiles["BK"], tiles["BN"])}
     return {
         f"tile_{matrix.lower()}": tr("tile of {matrix}, {rows} × {cols}", matrix=matrix, rows=rows, cols=cols) + buffers
