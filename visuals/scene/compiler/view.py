@@ -73,13 +73,17 @@ class Step:
     instead of a repetition, but for its first two steps and its last; {first} and {last} are the numbers of the visits between. Steps of a
     view that are folded have the same.
 
-    `lead`: a sentence that comes first in each case. `to`: the last of its lines. `lit`: the line that it lights, if not its first. `by`:
-    threads with the same value of this expression take the step together, one group after the other between two barriers; `apart`: a step
-    for each value of this expression, of the threads of a group that have it, {part} of {parts}; `together`: one of all threads, also in a
-    view of groups. `inside`: the line of the call, if the line is in a function. `merge`: visits that follow each other are one step; `each`: while this expression keeps its value. `shows`: by tensor, the variable whose values it shows at this step
-    alone. `cells`: by tensor, what is said of the cells that the step writes: {cell} is the cell, and elements of buffers like {x[cell]}
-    are linked, else what the thread has read. `op`: it has only the loads of its line, "ld", or only the stores, "st"; `arrange` of the view
-    makes two steps of one visit. `level`: a number of its own, {level}. `describe`: makes the sentence, in place of the cases."""
+    `lead`: a sentence that comes first in each case. `to`: the last of its lines. `lit`: the line that it lights, if not its first.
+    `inside`: the line of the call, if the line is in a function. `op`: it has only the loads of its line, "ld", or only the stores, "st";
+    `arrange` of the view makes two steps of one visit.
+
+    `merge`: visits that follow each other are one step; `each`: while this expression keeps its value. `by`: threads with the same value of
+    this expression take the step together, one group after the other between two barriers; `apart`: a step for each value of this
+    expression, of the threads of a group that have it, {part} of {parts}; `together`: one of all threads, also in a view of groups.
+
+    `shows`: by tensor, the variable whose values it shows at this step alone. `cells`: by tensor, what is said of the cells that the step
+    writes: {cell} is the cell, and elements of buffers like {x[cell]} are linked, else what the thread has read. `level`: a number of its
+    own, {level}. `describe`: makes the sentence, in place of the cases."""
 
     at: Mark | Place
     cases: tuple[Say, ...]
@@ -216,9 +220,9 @@ class Derived(Shown):
 @dataclass(frozen=True)
 class Bytes:
     """Bytes of a tensor, or of several ("Q K V"), that all threads have read (op "ld") or written ("st") so far, divided by `per`. `again`:
-    only of elements that some thread has read, or written, before in the launch; `once`: only of others. `of` "": of all global memory, with those of the other
-    blocks after the step in which they follow, as counted in the build that is measured. Like those counts: without atomic updates, and an
-    element that two instructions of a step read counts once. SHARED_MEMORY: of all arrays there, with `op` "" in both directions."""
+    only of elements that some thread has read, or written, before in the launch; `once`: only of others. `of` "": of all global memory,
+    with those of the other blocks after the step in which they follow, as counted in the build that is measured. Like those counts: without
+    atomic updates, and an element that two instructions of a step read counts once. SHARED_MEMORY: of all arrays there, with `op` "" in both directions."""
 
     label: str
     of: str
@@ -247,13 +251,13 @@ class View:
     has it. Titles of groups are sentences too. `threads`: how many of a block are shown, the first ones; 0 for all.
 
     `group`: so many threads of a block take a step together that has no `by`: 32 for warps, 1 for threads, BLOCK for one block after the
-    other, 0 for all. From thread `alone` of
-    those watched on, all are one group; 0: none. From thread `detailed` on, all that a group does between two barriers is one step, its
-    first; 0: none. `names`: expressions, for what the kernel computes without a variable. `others`: of each launch, what is said of the
-    blocks that are not watched, if there are any: they follow in one step, if it is not "". `calls`: by the routine of a library, what is
-    said of its call after a launch, one step. `products`: matrix products of tensors, as
-    (left, right, out). `step_name`: what a step is. `order`: the order of the steps, and what is said of it. `arrange`: makes other steps
-    of those that the marks give."""
+    other, 0 for all. From thread `alone` of those watched on, all are one group; 0: none. From thread `detailed` on, all that a group does
+    between two barriers is one step, its first; 0: none.
+
+    `names`: expressions, for what the kernel computes without a variable. `others`: of each launch, what is said of the blocks that are not
+    watched, if there are any: they follow in one step, if it is not "". `calls`: by the routine of a library, what is said of its call
+    after a launch, one step. `products`: matrix products of tensors, as (left, right, out). `step_name`: what a step is. `order`: the order
+    of the steps, and what is said of it. `arrange`: makes other steps of those that the marks give."""
 
     tensors: tuple[Shown, ...]
     groups: tuple[Group, ...]
