@@ -38,8 +38,9 @@ def scene_of_rung(
     blocks: Callable[[Launch], tuple[int, ...]] = every_block,
     **parts: Any,
 ) -> Scene:
-    """Returns the scene of a rung, without a view the automatic one. Tile sizes need not be among the rung's choices. `key`: what else the scene depends on. `notes` and
-    `parts`: as of compile_scene. `blocks`: of a launch, those that are watched. RuleError names a rule of the rung that the shape breaks."""
+    """Returns the scene of a rung, without a view the automatic one. Tile sizes need not be among the rung's choices. `key`: what else the
+    scene depends on. `notes` and `parts`: as of compile_scene. `blocks`: of a launch, those that are watched. RuleError names a rule of
+    the rung that the shape breaks."""
     found = find(rung)
     for rule in found.rules(shape, dict(tiles)):
         raise RuleError(rule)

@@ -27,9 +27,9 @@ class MarkError(ValueError):
 
 @dataclass(frozen=True)
 class Visit:
-    """A step of the scene: its kind, raw steps first .. stop-1, those of its own lines up to `end`. `number` of `count` visits of the kind.
-    `threads`: whose step it is, numbered in all blocks; None for all. `chosen`: bool, one a thread: which of them; None for all. `begins`: the first raw step of its own lines, -1 for `first`.
-    `part`: which of its parts, and how many there are."""
+    """A step of the scene: its kind, raw steps first .. stop-1, those of its own lines up to `end`. `number` of `count` visits of the
+    kind. `threads`: whose step it is, numbered in all blocks; None for all. `chosen`: bool, one a thread: which of them; None for all.
+    `begins`: the first raw step of its own lines, -1 for `first`. `part`: which of its parts, and how many there are."""
 
     kind: str
     first: int

@@ -219,10 +219,11 @@ class Derived(Shown):
 
 @dataclass(frozen=True)
 class Bytes:
-    """Bytes of a tensor, or of several ("Q K V"), that all threads have read (op "ld") or written ("st") so far, divided by `per`. `again`:
-    only of elements that some thread has read, or written, before in the launch; `once`: only of others. `of` "": of all global memory,
-    with those of the other blocks after the step in which they follow, as counted in the build that is measured. Like those counts: without
-    atomic updates, and an element that two instructions of a step read counts once. SHARED_MEMORY: of all arrays there, with `op` "" in both directions."""
+    """Bytes of a tensor, or of several ("Q K V"), that all threads have read (op "ld") or written ("st") so far, divided by `per`.
+    `again`: only of elements that some thread has read, or written, before in the launch; `once`: only of others. `of` "": of all global
+    memory, with those of the other blocks after the step in which they follow, as counted in the build that is measured. Like those
+    counts: without atomic updates, and an element that two instructions of a step read counts once. SHARED_MEMORY: of all arrays there,
+    with `op` "" in both directions."""
 
     label: str
     of: str
@@ -234,8 +235,8 @@ class Bytes:
 
 @dataclass(frozen=True)
 class Number:
-    """A number of the algorithm, or without `role` a count: an expression of all threads, after each step of the kinds `during`; `start` before
-    the first. `adds`: it is added to the number before."""
+    """A number of the algorithm, or without `role` a count: an expression of all threads, after each step of the kinds `during`; `start`
+    before the first. `adds`: it is added to the number before."""
 
     label: str
     value: str

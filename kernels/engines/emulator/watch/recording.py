@@ -21,9 +21,10 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Recording:
-    """A launch. `files`: the texts of its source and headers, by name, the source first. `counters`: of the measured build. `before` and `after`: the program's buffers, by name. `written`: bool, which
-    elements have values after the launch. `given`: the buffers that have values before the program. `arguments`: which buffer each pointer of the kernel begins in. `blocks`: how many are watched. `fault`: what
-    ended the launch, "" if nothing did."""
+    """A launch. `files`: the texts of its source and headers, by name, the source first. `counters`: of the measured build. `before` and
+    `after`: the program's buffers, by name. `written`: bool, which elements have values after the launch. `given`: the buffers that have
+    values before the program. `arguments`: which buffer each pointer of the kernel begins in. `blocks`: how many are watched. `fault`:
+    what ended the launch, "" if nothing did."""
 
     launch: Launch
     files: Mapping[str, str]

@@ -27,7 +27,8 @@ MOST_GROUPS = 1024  # of threads that are kept
 @dataclass(frozen=True)
 class Accesses:
     """Reads and writes, one row an element: the step, the index of the buffer, the flat index in it, whether it is written, the thread,
-    the bits, unsigned, and whether it is an atomic update: a read and a write. Elements of a shared array of several blocks follow each other, block after block."""
+    the bits, unsigned, and whether it is an atomic update: a read and a write. Elements of a shared array of several blocks follow each
+    other, block after block."""
 
     step: np.ndarray
     buffer: np.ndarray
@@ -54,9 +55,10 @@ class Watched:
     inlined there, by one set of lanes, up to a jump back.
 
     Of each step: `pc`, its first instruction; `line` and `inner`, the lines in the kernel and in the function, indices of `lines`, -1 for
-    none; `statement` and `inner_statement`, which of their lines; `masks` [steps, warps] uint32, bit i is set if lane i is active. `dtypes`: of each of `buffers`.
-    `parameters`: the names of the kernel's parameters, in their order. `barriers`: the steps with a barrier of the block. `races`: the step at which a data race was found, and what is said of it, if races were
-    looked for. `shared`: the types of the block's shared arrays."""
+    none; `statement` and `inner_statement`, which of their lines; `masks` [steps, warps] uint32, bit i is set if lane i is active.
+    `dtypes`: of each of `buffers`. `parameters`: the names of the kernel's parameters, in their order. `barriers`: the steps with a
+    barrier of the block. `races`: the step at which a data race was found, and what is said of it, if races were looked for. `shared`: the
+    types of the block's shared arrays."""
 
     lines: tuple[Line, ...]
     pc: np.ndarray
