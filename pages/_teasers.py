@@ -94,7 +94,7 @@ TEASERS = (
         7,
     ),
     Teaser("conv/im2col.py", im2col, {"picture": "numbers"}, 14),
-    Teaser("conv/winograd/page.py", winograd_address.scene_at, {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"}, 56),
+    Teaser("conv/winograd/page.py", winograd_address.scene_at, {"kernel": "2x2"}, 6),
     Teaser("conv/fft/page.py", fft, {"picture": "numbers"}, 29),
     Teaser("conv/backward/page.py", backward_address.scene_at, {}, 12),
     Teaser("softmax/page.py", softmax_address.scene_at, {}, 3),
@@ -106,7 +106,7 @@ TEASERS = (
     Teaser("fusion/page.py", fusion_address.scene_at, {"chain": " ".join(("add", "relu", "maxpool:2"))}, 3),
     Teaser("transfers/page.py", transfers_address.scene_at, {"scenario": "pieces", "n": "4"}, 12),
     Teaser("offload/page.py", offload_address.scene_at, {"n": "512", "copies": "pinned"}, 3),
-    Teaser("collectives/page.py", collectives_address.scene_at, {"elements": "8"}, 3),
+    Teaser("collectives/page.py", collectives_address.scene_at, {"ranks": "3", "elements": "6"}, 3),
     Teaser("parallel/page.py", parallel_address.scene_at, {"network": "lenet5", "gpus": "2", "batch": "4096"}, 12),
 )
 BY_PAGE = {teaser.page: teaser for teaser in TEASERS}

@@ -152,8 +152,9 @@ def _matmuls(s: GemmShape, whole: bool, rows: int, cols: int, C0: np.ndarray | N
 
 
 def folds(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> bool:
-    """Returns whether a rung's scene has steps to fold: five or more of one tile, or of the whole sum without tiles."""
+    """Returns whether a rung's scene has steps to fold: five or more of one tile, whose last terms may be zeros, or of the
+    whole sum without tiles."""
     if why_not(shape, rung, tiles):
         return False
     sizes = find(rung).check(shape, tiles)
-    return min(sizes.get("BK", shape.K), shape.K) > (BEFORE + AFTER + 1) * KERNELS[rung].depth
+    return sizes.get("BK", shape.K) > (BEFORE + AFTER + 1) * KERNELS[rung].depth

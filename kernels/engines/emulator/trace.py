@@ -160,7 +160,10 @@ class Trace:
                 buffer = self._buffers.setdefault(region.name, len(self._buffers))
                 element = (inside[here] - region.start) // region.dtype.itemsize
                 thread = m.thread_of[slots[here]]
-                self._accesses.append((len(self._steps) - 1, buffer, element, write, thread, bits[here].astype(float)))
+                numbers = bits[here]
+                if region.dtype.kind == "i" and numbers.itemsize == region.dtype.itemsize:
+                    numbers = numbers.view(region.dtype)  # a store of whole numbers has no sign
+                self._accesses.append((len(self._steps) - 1, buffer, element, write, thread, numbers.astype(float)))
 
     def updated(self, pc: int, name: str, offsets: np.ndarray, before: np.ndarray, after: np.ndarray, dtype) -> None:
         """Record an atomic update by the active threads: a write, with the values that were there before."""

@@ -29,7 +29,11 @@ def test_every_preset_shows_every_part(key):
     assert ",".join(f"{name}={value}" for name, value in shape.params().items()) in key
     assert len(message) < 110_000  # bytes; LeNet's hold the partial sums of 784 columns
     text = texts(at)
-    assert "kt-note" not in text and f"data matrix <b>{shape.CRS:,}×{shape.PQ:,}</b>" in text
+    notes = re.findall(r'class="kt-note">(.*?)</p>', text)
+    assert (
+        all("smaller convolution" in note for note in notes)
+        and f"data matrix <b>{shape.CRS:,}×{shape.PQ:,}</b>" in text
+    )
     assert "kt-badge-recorded" in text and "kt-badge-predicted" in text and "kt-badge-measured" not in text
     assert "cannot run with these settings" not in text
     assert len(at.code) == 1 and strip(at)["run"]["label"] == "Run here"
