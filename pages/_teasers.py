@@ -82,7 +82,7 @@ def tiling(params: Params) -> Scene:
     return required(gemm(selection.shape, selection.rung.name, tuple(selection.tiles.items()), order))
 
 
-FIRST = Teaser("conv/im2col.py", im2col)
+FIRST = Teaser("conv/im2col.py", im2col, {"order": "library"})
 TEASERS = (
     Teaser("memory/page.py", threads, {}, 2),
     Teaser("gemm/page.py", tiling, {"M": "16", "N": "16", "K": "16", "BM": "8", "BN": "8", "BK": "8"}, 5),

@@ -1,5 +1,6 @@
 """The whole page of a lesson without a browser: every part is present at every preset, and Run works."""
 
+import re
 from functools import partial
 
 import pytest
