@@ -37,7 +37,7 @@ def test_a_reader_walks_from_the_first_screen_through_a_lesson(new_page, address
     page = new_page()
     page.goto(f"{address}/")
     page.locator(".st-key-lessons").get_by_role("link", name="softmax").click()
-    expect(page).to_have_url(re.compile("/softmax/"))
+    expect(page.locator("h1")).to_contain_text("Softmax")  # until then the first screen is shown
     expect(page.locator(".stage")).to_have_count(1)  # the first screen has one for each lesson
     stage = Stage(page).ready()
     chapter = page.locator(".chapter")
