@@ -18,7 +18,7 @@ from kernels.engines.emulator.watch import build
 from kernels.engines.emulator.watch.recording import Recorded, Recording
 from kernels.engines.emulator.watch.watch import Watch
 from kernels.i18n import tr
-from kernels.model.program import Launch
+from kernels.model.program import Launch, no_processor
 
 # Instructions that a warp issues before it gives up: the emulator's clock counts them.
 PATIENCE = 200_000
@@ -102,7 +102,7 @@ def record(algorithm: str, arrays: Sequence[np.ndarray], threads: int, names: fr
     watch = Watch(tuple(range(ranks)), lambda variable: variable.name in names)
     run = watched.launch(build.ptx(kernel.source, defines), 1, threads, Options(count=False, watch=watch))
     assert run.watched is not None  # the options have a Watch
-    launch = Launch(kernel.source, kernel.entry, (ranks, 1, 1), (threads, 1, 1), (), _no_cpu, defines)
+    launch = Launch(kernel.source, kernel.entry, (ranks, 1, 1), (threads, 1, 1), (), no_processor, defines)
     after, of_measured = watched.fetch(), measured.fetch()
     written = {name: np.ones(array.shape, bool) for name, array in after.items()}
     given = frozenset(of_rank(IN, rank) for rank in range(ranks))
@@ -111,10 +111,6 @@ def record(algorithm: str, arrays: Sequence[np.ndarray], threads: int, names: fr
     results = [of_rank(OUT, rank) for rank in range(ranks)]
     difference = max(float(np.abs(after[name] - of_measured[name]).max()) for name in results)
     return Recorded((recording,), of_measured, difference)
-
-
-def _no_cpu() -> None:
-    raise NotImplementedError("a processor has no peers")
 
 
 def of_rank(buffer: str, rank: int) -> str:

@@ -192,6 +192,11 @@ class Program:
         return sum(b.nbytes for b in self.buffers if not roles or b.role in roles)
 
 
+def no_processor(*args: object) -> None:
+    """The `cpu` of a launch that only the emulator records. RuleError if it is called."""
+    raise RuleError("this kernel has no implementation for the processor")
+
+
 def cpu_of(step: Step) -> Callable[..., object]:
     """Returns the NumPy implementation of a step. RuleError for a library call without one."""
     if step.cpu is None:

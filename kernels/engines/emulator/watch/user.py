@@ -18,7 +18,7 @@ from kernels.engines.emulator.threads import Dim
 from kernels.engines.emulator.user_kernel import UserLaunch
 from kernels.engines.emulator.watch.recording import Recording
 from kernels.engines.emulator.watch.watch import Watch
-from kernels.model.program import Launch, RuleError
+from kernels.model.program import Launch, RuleError, no_processor
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def record_kernel(
     arguments = dict(zip(of_parameters, call.values, strict=True)) if len(of_parameters) == len(call.values) else {}
     after = _arrays(memory, names)
     recording = Recording(
-        Launch(file.name, entry, grid, block, (), _not_there, _numbers(settings.get("defines", ())), call.shared),
+        Launch(file.name, entry, grid, block, (), no_processor, _numbers(settings.get("defines", ())), call.shared),
         {file.name: "\n".join(code.source.lines)},
         watched,
         counters,
@@ -86,7 +86,3 @@ def _numbers(defines: Sequence[str]) -> tuple[tuple[str, int], ...]:
     """Returns the defines whose value is a whole number."""
     pairs = (text.partition("=")[::2] for text in defines)
     return tuple((name, int(value)) for name, value in pairs if value.lstrip("-").isdigit())
-
-
-def _not_there(*args: object) -> None:
-    raise RuleError("a reader's kernel has no implementation for the processor")
