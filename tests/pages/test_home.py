@@ -197,4 +197,4 @@ def test_a_smaller_convolution_is_named_each_time():
     inputs = Inputs(CONV_PRESETS["vgg-conv1_2"].shape, "digit", "sobel-x")
     for _ in range(2):
         scene, reason = scenes.im2col(inputs, "warps")
-        assert scene.steps and "smaller convolution" in reason
+        assert scene.order_name == "warp order" and "smaller convolution" in reason

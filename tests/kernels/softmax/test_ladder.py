@@ -343,20 +343,17 @@ def test_predicted_bytes_equal_counted_bytes(name, shape):
 def test_one_read_and_one_write_is_the_minimum():
     shape = SOFTMAX_PRESETS["softmax-attention"].shape
     costs = {name: rung.cost(shape, rung.build(shape, rung.default_tiles)) for name, rung in RUNGS.items()}
-    traffic_ratio = {name: cost.bytes / shape.bytes for name, cost in costs.items()}
-    assert (
-        traffic_ratio.items()
-        >= {
-            "softmax/unsafe": 1.5,
-            "softmax/three-pass": 2,
-            "softmax/online": 1.5,
-            "softmax/warp-shuffle": 1.5,
-            "softmax/registers": 1,
-            "softmax/cluster": 1,
-            "softmax/split": 1.5,
-            "softmax/one-launch": 1,
-        }.items()
-    )
+    traffic_ratio = {name: cost.bytes / shape.bytes for name, cost in costs.items() if not RUNGS[name].unmeasured}
+    assert traffic_ratio == {
+        "softmax/unsafe": 1.5,
+        "softmax/three-pass": 2,
+        "softmax/online": 1.5,
+        "softmax/warp-shuffle": 1.5,
+        "softmax/registers": 1,
+        "softmax/cluster": 1,
+        "softmax/split": 1.5,
+        "softmax/one-launch": 1,
+    }
     assert costs["softmax/registers"].flops == shape.flops
 
 
