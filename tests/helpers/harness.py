@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -268,6 +269,17 @@ def fits_width(page: Page, width: int, *keys: str) -> None:
 def idle(page: Page) -> None:
     """Waits until no rerun of the page is under way: it would draw what a click meets anew."""
     expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
+
+
+def answered(page: Page, *pairs: str) -> None:
+    """Waits until the server has answered an input and rests: its link to Explore has the pairs `name=value`.
+
+    The browser writes the URL before the server has the input. Back while it works on it would be one request with it.
+    """
+    link = page.locator(".st-key-title_row").get_by_role("link", name="Explore", exact=True)
+    for pair in pairs:
+        expect(link).to_have_attribute("href", re.compile(rf"[?&]{re.escape(pair)}(&|$)"))
+    idle(page)
 
 
 def preset(page: Page, name: str) -> Locator:

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import Stage, go_to_lesson, idle, preset
+from tests.helpers.harness import Stage, answered, go_to_lesson, idle, preset
 
 pytestmark = pytest.mark.browser
 SLOW_CLOCK = """() => {
@@ -66,17 +66,22 @@ def changes_of_controls_are_entries_and_steps_are_none(page, server):
     expect(stage.root).not_to_have_attribute("data-scene", scene)
     change(page, "C", "2")
     expect(page).to_have_url(re.compile("K=3.*C=2|C=2.*K=3"))
+    answered(page, "K=3", "C=2")
     assert entries(page) == before + 2
     page.go_back()
     fields_are(page, C="1", K="3")
+    expect(page).not_to_have_url(re.compile("C="))
+    answered(page, "K=3")
     page.go_back()
     fields_are(page, K="2")
     expect(stage.root).to_have_attribute("data-scene", scene)
     stage.at_step(5)
     page.go_forward()
     fields_are(page, K="3", C="1")
+    answered(page, "K=3")
     page.go_forward()  # to the last entry: a new one would take the place of those ahead
     fields_are(page, K="3", C="2")
+    answered(page, "K=3", "C=2")
 
     before, step = entries(page), stage.step
     for more in (1, 2):
@@ -91,7 +96,7 @@ def changes_of_controls_are_entries_and_steps_are_none(page, server):
 def corrected_fields_are_part_of_the_change(page):
     settled(page)
     change(page, "K", "4")
-    expect(page).to_have_url(re.compile("K=4"))
+    answered(page, "K=4")
     before = entries(page)
     page.evaluate("history.pushState({}, '', '/im2col?view=explore&K=4&C=5')")  # as Streamlit writes a correction
     assert entries(page) == before
@@ -120,6 +125,7 @@ def back_from_another_lesson_leads_to_the_state_that_was_left(page, server):
     fields_are(page, K="2")
     preset(page, "LeNet conv1").click()
     expect(page).to_have_url(re.compile("H=32.*K=6"))
+    answered(page, "H=32", "K=6")
     fields_are(page, H="32", K="6")
     settled(page)
     left, before = page.url.partition("&step")[0], entries(page)

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import fits_width, preset
+from tests.helpers.harness import answered, fits_width, preset
 
 pytestmark = pytest.mark.browser
 
@@ -24,17 +24,22 @@ def test_presets_are_links_and_controls_follow_back(server, page):
     preset(page, "cuDNN paper").click()
     expect(field(page, "R")).to_have_value("2")
     expect(page.get_by_text("filter flipped")).to_be_visible()
+    answered(page, "R=2")
     page.go_back()
     expect(field(page, "R")).to_have_value("5")
     expect(page.get_by_text("filter flipped")).to_have_count(0)
+    answered(page, "R=5", "picture=gradient")
     # A control changed after Back uses the values that Back restored, also in closed popovers.
     field(page, "K").press("ArrowUp")
     expect(page).to_have_url(re.compile(r"H=32&K=7&R=5&S=5&W=32&picture=gradient$"))
     expect(page.get_by_text("filter flipped")).to_have_count(0)
 
+    answered(page, "K=7", "picture=gradient")
     in_a_popover(page, "gradient", "random")
+    answered(page, "picture=random")
     page.go_back()
     expect(page.get_by_role("button", name="picture: gradient")).to_be_visible()
+    answered(page, "picture=gradient")
     field(page, "N").press("ArrowUp")
     expect(page).to_have_url(re.compile(r"N=2.*picture=gradient|picture=gradient.*N=2"))
     expect(page.get_by_role("button", name="picture: gradient")).to_be_visible()
