@@ -9,7 +9,7 @@ from dataclasses import replace
 from kernels.attention import variants
 from kernels.attention.shape import AttentionShape
 from kernels.i18n import mark
-from visuals.scene.compiler.view import SHARED_MEMORY, Buffer, Bytes, PerThread, Say, Shared, View, step
+from visuals.scene.compiler.view import SHARED_MEMORY, Buffer, Bytes, PerThread, Say, Shared, View, box, step
 from visuals.scene.parts import Group
 
 MAX_ROWS, MAX_KEYS, MAX_PARTS, MAX_COLS, FIRST_COLS = 4, 32, 8, 8, 4
@@ -79,11 +79,11 @@ def view_of(s: AttentionShape, tiles: Mapping[str, int], heads: int) -> View:
     tensors = (
         *(Buffer(n, role, n, shape=shape, part=(shown, range(cols))) for n, role, (shape, shown) in (("Q", "input", of_rows), ("K", "filter", of_keys), ("V", "filter", of_keys), ("O", "output", of_rows))),
         *(Buffer(f"part_{n}", "workspace", f"part_{n}", symbol=n, shape=of_parts, part=(range(R), range(P))) for n in "ml"), planes,
-        Shared("p", "workspace", "tile_p", of="shared", dtype="f4", box=(0, 1, R, min(part, MAX_KEYS), part)),
-        Shared("sums", "workspace", "sums", mark("of warp 0") if warps > 1 else "", of="shared", dtype="f4", box=(block_rows * part, 1, R, cols, pitch)),
-        PerThread("rescale", "workspace", "rescale", threads=1),
-        *(PerThread(f"merged_{n}", "workspace", n, of=(n,), during=(kind,), threads=1) for n, kind in (("m", "largest"), ("l", "part"))),
-        PerThread("merged_o", "workspace", "o", of=("o",), during=("part",), threads=cols),
+        Shared("p", "workspace", "tile_p", of="shared", dtype="f4", **box(0, R, min(part, MAX_KEYS), part)),
+        Shared("sums", "workspace", "sums", mark("of warp 0") if warps > 1 else "", of="shared", dtype="f4", **box(block_rows * part, R, cols, pitch)),
+        PerThread("rescale", "workspace", "rescale", threads=range(1)),
+        *(PerThread(f"merged_{n}", "workspace", n, of=n, during=(kind,), threads=range(1)) for n, kind in (("m", "largest"), ("l", "part"))),
+        PerThread("merged_o", "workspace", "o", of="o", during=("part",), threads=range(cols)),
     )
     return View(
         tensors,

@@ -45,7 +45,7 @@ class Head:
     def never_stored(self, variable: str, row: str, column: str, during: tuple[str, ...]) -> PerThread:
         """Returns the N x N matrix that a kernel never stores: empty cells. Those of a variable are where its threads have one now."""
         title, place = mark("S and P: not in global memory"), {"place": (row, column), "part": self.part("SP")}
-        return PerThread("SP", "workspace", title, symbol="S", of=(variable,), hollow=True, during=during, **place)
+        return PerThread("SP", "workspace", title, symbol="S", of=variable, hollow=True, during=during, **place)
 
     def chosen(self, launch: Launch) -> tuple[int, ...]:
         """Returns the blocks of a launch that are followed."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kernels.i18n import mark
-from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, Shared, Step, View, step
+from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, Shared, Step, View, every, step
 from visuals.scene.parts import Group
 
 X, LABELS = Buffer("x", "input", "x"), Buffer("labels", "filter", "labels")
@@ -15,10 +15,10 @@ LSE, LOSS = Buffer("lse", "output", mark("lse, log-sum-exp")), Buffer("loss", "o
 SAVED, G, DX = replace(LSE, role="input"), Buffer("g", "filter", mark("g, weight of a row")), Buffer("dx", "output", "dx")
 P, LOG_P = Buffer("p", "workspace", mark("p = softmax(x)")), Buffer("log_p", "workspace", "log_p")
 PART_M, PART_L = Buffer("part_m", "workspace", "part_m"), Buffer("part_l", "workspace", "part_l")
-M = PerThread("m", "filter", mark("m, largest so far"), mark("one column per thread"), of=("m", "part.m", "all.m"))
-L = PerThread("l", "workspace", mark("l, sum so far"), mark("one column per thread"), of=("l", "part.l", "all.l"))
-WARP_M = Shared("warp_m", "filter", "warp_m", mark("one value per warp"), of="of_warp", every=(0, 2))
-WARP_L = Shared("warp_l", "workspace", "warp_l", mark("one value per warp"), of="of_warp", every=(1, 2))
+M = PerThread("m", "filter", mark("m, largest so far"), mark("one column per thread"), of="m part.m all.m")
+L = PerThread("l", "workspace", mark("l, sum so far"), mark("one column per thread"), of="l part.l all.l")
+WARP_M = Shared("warp_m", "filter", "warp_m", mark("one value per warp"), of="of_warp", **every(0, 2))
+WARP_L = Shared("warp_l", "workspace", "warp_l", mark("one value per warp"), of="of_warp", **every(1, 2))
 KEPT = Shared("kept", "input", mark("the row, kept"), mark("as long as a row"), dtype="f4")
 OF_ROWS = ("labels", "g"), ("lse", "loss")
 REGISTERS = Group((("m",), ("l",)), "registers", mark("registers of the block’s {threads} threads"))

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
 from kernels.elementwise.shape import BITS, BYTES, NCHW, OUTPUT, WORD, BiasShape, MapsShape, ReluShape
 from kernels.i18n import mark, tr
-from kernels.model.program import Program
+from kernels.model.program import Launch, Program
 from visuals.scene.compiler.view import STEP, Buffer, Bytes, PerThread, Say, Shared, Shown, Step, View, step
 from visuals.scene.parts import Group
 
@@ -164,12 +165,14 @@ PLANES = mark("one plane per level, all in the same cells of shared memory")
 ONE_BLOCK = mark("one register of each thread"), mark("shared memory of the block")
 
 
-def of_threads(n: int) -> tuple[Shown, Shown]:
+def of_threads(n: int, launch: Launch) -> tuple[Shown, Shown]:
     """Returns the registers and the shared memory of the first block of launch n."""
+    columns = int(str(launch.args[3]))
+    lines, part = (f"{{}} % {columns}", f"{{}} // {columns}"), (range(columns), range(prod(launch.block) // columns))
     kinds = tuple(f"{kind}{n}" for kind in ("store", "barrier", "level", "wait", "result"))
     return (
-        PerThread(f"acc{n}", "workspace", mark("sum"), IN_LINES, "sum", lines="columns"),
-        Shared(f"partial{n}", "workspace", mark("partial"), PLANES, "partial", of="partial", rows=(f"level{n}",), during=kinds, lines="columns", plane=mark("level")),
+        PerThread(f"acc{n}", "workspace", mark("sum"), IN_LINES, "sum", place=(lines[0].format("where(block == 0, thread, -1)"), lines[1].format("thread")), part=part),
+        Shared(f"partial{n}", "workspace", mark("partial"), PLANES, "partial", of="partial", rows=(f"level{n}",), during=kinds, place=("where(block == 0, 0, -1)", *(text.format("cell") for text in lines)), part=(range(1), *part), plane=mark("level")),
     )
 
 
@@ -184,7 +187,7 @@ def view_of(program: Program, s: MapsShape) -> View:
         others.append(text)
     names = [b.name for b in program.buffers]
     rows = (tuple(name for name in place if name in names) for place in PLACES)
-    per_block = [of_threads(n) for n in sums]
+    per_block = [of_threads(n, program.launches[n]) for n in sums]
     groups = (Group(tuple((pair[at].name,) for pair in per_block), space, ONE_BLOCK[at]) for at, space in enumerate(("registers", "shared")))
     return View(
         (*(_buffer(name, s) for name in names), *(shown for pair in per_block for shown in pair)),

@@ -21,7 +21,7 @@ PARTS = Buffer("parts", "workspace", "parts", mark("sums of runs"))
 OF_BLOCKS = mark("one row per block")
 CHUNK = Shared("chunk", "filter", "chunk", OF_BLOCKS, dtype="i4")
 ROW = Shared("row", "workspace", "row", OF_BLOCKS, dtype="i4")
-TOKEN = Shared("token_of_row", "filter", "token", OF_BLOCKS, "token", "token", dtype="i4")  # the kernel also has variables of this name
+TOKEN = Shared("token_of_row", "filter", "token", OF_BLOCKS, "token", of="token", dtype="i4")  # the kernel also has variables of this name
 
 FORWARD_TENSORS, BACKWARD_TENSORS = (TOKENS, TABLE, Y), (TOKENS, DY, DTABLE)
 SORT_TENSORS = (RANKS, COUNTS, EARLIER, TOTALS, FIRST, ORDER)

@@ -17,7 +17,7 @@ from kernels.fusion.common import Plan
 from kernels.fusion.shape import TENSORS
 from kernels.i18n import mark, tr, trn
 from kernels.model import program as model
-from visuals.scene.compiler.view import Buffer, Bytes, Derived, PerThread, Say, Shown, Step, View, step
+from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, Shown, Step, View, step
 from visuals.scene.parts import Group
 from visuals.scene.requests import LANES
 from visuals.scene.source import Mark
@@ -205,7 +205,7 @@ class Blocks(Launch):
         taps = [(r, s) for r in rows for s in columns]
         first, last = (f"r == {r} and s == {s}" for r, s in (taps[0], taps[-1]))
         place = f"(r - {self.pad}) * {len(columns)} + s - {self.pad}"
-        self.loaded(len(taps), f"where(t == 0, level * {len(taps)} + {place}, -1)", tr("one column per value of the window"))
+        self.loaded(len(taps), "where(t == 0, level, -1)", place, tr("one column per value of the window"))
         self.registers(1, "where(t == 0, level, -1)", "0", tr("thread 0"))
         text = trn("Thread 0 loads the only value of {source} under its window: {first}.", "Thread 0 loads the {n} values of {source} under its window, one after the other. The first is {first}.", len(taps), source=named(self.source), first=f"{{{self.source}}}")
         kind, prologue = self.group.core, self.group.prologue
@@ -229,8 +229,8 @@ class Blocks(Launch):
         self.options, self.other = self.options | {"by": f"t >= {LANES}"}, f"min(t) >= {LANES}"
         lanes, rows = min(LANES, self.plane), -(-self.plane // LANES)
         pixel = "(in_index - i * area)" if self.is_generated else "pixel"
-        self.loaded(lanes, f"where(t < {LANES}, level * {rows * lanes} + {pixel}, -1)", tr("one column per lane"))
-        self.tensors.append(PerThread(f"s{self.n}", role(self.target), tr("v: sums"), tr("one row after each exchange"), "s", of=("v",), during=self.names("core", "exchange"), place=("level * visit", "t"), part=(range(6), range(LANES))))
+        self.loaded(lanes, f"where(t < {LANES}, level * {rows} + {pixel} // {lanes}, -1)", f"{pixel} % {lanes}", tr("one column per lane"))
+        self.tensors.append(PerThread(f"s{self.n}", role(self.target), tr("v: sums"), tr("one row after each exchange"), "s", of="v", during=self.names("core", "exchange"), place=("level * visit", "t"), part=(range(6), range(LANES))))
         text = trn("Warp 0 (32 threads, its lanes) loads map 0 of {source}, {n} value. Lane 0 loads {first}.", "Warp 0 (32 threads, its lanes) loads map 0 of {source}, {n} values. Lane 0 loads {first} first.", self.plane, source=named(self.source), first=f"{{{self.source}}}")
         added = tr("Each lane adds its values, every 32nd of the map. The sum of lane 0 is {v}.")
         prologue = self.group.prologue
@@ -268,16 +268,16 @@ class Blocks(Launch):
         kinds = [self.group.kinds[n] for n in self.group.epilogue]
         title = f"v: {', '.join([self.group.core, *kinds] if self.group.core else kinds)}"
         during = self.names(*first, *(f"block {n}" for n in self.group.epilogue))
-        self.tensors.append(PerThread(f"v{self.n}", role(self.target), title, note, "v", of=(variable,), during=during, place=(row, column), part=(range(1 + len(kinds)), range(columns))))
+        self.tensors.append(PerThread(f"v{self.n}", role(self.target), title, note, "v", of=variable, during=during, place=(row, column), part=(range(1 + len(kinds)), range(columns))))
 
-    def loaded(self, columns: int, cell: str, note: str) -> None:
+    def loaded(self, columns: int, row: str, column: str, note: str) -> None:
         """Add the registers u: what is loaded, and it after each block before the core."""
         before = [self.group.kinds[n] for n in self.group.prologue]
         loaded = tr("loaded")
         title = f"u: {', '.join((loaded, *before))}"
         during = self.names("load", *(f"block {n}" for n in self.group.prologue)) if self.is_generated else self.names("core")
         value = "u" if self.is_generated else self.source
-        self.tensors.append(Derived(f"u{self.n}", role(self.source), title, note, "u", value=value, cell=cell, columns=columns, during=during))
+        self.tensors.append(PerThread(f"u{self.n}", role(self.source), title, note, "u", value=value, place=(row, column), part=(None, range(columns)), during=during))
 
     def fetch(self, blocks: Sequence[int], among: str = "") -> None:
         """Add the loads of the numbers of a map, if blocks need some."""

@@ -14,8 +14,6 @@ from kernels.model.dtypes import ELEMENT_BYTES
 from visuals.scene.compiler.view import (
     Buffer,
     Bytes,
-    Derived,
-    OfThread,
     PerThread,
     Say,
     Shared,
@@ -23,6 +21,8 @@ from visuals.scene.compiler.view import (
     Step,
     View,
     Writers,
+    box,
+    row_of,
     step,
 )
 from visuals.scene.parts import Group, product
@@ -30,7 +30,7 @@ from visuals.scene.source import Mark
 
 A, B, C = Buffer("A", "input", "A"), Buffer("B", "filter", "B"), Buffer("C", "output", "C")
 C0 = Buffer("C0", "output", "C0")
-SUM = PerThread("acc", "output", "sum", symbol="sum", of=("sum",), threads=1)
+SUM = PerThread("acc", "output", "sum", symbol="sum", of="sum", threads=range(1))
 THREADS = Writers("who", "workspace", mark("threads"), mark("in the tile of C"), of="C")
 WARPS = replace(THREADS, title=mark("warps"), per=32)
 MEMORY, SHARED, REGISTERS, OF_WARP = mark("global memory"), mark("shared memory"), mark("registers of thread 0"), mark("registers of warp 0")
@@ -255,15 +255,15 @@ class Kernel:
         return 16 if self.is_of_warps else 4 if self.layout == BYTES else 1
 
 
-COLUMN_A, ONE_B, ROW_B = PerThread("a", "input", "a", threads=1), PerThread("b", "filter", "b", threads=1), OfThread("b", "filter", "b")
+COLUMN_A, ONE_B, ROW_B = PerThread("a", "input", "a", threads=range(1)), PerThread("b", "filter", "b", threads=range(1)), PerThread("b", "filter", "b", **row_of(0))
 PRODUCT = (None, ROW_B), (COLUMN_A, SUM)
-LOADED_A = Derived("a", "input", "a", value="A", cell="where(thread == 0, 0, -1)", columns=1, during=("add", "multiply"))
+LOADED_A = PerThread("a", "input", "a", value="A", place=("0", "where(thread == 0, 0, -1)"), part=(range(1), range(1)), during=("add", "multiply"))
 LOADED_B = replace(LOADED_A, name="b", role="filter", title="b", value="B")
 FROM_MATRICES = (None, LOADED_B), (LOADED_A, SUM)
 FROM_TILES = (None, replace(LOADED_B, value="tile_b")), (replace(LOADED_A, value="tile_a"), SUM)
 TWO_SETS = (replace(COLUMN_A, note=mark("two sets")), replace(ONE_B, note=mark("two sets"))), (SUM,)
-LANES = replace(SUM, title=mark("sums"), note=mark("one column per lane"), threads=32, during=("multiply",))
-FRAGMENTS = replace(SUM, title=mark("sums"), threads=0, during=("multiply", "multiply_tile"), place=(  # of mma.sync: where lane and register are in the warp's part
+LANES = replace(SUM, title=mark("sums"), note=mark("one column per lane"), threads=range(32), during=("multiply",))
+FRAGMENTS = replace(SUM, title=mark("sums"), threads=None, during=("multiply", "multiply_tile"), place=(  # of mma.sync: where lane and register are in the warp's part
     "warp * WM + cell // (WN // 8 * 4) * 16 + cell % 4 // 2 * 8 + lane // 4", "cell // 4 % (WN // 8) * 8 + lane % 4 * 2 + cell % 2"))
 KERNELS: Mapping[str, Kernel] = {
     "gemm/uncoalesced": Kernel(DIRECT, None, FROM_MATRICES), "gemm/naive": Kernel(DIRECT, None, FROM_MATRICES),
@@ -281,7 +281,7 @@ def view(rung: str, s: GemmShape, t: Tiles, rows: int, cols: int) -> View:
     kernel, item = KERNELS[rung], ELEMENT_BYTES[s.dtype]
     tiles = _tiles(kernel.layout, s, t, rows, cols)
     who = WARPS if kernel.is_of_warps else THREADS
-    registers = [[replace(shown, part=(range(t["WM"]), range(t["WN"]))) if isinstance(shown, PerThread) and shown.place[0] else shown for shown in row] for row in kernel.registers]
+    registers = [[replace(shown, part=(range(t["WM"]), range(t["WN"]))) if shown is FRAGMENTS else shown for shown in row] for row in kernel.registers]
     results = (C, C0) if s.beta else (C,)
     names = [tuple(shown.name if shown else "" for shown in row) for row in registers]
     groups = (
@@ -309,17 +309,17 @@ def _tiles(layout: int | None, s: GemmShape, t: Tiles, rows: int, cols: int) -> 
     planes = min(stages, -(-s.K // BK))
     pad_a, pad_b = BM + 4 if rows == BM else rows, BN + 8 if cols == BN else cols
     a, b, of, dtype = {
-        STATIC: ((0, 1, rows, BK, BK), (0, 1, BK, cols, BN), "", "f4"),
-        TRANSPOSED: ((0, 1, BK, rows, BM), (0, 1, BK, cols, BN), "", "f4"),
-        PADDED: (None, (0, 1, BK, cols, BN), "", "f4"),
-        AHEAD_OF: ((0, planes, BK, pad_a, BM + 4), (stages * BK * (BM + 4), planes, BK, cols, BN), "shared", "f4"),
-        BYTES: ((0, 1, BK // 4, 4 * pad_a, 4 * (BM + 4)), (0, 1, BK // 4, 4 * cols, 4 * BN), "", "i1"),
-        HALVES: ((0, 1, rows, BK + 8, BK + 8), (BM * (BK + 8), 1, BK, pad_b, BN + 8), "shared", DTYPES[s.dtype]),
-        SWIZZLED: ((0, planes, rows, BK, BK, (BM + BN) * BK), (BM * BK, planes, BK, cols, BN, (BM + BN) * BK), "shared", DTYPES[s.dtype]),
+        STATIC: (box(0, rows, BK, BK), box(0, BK, cols, BN), "", "f4"),
+        TRANSPOSED: (box(0, BK, rows, BM), box(0, BK, cols, BN), "", "f4"),
+        PADDED: ({}, box(0, BK, cols, BN), "", "f4"),
+        AHEAD_OF: (box(0, BK, pad_a, BM + 4, planes), box(stages * BK * (BM + 4), BK, cols, BN, planes), "shared", "f4"),
+        BYTES: (box(0, BK // 4, 4 * pad_a, 4 * (BM + 4)), box(0, BK // 4, 4 * cols, 4 * BN), "", "i1"),
+        HALVES: (box(0, rows, BK + 8, BK + 8), box(BM * (BK + 8), BK, pad_b, BN + 8), "shared", DTYPES[s.dtype]),
+        SWIZZLED: (box(0, rows, BK, BK, planes, (BM + BN) * BK), box(BM * BK, BK, cols, BN, planes, (BM + BN) * BK), "shared", DTYPES[s.dtype]),
     }[layout]
     plane = mark("buffer") if planes > 1 else ""
     during = tuple(kind for kind in WMMA if kind not in ("spread", "store")) if layout == HALVES else ()
     return (
-        Shared("tile_a", "input", "tile_a", of=of, dtype=dtype, box=a, plane=plane, during=during),
-        Shared("tile_b", "filter", "tile_b", of=of, dtype=dtype, box=b, plane=plane, during=during),
+        Shared("tile_a", "input", "tile_a", of=of, dtype=dtype, **a, plane=plane, during=during),
+        Shared("tile_b", "filter", "tile_b", of=of, dtype=dtype, **b, plane=plane, during=during),
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from kernels.heads.ladder import MERGE, SPLIT, width
 from kernels.heads.shape import HeadsShape
 from kernels.i18n import mark, tr
-from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, Shown, Step, View, step
+from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, Shown, Step, View, in_turn, step
 from visuals.scene.parts import Group
 
 MAX_STEPS = 24  # of the first threads; the others follow in one step
@@ -49,10 +49,11 @@ def float4(s: HeadsShape, ladder: str, tiles: Mapping[str, int]) -> View:
         "load": step("v[k] = x[first", others, LOAD_ROW) if ladder == SPLIT else step("v[k] = x[place.offset]", others, *_of_parts(s, ladder, LOAD_HEAD), apart=by),
         "store": step("y[place.offset] = v[k]", *_of_parts(s, ladder, STORE_HEAD), apart=by) if ladder == SPLIT else step("y[first + k * BLOCK] = v[k]", STORE_ROW),
     }
-    v = PerThread("v", "input", "v", mark("one column per thread, one row per register"), turn=True)
+    group = min(block, s.elements // width(s))
+    v = PerThread("v", "input", "v", mark("one column per thread, one row per register"), **in_turn(group))
     return View(
         (*_in_memory(s, ladder), v), (_memory(s, ladder), Group((("v",),), "registers", REGISTERS)), (steps,), _moved(s, ladder),
-        group=min(block, s.elements // width(s)), alone=alone, detailed=alone, order=(BY_BLOCK, NOTE), names=UNIT,
+        group=group, alone=alone, detailed=alone, order=(BY_BLOCK, NOTE), names=UNIT,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kernels.i18n import mark
-from visuals.scene.compiler.view import SHARED_MEMORY, Buffer, Bytes, PerThread, Say, Shared, Step, View, step
+from visuals.scene.compiler.view import SHARED_MEMORY, Buffer, Bytes, PerThread, Say, Shared, Step, View, box, step
 from visuals.scene.parts import Group
 
 X, W, B, Y = Buffer("x", "input", "x"), Buffer("W", "filter", "W"), Buffer("b", "filter", "b"), Buffer("y", "output", "y")
@@ -66,7 +66,7 @@ WEIGHT_NAIVE = View(
 # -- tiles -------------------------------------------------------------------------------------------------
 TRANSPOSED, STRAIGHT = mark("one row per term of the sum, transposed"), mark("one row per term of the sum, as in memory")
 SHARED, OF_THREAD = mark("shared memory of the block"), mark("registers of thread 0")
-TILE_SUM = PerThread("sum", "output", "sum", mark("of thread 0"), during=("zero", "multiply"), threads=1)
+TILE_SUM = PerThread("sum", "output", "sum", mark("of thread 0"), during=("zero", "multiply"), threads=range(1))
 OTHERS, OTHERS_PART = mark("The other blocks ({others}) do the same for their results."), mark("The other blocks ({others}) do the same for their tiles and their parts.")
 LOOP = {
     "zero": step("float sum[TM][TN] = {}", "Each thread keeps {TM} × {TN} sums in registers. All are 0. The picture shows those of thread 0."),
@@ -114,12 +114,12 @@ class Product:
         outs = tuple(map(parts, self.results)) if is_split else ()
         left, right = f"tile_{self.left.name.lower()}", f"tile_{self.right.name.lower()}"
         start = t["STAGES"] * t["BK"] * (t["BM"] + 4)
-        boxes = ((0, t["STAGES"], t["BK"], t["BM"], t["BM"] + 4), (start, t["STAGES"], t["BK"], t["BN"], t["BN"] + 4))
+        boxes = box(0, t["BK"], t["BM"], t["BM"] + 4, t["STAGES"]), box(start, t["BK"], t["BN"], t["BN"] + 4, t["STAGES"])
         tiles = tuple(
-            Shared(name, of.role, name, note, of="shared", dtype="f4", plane=mark("buffer"), box=box)
-            for name, of, note, box in zip((left, right), (self.left, self.right), self.notes, boxes, strict=True)
+            Shared(name, of.role, name, note, of="shared", dtype="f4", plane=mark("buffer"), **at)
+            for name, of, note, at in zip((left, right), (self.left, self.right), self.notes, boxes, strict=True)
         )
-        registers = TILE_SUM, *(replace(shown, threads=t["BM"]) for shown in self.registers)
+        registers = TILE_SUM, *(replace(shown, threads=range(t["BM"])) for shown in self.registers)
         table = Group(((self.corner, self.right.name), (self.left.name, self.results[0].name)), "global", MEMORY, table=True)
         groups = (
             table, *([Group(tuple((out.name,) for out in outs), "workspace", mark("workspace: tensors of parts"))] if outs else []),
@@ -223,4 +223,4 @@ def view(rung: str, tiles: Mapping[str, int]) -> View:
     if name != "naive":
         return PRODUCTS[ladder].view(tiles, name == "split")
     *others, total = NAIVES[ladder].tensors
-    return replace(NAIVES[ladder], tensors=(*others, replace(total, threads=tiles["BLOCK"] ** 2)))
+    return replace(NAIVES[ladder], tensors=(*others, replace(total, threads=range(tiles["BLOCK"] ** 2))))

@@ -15,7 +15,7 @@ from kernels.model.program import INPUT
 from kernels.runner import seeded_inputs
 from visuals.memory.views import VIEWS
 from visuals.scene.compiler.program import scene_of_rung
-from visuals.scene.compiler.view import Shown, View
+from visuals.scene.compiler.view import Shown, View, box
 from visuals.scene.parts import Reading
 from visuals.scene.requests import BANKS
 from visuals.scene.scene import Scene
@@ -55,7 +55,7 @@ def view_of(rung: str, shape: MemoryShape, tiles: Mapping[str, int]) -> View:
             return _with(view, x={"shape": (shape.stride, shape.n)})
         case BanksShape():
             words = (31 * shape.stride // TILE_COLS + 1) * (TILE_COLS + rung.endswith("padded"))
-            return _with(view, m={"box": (0, 1, ceil(words, BANKS), BANKS, BANKS)})
+            return _with(view, m=box(0, ceil(words, BANKS), BANKS, BANKS))
         case LayoutShape():
             N, *image = shape.params().values()
             of_image = {"shape": (N, int(np.prod(image)))}
@@ -66,7 +66,7 @@ def view_of(rung: str, shape: MemoryShape, tiles: Mapping[str, int]) -> View:
 def _of_add(view: View, rung: str, shape: AddShape, tiles: Mapping[str, int]) -> View:
     across = shape.M if rung.endswith("transposed") else shape.N
     names = {"size": str(tiles.get("BLOCK", 0)), "across": str(ceil(across, tiles.get("TILE", across)))}
-    of_c = {"columns": shape.N}
+    of_c = {"place": (f"C.at // {shape.N}", f"C.at % {shape.N}"), "part": (None, range(shape.N))}
     return replace(_with(view, of_block=of_c, of_warp=of_c, of_lane=of_c), names={**view.names, **names})
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kernels.i18n import mark
-from visuals.scene.compiler.view import Buffer, Bytes, Derived, Number, PerThread, Say, Shared, View, step
+from visuals.scene.compiler.view import Buffer, Bytes, Number, PerThread, Say, Shared, View, step
 from visuals.scene.parts import Group
 
 GLOBAL = mark("global memory")
@@ -25,7 +25,7 @@ IDLE = mark("Block ({block_x}, {block_y}), warp {warp}: its lanes have no elemen
 def _add(first: str, **names: str) -> View:
     return View(
         (Buffer("A", "input", "A"), Buffer("B", "filter", "B"), Buffer("C", "output", "C = A + B"),
-         *(Derived(name, "workspace", title, value=value, cell="C.at", during=("add",)) for name, (value, title) in OWNERS.items())),
+         *(PerThread(name, "workspace", title, value=value, during=("add",)) for name, (value, title) in OWNERS.items())),
         (Group((("A", "B", "C"),), "global", mark("global memory, row by row"), table=True),
          Group((tuple(OWNERS),), "registers", mark("which thread adds each element"), table=True)),
         ({
@@ -45,8 +45,8 @@ MATRIX = _add(mark("Block ({block_x}, {block_y}), warp {warp}: its first active 
 # -- stride --------------------------------------------------------------------------------------------
 COPY = View(
     (Buffer("x", "input", mark("input"), mark("one row: 128 bytes")), Buffer("y", "output", mark("output")),
-     Derived("s", "input", mark("used floats of each sector"), mark("one row: 32 bytes"), value="x", cell="x.at % 8", columns=8, during=("load",), rows=True),
-     Derived("v", "input", mark("one float per lane"), value="x", during=("load",))),
+     PerThread("s", "input", mark("used floats of each sector"), mark("one row: 32 bytes"), value="x", place=("0", "x.at % 8"), part=(range(1), range(8)), during=("load",), rows=("load",)),
+     PerThread("v", "input", mark("one float per lane"), value="x", place=("0", "lane"), part=(range(1), range(32)), during=("load",))),
     (
         Group((("x",), ("y",)), "global", GLOBAL, aligned=True),  # a row of x is one piece: the 128 bytes of its note
         Group((("s",),), "shared", mark("sectors in the SM's L1 cache")),
@@ -71,8 +71,8 @@ COPY = View(
 READ = View(
     (Buffer("y", "output", mark("output")),
      Shared("m", "input", mark("table, one cell per word"), mark("word w is in bank w mod 32"), of="tile"),
-     Derived("g", "input", mark("passes"), mark("one row per pass, one column per bank"), value="m", cell="where(visit == 1, tile.at % 32, -1)", during=("read",), rows=True),
-     PerThread("v", "workspace", mark("sum of each lane"), of=("sum",), threads=32, during=("read",))),
+     PerThread("g", "input", mark("passes"), mark("one row per pass, one column per bank"), value="m", place=("0", "where(visit == 1, tile.at % 32, -1)"), part=(range(1), range(32)), during=("read",), rows=("read",)),
+     PerThread("v", "workspace", mark("sum of each lane"), of="sum", threads=range(32), during=("read",))),
     (
         Group((("m",), ("g",)), "shared", mark("shared memory of the block, 32 banks")),
         Group((("v",),), "registers", mark("registers of lanes 0 to 31")),
@@ -105,7 +105,7 @@ TABLES = {0: mark("warp 0: the line that each lane runs"), 1: mark("warp 1: the 
 
 
 def _branch(warps: int, said: tuple[tuple[Say | str, ...], ...], in_branch: str, **fields: Any) -> View:
-    tables = [Derived(f"warp{n}", "workspace", TABLES[n], mark("time runs down"), mark("line"), value="line", cell=f"where(warp == {n}, lane, -1)", during=MOMENTS, rows=True) for n in range(warps)]
+    tables = [PerThread(f"warp{n}", "workspace", TABLES[n], mark("time runs down"), mark("line"), value="line", place=("0", f"where(warp == {n}, lane, -1)"), part=(range(1), range(32)), during=MOMENTS, rows=MOMENTS) for n in range(warps)]
     return View(
         (Buffer("x", "input", "x", mark("32 per row"), shape=(2, 32)), *tables, Buffer("y", "output", "y", mark("32 per row"), shape=(2, 32))),
         (Group((("x",), *((table.name,) for table in tables), ("y",)), table=True),),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kernels.i18n import mark
-from visuals.scene.compiler.view import Buffer, Bytes, Number, PerThread, Say, Shared, Shown, Step, View, step
+from visuals.scene.compiler.view import Buffer, Bytes, Number, PerThread, Say, Shared, Shown, Step, View, every, step
 from visuals.scene.parts import Group
 
 Launch = Mapping[str, Step]
@@ -39,19 +39,19 @@ def workspace(*names: str) -> tuple[Buffer, ...]:
 
 def own(**of: str) -> tuple[PerThread, ...]:
     """Returns variables of each thread, by name."""
-    return tuple(PerThread(f"own_{name}", "workspace", name, A_THREAD, symbol=name, of=(path,)) for name, path in of.items())
+    return tuple(PerThread(f"own_{name}", "workspace", name, A_THREAD, symbol=name, of=path) for name, path in of.items())
 
 
 def tree(what: str, **of: str) -> tuple[Shared, ...]:
     """Returns shared arrays of a tree, by name: one row a level."""
     kinds = tuple(f"{kind}_{what}" for kind in ("store", "level", "root"))
-    return tuple(Shared(f"shared_{name}", "workspace", name, LEVELS, name, array, rows=kinds[1:2], during=kinds) for name, array in of.items())
+    return tuple(Shared(f"shared_{name}", "workspace", name, LEVELS, name, of=array, rows=kinds[1:2], during=kinds) for name, array in of.items())
 
 
 def moments(array: str, note: str, tree: bool = False) -> tuple[Shared, ...]:
     """Returns n, mean and M2 of a shared array of them."""
     names, kinds = ("n", "mean", "M2"), ("store_moments", "level_moments", "root_moments") if tree else ()
-    return tuple(Shared(f"shared_{name}", "workspace", name, note, name, array, every=(n, 3), rows=kinds[1:2], during=kinds) for n, name in enumerate(names))
+    return tuple(Shared(f"shared_{name}", "workspace", name, note, name, of=array, **every(n, 3), rows=kinds[1:2], during=kinds) for n, name in enumerate(names))
 
 
 def view(tensors: tuple[Shown, ...], launches: tuple[Launch, ...], others: tuple[str, ...], *readings: Number, rows: bool = False) -> View:
@@ -233,8 +233,8 @@ PUT = step("load(g, gamma + col)",
 PUT_RMS_ONE = step("y[col] = ", "Store {visit} of {visits}, from registers. Thread {thread} writes [y](output) = {values[i]} · {s} · {gamma} = {y}.", fold=SAME)
 PUT_RMS = step("load(g, gamma + col)",
     "Store {visit} of {visits}, from registers. Thread {thread} writes [y](output)[{y.at}] = {x[y.at]} · {s} · {gamma} = {y}.", to="store(y + col, values[i])", fold=SAME)
-WARP_SUMS = Shared("warp_sum", "workspace", "sum", A_WARP, "sum", "warp_sums")
-WARP_SQUARES = Shared("warp_squares", "workspace", "squares", A_WARP, "squares", "warp_squares")
+WARP_SUMS = Shared("warp_sum", "workspace", "sum", A_WARP, "sum", of="warp_sums")
+WARP_SQUARES = Shared("warp_squares", "workspace", "squares", A_WARP, "squares", of="warp_squares")
 
 # -- backward, one block a channel or a row ----------------------------------------------------------------------------
 GRADIENTS = step("sum_beta += dy[at]",
@@ -306,12 +306,12 @@ ADD_BETA = {"sum_beta": step("if (col < N) sum += partial[",
 ADD_PAIR = {"pair_gamma": step("bool inside = row < parts",
     "One launch adds up both partial sums, each by blocks of its own. Parts of a column: {parts}. A barrier separates the sums of the warps from their total. [dgamma](output)[0] = {dgamma}.", to="(blockIdx.y ? dbeta : dgamma)[col] = sum", merge=True)}
 OTHER_PAIR = mark("Other blocks ({others}) of the same launch add up partial_beta in the same way. [dbeta](output) is complete.")
-GAMMAS = PerThread("own_gamma", "workspace", mark("sums for dgamma"), A_THREAD, of=("sum_gamma",))
-BETAS = PerThread("own_beta", "workspace", mark("sums for dbeta"), A_THREAD, of=("sum_beta",))
+GAMMAS = PerThread("own_gamma", "workspace", mark("sums for dgamma"), A_THREAD, of="sum_gamma")
+BETAS = PerThread("own_beta", "workspace", mark("sums for dbeta"), A_THREAD, of="sum_beta")
 
 # -- several blocks a channel ----------------------------------------------------------------------------------------------
 OWN_MOMENTS = tuple(
-    replace(shown, of=(*shown.of, *merged.of)) for shown, merged in zip(own(n="own.n", mean="own.mean", M2="own.M2"), own(n="all.n", mean="all.mean", M2="all.M2"), strict=True)
+    replace(shown, of=f"{shown.of} {merged.of}") for shown, merged in zip(own(n="own.n", mean="own.mean", M2="own.M2"), own(n="all.n", mean="all.mean", M2="all.M2"), strict=True)
 )
 SHOW_OWN = {"own_n": "own.n", "own_mean": "own.mean", "own_M2": "own.M2"}
 PART = {

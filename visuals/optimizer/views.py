@@ -79,7 +79,7 @@ def _tensors(array: str, s: OptimizerShape) -> Iterator[Buffer]:
     """Yields the tensors of an array: a row of elements each."""
     for n, (first, count) in enumerate(s.tensors):
         note = decimal(f"{count:,}")
-        yield Buffer(f"{array}{n}", ROLES[array], tr("tensor {n}", n=n), note, array, of=array, every=(first, 1), stop=first + count)
+        yield Buffer(f"{array}{n}", ROLES[array], tr("tensor {n}", n=n), note, array, of=array, place=("0", f"cell - {first}"), part=(range(1), range(count)))
 
 
 def _tensor_of(element: str, s: OptimizerShape) -> str:

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernels.i18n import mark
-from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, View, step
+from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, View, in_turn, step
 from visuals.scene.parts import Group
 
 MOST, MOST_WARPS = 144, 32  # threads and warps that take their steps one by one
 
 X, Y, INDEX = Buffer("x", "input", "x"), Buffer("y", "output", "y"), Buffer("index", "workspace", "index")
 DX, DY = Buffer("dx", "output", mark("dx: gradient of x")), Buffer("dy", "input", mark("dy: gradient of y"))
-PATCH = PerThread("patch", "input", mark("pixels of x"), turn=True)
-SUMS_OF_DX = PerThread("sums", "workspace", mark("sums of dx"), turn=True)
+PATCH = PerThread("patch", "input", mark("pixels of x"), **in_turn(1))
+SUMS_OF_DX = PerThread("sums", "workspace", mark("sums of dx"), **in_turn(1))
 GLOBAL, REGISTERS = mark("global memory"), mark("registers")
 FORWARD, BACKWARD = Group((("x",), ("y",)), "global", GLOBAL), Group((("dx",), ("dy",)), "global", GLOBAL)
 FORWARD_MAX, BACKWARD_MAX = Group((("x",), ("y", "index")), "global", GLOBAL), Group((("dx",), ("dy", "index")), "global", GLOBAL)
@@ -245,7 +245,7 @@ PLANE = View(
 )
 SAME_WARP = Say("Warp {first // PLANES} does the same. Its first plane is {first}, its last one {where(first + PLANES < planes, first + PLANES, planes) - 1}.", "first > 0")
 WARP_VIEW = View(
-    (X, Y, PerThread("sums", "workspace", mark("one column per lane"), turn=True)), (FORWARD, IN_SUMS),
+    (X, Y, PerThread("sums", "workspace", mark("one column per lane"), **in_turn(32))), (FORWARD, IN_SUMS),
     (
         {
             "start": step("float sums[PLANES] = {}", Say("The other warps do the same. Threads: {active}.", "active > 32"), SAME_WARP, ""),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kernels.i18n import mark
-from visuals.scene.compiler.view import Buffer, Bytes, Number, PerThread, Say, Shared, View, step
+from visuals.scene.compiler.view import Buffer, Bytes, Number, PerThread, Say, Shared, View, every, step
 from visuals.scene.parts import Group
 
 X, Y = Buffer("x", "input", "x"), Buffer("y", "output", mark("y = softmax(x)"))
@@ -71,7 +71,7 @@ UNSAFE_RESULT = step("y[col] = ",
     lead=SECOND_PASS)
 
 # -- trees in shared memory ----------------------------------------------------------------------------------
-PARTIAL_L = Shared("partial_l", "workspace", mark("partial, for l"), LEVELS, "partial", "partial", rows=("level_l",), during=("store_l", "level_l", "root_l"))
+PARTIAL_L = Shared("partial_l", "workspace", mark("partial, for l"), LEVELS, "partial", of="partial", rows=("level_l",), during=("store_l", "level_l", "root_l"))
 TREE_L = {
     "store_l": step("partial[thread] = l;", "All {active} threads store their sum [l](workspace) in shared memory. They wait at the barrier until all have stored."),
     "level_l": step("partial[thread] += partial[thread + stride]",
@@ -104,7 +104,7 @@ THREE_PASS = View(
 )
 ONLINE = View(
     (
-        X, Y, replace(M, of=("running.m", "m")), replace(L, of=("running.l", "l")), Shared("partial_m", "filter", "partial_m", LEVELS, rows=("level",)),
+        X, Y, replace(M, of="running.m m"), replace(L, of="running.l l"), Shared("partial_m", "filter", "partial_m", LEVELS, rows=("level",)),
         Shared("partial_l", "workspace", "partial_l", LEVELS, rows=("level",)),
     ),
     (MEMORY, Group((("m", "l"),), "registers", REGISTERS), Group((("partial_m", "partial_l"),), "shared", SHARED)),
@@ -129,7 +129,7 @@ SWAP = step("__shfl_xor_sync(~0u, running.m",
     "Lanes (threads of a warp) exchange m and l in pairs, at distance {lane_mask}. Lanes {lane} and {lane ^ lane_mask} keep the larger of m = {m.before} and {other_m}: [m](filter) = {m}. They rescale l = {l.before} and {other_l} to this m and add them: [l](workspace) = {l}.",
     to="running = merge(running, {other_m", cells={"m": mark("The larger of {m.before} and {other_m}."), "l": mark("The sum of {l.before} and {other_l}, each first rescaled to the larger m.")})
 WARP_SHUFFLE = View(
-    (X, Y, replace(M, of=("running.m",), note=EXCHANGED, rows=("swap",)), replace(L, of=("running.l",), note=EXCHANGED, rows=("swap",))),
+    (X, Y, replace(M, of="running.m", note=EXCHANGED, rows=("swap",)), replace(L, of="running.l", note=EXCHANGED, rows=("swap",))),
     (MEMORY, Group((("m",), ("l",)), "registers", mark("registers of lanes 0 to 31 of the warp"))),
     ({"gather": GATHER, "swap": SWAP, "result": RESULT},), (*so_far("gather"), *MOVED), threads=32,
 )
@@ -188,10 +188,10 @@ IN_REGISTERS = View(
 
 # -- a row in several blocks -----------------------------------------------------------------------------------
 EXCHANGES = ("swap", "merge", "whole")
-M_OF_BLOCK = replace(M, of=("own.m",), note=EXCHANGED, rows=EXCHANGES)
-L_OF_BLOCK = replace(L, of=("own.l",), note=EXCHANGED, rows=EXCHANGES)
-WARP_M = Shared("warp_m", "filter", "warp_m", OF_WARPS, of="of_warp", every=(0, 2))
-WARP_L = Shared("warp_l", "workspace", "warp_l", OF_WARPS, of="of_warp", every=(1, 2))
+M_OF_BLOCK = replace(M, of="own.m", note=EXCHANGED, rows=EXCHANGES)
+L_OF_BLOCK = replace(L, of="own.l", note=EXCHANGED, rows=EXCHANGES)
+WARP_M = Shared("warp_m", "filter", "warp_m", OF_WARPS, of="of_warp", **every(0, 2))
+WARP_L = Shared("warp_l", "workspace", "warp_l", OF_WARPS, of="of_warp", **every(1, 2))
 OF_BLOCK = mark("registers of block {block}")
 OF_BLOCKS = Group((("warp_m", "warp_l"),), "shared", mark("shared memory, one row per block"))
 WORKSPACE = Group((("part_m", "part_l"),), "workspace", mark("workspace in global memory"))
@@ -272,8 +272,8 @@ SPLIT = View(
 )
 ONE_LAUNCH = View(
     (
-        *(X, Y, VALUES, M_OF_BLOCK, L_OF_BLOCK, WARP_M, WARP_L), replace(PART_M, of="part_ml", dtype="f4", every=(0, 2)),
-        replace(PART_L, of="part_ml", dtype="f4", every=(1, 2), note=mark("its sign says which launch stored it")),
+        *(X, Y, VALUES, M_OF_BLOCK, L_OF_BLOCK, WARP_M, WARP_L), replace(PART_M, of="part_ml", dtype="f4", **every(0, 2)),
+        replace(PART_L, of="part_ml", dtype="f4", **every(1, 2), note=mark("its sign says which launch stored it")),
     ),
     (MEMORY, WORKSPACE, Group((("values",), ("m",), ("l",)), "registers", OF_BLOCK), OF_BLOCKS),
     (

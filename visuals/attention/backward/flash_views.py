@@ -15,7 +15,7 @@ from kernels.model.dtypes import INPUT_DTYPE
 from kernels.model.launch import ceil
 from kernels.model.program import Tiles
 from visuals.attention.backward.views import DOTS, GLOBAL, MOVED, ORDER, OTHER_DOTS, SHARED_BYTES, Head, Launch
-from visuals.scene.compiler.view import Bytes, PerThread, Say, Shared, View, step
+from visuals.scene.compiler.view import Bytes, PerThread, Say, Shared, View, box, step
 from visuals.scene.parts import Annotation, Captions, Group
 
 MAX_QUERIES, MAX_KEYS = 16, 32  # of a tile, that are shown
@@ -115,8 +115,8 @@ def two_kernels(head: Head, tiles: Tiles) -> View:
     Br, Bc, columns, R, C = tiles["Br"], tiles["Bc"], ladder.padded(head.s) // 8, min(tiles["Br"], head.s.N, MAX_QUERIES), min(tiles["Bc"], head.s.N, MAX_KEYS)
     start = 2 * (Br + Bc) * (ladder.padded(head.s) + 4)
     of_queries = (
-        PerThread("q_P", "workspace", "P", mark("of queries"), "P", of=("p",), during=("q_product", "q_P"), place=(f"thread_row + cell // {Bc // 8} * 4", f"lane_col + cell % {Bc // 8} * 8"), part=(range(R), range(C))),
-        Shared("q_dSs", "workspace", "dS", mark("of queries"), "dS", of="shared", dtype="f4", during=tuple(OF_QUERIES), box=(start, 1, R, C, Bc + 8)),
+        PerThread("q_P", "workspace", "P", mark("of queries"), "P", of="p", during=("q_product", "q_P"), place=(f"thread_row + cell // {Bc // 8} * 4", f"lane_col + cell % {Bc // 8} * 8"), part=(range(R), range(C))),
+        Shared("q_dSs", "workspace", "dS", mark("of queries"), "dS", of="shared", dtype="f4", during=tuple(OF_QUERIES), **box(start, R, C, Bc + 8)),
         PerThread("dq", "output", "dq", place=(f"thread_row + cell // {columns} * 4", f"4 * lane_col + cell % {columns} // 4 * 32 + cell % 4"), part=(range(R), head.cols)),
     )
     return View(
@@ -148,7 +148,7 @@ def _tiles(head: Head, tiles: Tiles) -> tuple[Shared, ...]:
     Br, Bc, pitch = tiles["Br"], tiles["Bc"], ladder.padded(head.s) + 4
     firsts = (("Q", "input", 0, Br), ("dO", "input", Br, Br), ("K", "filter", 2 * Br, Bc), ("V", "filter", 2 * Br + Bc, Bc))
     return tuple(
-        Shared(f"{n}s", role, f"tile_{n.lower()}", symbol=f"tile_{n.lower()}", of="shared", dtype="f4", box=(first * pitch, 1, min(rows, head.s.N, MAX_KEYS), len(head.cols), pitch))
+        Shared(f"{n}s", role, f"tile_{n.lower()}", symbol=f"tile_{n.lower()}", of="shared", dtype="f4", **box(first * pitch, min(rows, head.s.N, MAX_KEYS), len(head.cols), pitch))
         for n, role, first, rows in firsts
     )
 
@@ -158,7 +158,7 @@ def _squares(head: Head, tiles: Tiles, during: tuple[str, ...] = ()) -> tuple[Sh
     Br, Bc = tiles["Br"], tiles["Bc"]
     first, pitch, R, C = 2 * (Br + Bc) * (ladder.padded(head.s) + 4), Bc + 4, min(Br, head.s.N, MAX_QUERIES), min(Bc, head.s.N, MAX_KEYS)
     return tuple(
-        Shared(f"{n}s", "workspace", n, symbol=n, of="shared", dtype="f4", during=during, box=(first + i * Br * pitch, 1, R, C, pitch)) for i, n in enumerate(("P", "dS"))
+        Shared(f"{n}s", "workspace", n, symbol=n, of="shared", dtype="f4", during=during, **box(first + i * Br * pitch, R, C, pitch)) for i, n in enumerate(("P", "dS"))
     )
 
 
@@ -167,7 +167,7 @@ def _sums_of_keys(head: Head, tiles: Tiles) -> tuple[PerThread, ...]:
     columns, keys = ladder.padded(head.s) // 8, range(min(tiles["Bc"], head.s.N, MAX_KEYS))
     row, column = f"warp_key + 4 * lane_of_4 + cell // {4 * columns} * 16 + cell // {columns} % 4", f"4 * lane_of_8 + cell % {columns} // 4 * 32 + cell % 4"
     return tuple(
-        PerThread(n, "output", n, of=("sums",), place=(f"where(role == {role}, {row}, -1)", column), part=(keys, head.cols)) for role, n in enumerate(("dv", "dk"))
+        PerThread(n, "output", n, of="sums", place=(f"where(role == {role}, {row}, -1)", column), part=(keys, head.cols)) for role, n in enumerate(("dv", "dk"))
     )
 
 
@@ -222,7 +222,7 @@ def mma(head: Head, tiles: Tiles) -> View:
         """Returns the first rows of a tile in shared memory, from row `first` on."""
         matrix = name.rstrip("s0123456789_")
         role, title = "input" if matrix in ("Q", "dO") else "filter", f"tile_{matrix.lower()}"
-        return Shared(name, role, title, note, title, of="shared", dtype=INPUT_DTYPE[s.dtype], during=tuple(launch), box=(first * pitch, 1, len(own), len(cols), pitch))
+        return Shared(name, role, title, note, title, of="shared", dtype=INPUT_DTYPE[s.dtype], during=tuple(launch), **box(first * pitch, len(own), len(cols), pitch))
 
     def passing(left: str, right: str, launch: Launch, kind: int) -> tuple[tuple[Shared, Shared], ...]:
         """Returns the tiles that pass by, of each stage."""
@@ -235,7 +235,7 @@ def mma(head: Head, tiles: Tiles) -> View:
         """Returns a matrix in the registers of the lanes, as mma.sync has it, of `width` columns. `turned`: rows are columns."""
         row, column = f"warp_row + cell // {width // 2} * 16 + cell % 4 // 2 * 8 + lane // 4", f"cell % {width // 2} // 4 * 8 + lane % 4 * 2 + cell % 2"
         place, part = ((column, row), (columns, own)) if turned else ((row, column), (own, columns))
-        return PerThread(name, role, title, symbol=title, of=({"P": "p", "dS": "ds"}.get(title, title),), during=tuple(launch), place=place, part=part)
+        return PerThread(name, role, title, symbol=title, of={"P": "p", "dS": "ds"}.get(title, title), during=tuple(launch), place=place, part=part)
 
     queries, keys = (tensor_cores.passing_rows(s, kind, tiles) for kind in (tensor_cores.KEYS, tensor_cores.QUERIES))
     squares = tuple(fragments(f"{n}s", "workspace", n, MMA_KEYS, queries, range(min(queries, s.N, MAX_QUERIES)), turned=True) for n in ("P", "dS"))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kernels.attention.backward.shape import AttentionBackwardShape
 from kernels.i18n import mark
 from kernels.model.program import Tiles
-from visuals.scene.compiler.view import SHARED_MEMORY, Buffer, Bytes, Shared, Step, View, step
+from visuals.scene.compiler.view import SHARED_MEMORY, Buffer, Bytes, Shared, Step, View, box, step
 from visuals.scene.parts import Group
 
 Launch = Mapping[str, Step]
@@ -155,7 +155,7 @@ def rows(head: Head, tiles: Tiles) -> View:
 def _boxes(launch: Launch, *boxes: tuple[str, str, str, str, int, int, int, int]) -> tuple[Shared, ...]:
     """Returns parts of the shared memory of a launch: name, role, title, note, first element, rows, columns, and from one row to the next."""
     return tuple(
-        Shared(name, role, title, note, title, of="shared", dtype="f4", during=tuple(launch), box=(first, 1, rows, cols, pitch))
+        Shared(name, role, title, note, title, of="shared", dtype="f4", during=tuple(launch), **box(first, rows, cols, pitch))
         for name, role, title, note, first, rows, cols, pitch in boxes
     )
 

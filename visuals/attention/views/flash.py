@@ -17,7 +17,7 @@ from kernels.model.program import Tiles
 from visuals.attention.head import MAX_WHOLE, Head
 from visuals.attention.views.fused import SHARED_BYTES
 from visuals.attention.views.unfused import MOVED
-from visuals.scene.compiler.view import BLOCK, PerThread, Say, Shared, View, step
+from visuals.scene.compiler.view import BLOCK, PerThread, Say, Shared, View, box, step
 from visuals.scene.parts import Annotation, Captions, Group, Sum
 
 MAX_TILES, MAX_KEYS = 4, 48  # run of a long head; at least two tiles
@@ -138,10 +138,10 @@ def parts_of_l(head: Head, row: str, *during: str) -> PerThread:
     return of_rows(head, "l", row, during=during, adds=True)
 
 
-def box(head: Head, name: str, role: str, first: int, rows: range, cols: int, pitch: int, **fields: Any) -> Shared:
+def rows_of(head: Head, name: str, role: str, first: int, rows: range, cols: int, pitch: int, **fields: Any) -> Shared:
     """Returns rows of a matrix that begins at an element of shared memory."""
     fields = {"title": name, "dtype": "f4"} | fields
-    return Shared(name, role, of="shared", box=(first + rows.start * pitch, 1, len(rows), cols, pitch), **fields)
+    return Shared(name, role, of="shared", **box(first + rows.start * pitch, len(rows), cols, pitch), **fields)
 
 
 # -- a thread for each score of a tile ----------------------------------------------------------------------
@@ -192,8 +192,8 @@ def flash(head: Head, tiles: Tiles) -> View:
     row, col = "thread_row", "thread_col"
     tensors = (
         head.never_stored("s", "block_query + thread_row", "key_tile + thread_col", ("scores", "mask", "max", "weights", "l", "shrink", "values")),
-        box(head, "tile_q", "input", 0, R, cols, DP), box(head, "tile_k", "filter", keys, range(Bc), cols, DP + 1),
-        box(head, "tile_v", "filter", values, range(Bc), cols, DP), box(head, "tile_p", "workspace", weights, R, Bc, Bc),
+        rows_of(head, "tile_q", "input", 0, R, cols, DP), rows_of(head, "tile_k", "filter", keys, range(Bc), cols, DP + 1),
+        rows_of(head, "tile_v", "filter", values, range(Bc), cols, DP), rows_of(head, "tile_p", "workspace", weights, R, Bc, Bc),
         of_rows(head, "s", row, col, Bc), of_rows(head, "m", row), of_rows(head, "rescale", row), parts_of_l(head, row, "start", "l"),
         of_rows(head, "o", row, f"thread_col + {Bc} * cell", cols, "output", note=mark("sum so far")),
     )
@@ -265,8 +265,8 @@ def registers(head: Head, tiles: Tiles) -> View:
     score_row, score_col = f"thread_row + 4 * (cell // {TN})", f"lane_col + 8 * (cell % {TN})"
     tensors = (
         head.never_stored("s", f"block_query + {score_row}", f"key_tile + {score_col}", ("scores", "mask", "max", "weights", "shrink", "used")),
-        box(head, "tile_q", "input", 0, R, cols, DP + 4), box(head, "tile_k", "filter", keys, range(Bc), cols, DP + 4),
-        box(head, "tile_v", "filter", values, range(Bc), cols, DP), box(head, "tile_p", "workspace", weights, R, Bc, Bc + 8),
+        rows_of(head, "tile_q", "input", 0, R, cols, DP + 4), rows_of(head, "tile_k", "filter", keys, range(Bc), cols, DP + 4),
+        rows_of(head, "tile_v", "filter", values, range(Bc), cols, DP), rows_of(head, "tile_p", "workspace", weights, R, Bc, Bc + 8),
         of_rows(head, "s", score_row, score_col, Bc), of_rows(head, "m", row), of_rows(head, "rescale", "thread_row + 4 * i"),
         parts_of_l(head, row, "start", "max", "weights"),
         of_rows(head, "o", f"thread_row + 4 * (cell // {TD})", f"4 * lane_col + 32 * (cell % {TD} // 4) + cell % 4", cols, "output", note=mark("sum so far")),
@@ -336,13 +336,13 @@ def mma(head: Head, tiles: Tiles) -> View:
 
     def buffer(name: str, stage: int) -> Shared:
         at = Br * pitch + (2 * stage + (name == "tile_v")) * Bc * pitch
-        return box(head, f"{name}_{stage}", "filter", at, range(Bc), cols, pitch, title=f"{name} {stage}", symbol=name, dtype=dtype)
+        return rows_of(head, f"{name}_{stage}", "filter", at, range(Bc), cols, pitch, title=f"{name} {stage}", symbol=name, dtype=dtype)
 
     score_row, score_col = fragment(Bc)
     copies = tuple(buffer(name, stage) for stage in range(stages) for name in ("tile_k", "tile_v"))
     tensors = (
         head.never_stored("s", f"block_query + {score_row}", f"key_tile + {score_col}", ("scores", "mask", "max", "shrink", "weights", "values")),
-        box(head, "tile_q", "input", 0, R, cols, pitch, dtype=dtype), *copies,
+        rows_of(head, "tile_q", "input", 0, R, cols, pitch, dtype=dtype), *copies,
         of_rows(head, "s", score_row, score_col, Bc), of_rows(head, "m", row), of_rows(head, "rescale", row), parts_of_l(head, row, "empty", "shrink", "weights"),
         of_rows(head, "o", *fragment(DP), cols, "output", note=mark("sum so far")),
     )

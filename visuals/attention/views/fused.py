@@ -10,7 +10,7 @@ from kernels.i18n import mark, tr
 from kernels.model.program import Tiles
 from visuals.attention.head import MAX_WHOLE, Head
 from visuals.attention.views.unfused import MAX_KEYS, MOVED
-from visuals.scene.compiler.view import BLOCK, SHARED_MEMORY, Bytes, PerThread, Say, Shared, View, step
+from visuals.scene.compiler.view import BLOCK, SHARED_MEMORY, Bytes, PerThread, Say, Shared, View, box, step
 from visuals.scene.parts import Annotation, Captions, Group
 
 MAX_QUERIES = 8  # whose blocks are shown one by one
@@ -55,9 +55,9 @@ def fused(head: Head, tiles: Tiles) -> View:
         (
             *head.buffers("QKVO"),
             head.never_stored("query", "query", "where(thread < keys, thread, -1)", ("scores", "max", "exp", "values")),
-            Shared("query_row", "input", "query_row", mark("times the scale"), of="shared", box=(N, 1, 1, cols, d)),
-            Shared("scores", "workspace", "scores", mark("later the weights"), of="shared", box=(0, 1, 1, keys, N)),
-            Shared("partial", "output", "partial", mark("one row per group"), of="shared", box=(N + d, 1, min(groups, N, MAX_GROUPS), cols, d), during=("values", "store")),
+            Shared("query_row", "input", "query_row", mark("times the scale"), of="shared", **box(N, 1, cols, d)),
+            Shared("scores", "workspace", "scores", mark("later the weights"), of="shared", **box(0, 1, keys, N)),
+            Shared("partial", "output", "partial", mark("one row per group"), of="shared", **box(N + d, min(groups, N, MAX_GROUPS), cols, d), during=("values", "store")),
             *(PerThread(name, "workspace", name, place=("0", "0"), part=(range(1), range(1))) for name in "ml"),
         ),
         (

@@ -7,7 +7,7 @@ from kernels.attention.shape import SelfAttentionShape
 from kernels.i18n import mark
 from kernels.model.program import Tiles
 from visuals.attention.head import MAX_WHOLE, Head
-from visuals.scene.compiler.view import BLOCK, SHARED_MEMORY, Bytes, PerThread, Say, Shared, View, step
+from visuals.scene.compiler.view import BLOCK, SHARED_MEMORY, Bytes, PerThread, Say, Shared, View, box, step
 from visuals.scene.parts import Group
 
 WARPS_NOTE = mark("The picture shows one warp after the other, launch after launch. On a GPU the warps of a launch run many at once, in any order. A launch starts when the launch before it is complete. All values are those of the kernels in the emulator.")
@@ -83,7 +83,7 @@ def blocked(head: Head, tiles: Tiles) -> View:
     queries, keys, cols = (min(side, len(of)) for of in (head.queries, head.keys, head.cols))
 
     def tile(name: str, role: str, rows: int, columns: int, pitch: int = side) -> Shared:
-        return Shared(name, role, name, box=(0, 1, rows, columns, pitch))
+        return Shared(name, role, name, **box(0, rows, columns, pitch))
 
     return View(
         (

@@ -14,7 +14,7 @@ from kernels.i18n import mark
 from kernels.model.launch import ceil
 from kernels.model.program import Tiles
 from visuals.conv.backward.views import DW, DY, X, of_input
-from visuals.scene.compiler.view import BLOCK, Buffer, Bytes, PerThread, Say, Shared, Step, View, step
+from visuals.scene.compiler.view import BLOCK, Buffer, Bytes, PerThread, Say, Shared, Step, View, box, step
 from visuals.scene.parts import Group
 
 NOTE = mark("The steps show one block after another. On the GPU the blocks run at the same time. Tiles are copied while earlier ones are multiplied. All values are those of the kernel in the emulator.")
@@ -30,7 +30,7 @@ def sums(tiles: Tiles, rows: int, columns: int, first: tuple[str, str], *during:
     warps = tiles["BN"] // WN
     row = f"{first[0]} + warp // {warps} * {WM} + (lane // {2 * across} * 2 + lane % 2) * 4 + cell // {TN} // 4 * {4 * (WM // TM)} + cell // {TN} % 4"
     column = f"{first[1]} + warp % {warps} * {WN} + lane // 2 % {across} * 4 + cell % {TN} // 4 * {4 * (WN // TN)} + cell % {TN} % 4"
-    return PerThread("sums", "output", mark("sums of the block"), of=("sum",), during=during, place=(row, column), part=(range(rows), range(columns)))
+    return PerThread("sums", "output", mark("sums of the block"), of="sum", during=during, place=(row, column), part=(range(rows), range(columns)))
 
 
 def stages(tiles: Tiles, pitches: tuple[int, int], shown: tuple[int, int], looks: tuple[tuple[str, str], tuple[str, str]], terms: int) -> tuple[Shared, ...]:
@@ -41,7 +41,7 @@ def stages(tiles: Tiles, pitches: tuple[int, int], shown: tuple[int, int], looks
     for stage in range(min(ceil(terms, BK), tiles["STAGES"])):
         first = stage * BK * (a + b)
         for name, start, pitch, columns, (role, title) in (("A", first, a, shown[0], looks[0]), ("B", first + BK * a, b, shown[1], looks[1])):
-            found.append(Shared(f"{name}{stage}", role, title, symbol=name, of="stages", dtype="f4", box=(start, 1, min(BK, terms), columns, pitch)))
+            found.append(Shared(f"{name}{stage}", role, title, symbol=name, of="stages", dtype="f4", **box(start, min(BK, terms), columns, pitch)))
     return tuple(found)
 
 
@@ -85,7 +85,7 @@ def parts(s: ConvShape, tiles: Tiles, *, atomics: bool = False) -> View:
     several = count > 1 and not atomics
     extra = (
         Buffer("parts_of", "workspace", mark("parts (workspace)"), mark("one matrix per part"), "parts", of="parts", shape=(count, s.K, s.CRS), plane=mark("part")),
-        PerThread("total", "output", mark("sums of all parts"), of=("sum",), during=("add",), place=(f"element // {s.CRS}", f"element % {s.CRS}"), part=(range(s.K), range(s.CRS))),
+        PerThread("total", "output", mark("sums of all parts"), of="sum", during=("add",), place=(f"element // {s.CRS}", f"element % {s.CRS}"), part=(range(s.K), range(s.CRS))),
     ) if several else ()
     groups = (Group((("parts_of",),), "workspace"), Group((("total",),), "registers", mark("registers of the second kernel"))) if several else ()
     zero = ({"zero": step("y[i] = 0.0f", "The [gradient of the filters](output) is set to 0.", together=True)},) if atomics else ()

@@ -10,14 +10,14 @@ from typing import Any
 
 from kernels.conv.shape import ConvShape
 from kernels.i18n import mark
-from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, Shared, View, step
+from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, Shared, View, in_turn, step
 from visuals.scene.parts import Group
 
 NOTE = mark("The steps show one thread after another. The first thread takes one step per line. On the GPU all threads of a block run at the same time. All values are those of the kernel in the emulator.")
 ATOMIC_NOTE = mark("One tap of all windows after another. On the GPU the L2 cache does the additions to a pixel one by one. Their order changes from run to run, and with it the last digits. All values are those of the kernel in the emulator.")
 BY_THREAD = mark("thread by thread")
 THREADS: dict[str, Any] = {"group": 1, "alone": 1024, "detailed": 1, "order": (BY_THREAD, NOTE)}
-SUM = PerThread("sum", "output", mark("sum"), turn=True)
+SUM = PerThread("sum", "output", mark("sum"), **in_turn(1))
 OF_THREAD = mark("registers of one thread")
 
 
@@ -48,7 +48,7 @@ def dinput_direct(transposed: bool = False) -> View:
         return output if transposed else gradient
 
     return View(
-        (dx, dy, w, PerThread("tap_sum", "output", mark("sum of one tap"), turn=True), SUM),
+        (dx, dy, w, PerThread("tap_sum", "output", mark("sum of one tap"), **in_turn(1)), SUM),
         (Group((("dx", "dy", "w"),), "global"), Group((("tap_sum", "sum"),), "registers", OF_THREAD)),
         (
             {
@@ -150,7 +150,7 @@ X = Buffer("x", "input", mark("input"), of="x", plane=mark("image and channel"))
 DY = Buffer("dy", "workspace", mark("gradient of the output"), of="dy", plane=mark("image and filter"))
 DW = Buffer("dw", "output", mark("gradient of the filters"), of="dw", plane=mark("filter and channel"))
 DWEIGHT_DIRECT = View(
-    (X, DY, DW, *(PerThread(name, "output", title, turn=True) for name, title in (("row_sum", mark("sum of a row")), ("image_sum", mark("sum of an image")))), SUM),
+    (X, DY, DW, *(PerThread(name, "output", title, **in_turn(1)) for name, title in (("row_sum", mark("sum of a row")), ("image_sum", mark("sum of an image")))), SUM),
     (Group((("x", "dy", "dw"),), "global"), Group((("row_sum", "image_sum", "sum"),), "registers", OF_THREAD)),
     (
         {
@@ -176,7 +176,7 @@ def dweight_gemm(s: ConvShape) -> View:
             X, replace(DY, shape=(s.N, s.K, s.PQ), plane=mark("image")), DW,
             Buffer("col", "input", mark("data matrix (workspace)"), of="col", plane=mark("image")),
             Shared("tile_a", "workspace", mark("tile of the gradient")), Shared("tile_b", "input", mark("tile of the columns"), mark("one column more, against bank conflicts")),
-            PerThread("sums", "output", mark("sums"), mark("of one image, then of all"), of=("tile_sum", "image_sum", "sum"), during=("multiply", "image"), place=("row", "block_col + thread_col"), part=(range(s.K), range(s.CRS))),
+            PerThread("sums", "output", mark("sums"), mark("of one image, then of all"), of="tile_sum image_sum sum", during=("multiply", "image"), place=("row", "block_col + thread_col"), part=(range(s.K), range(s.CRS))),
         ),
         (
             Group((("x", "dw"),), "global"), Group((("dy",), ("col",)), "workspace"),

@@ -14,7 +14,7 @@ from kernels.i18n import mark
 from kernels.model.launch import ceil
 from kernels.model.program import Tiles
 from visuals.conv.backward.views import DW, DY, X, of_input
-from visuals.scene.compiler.view import Buffer, Bytes, OfThread, PerThread, Say, View, step
+from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, View, step
 from visuals.scene.parts import Group
 
 NOTE = mark("One tile after another. Of the products the stage shows the block of the first position. On the GPU each of the four launches runs all its threads at once. All values are those of the kernel in the emulator.")
@@ -39,7 +39,7 @@ def matrices(name: str, role: str, title: str, positions: int, rows: int, column
 def square(name: str, role: str, title: str, symbol: str, side: int, during: str) -> PerThread:
     """Returns the square d of thread 0, which has another size in each launch."""
     place = f"cell // {side} + {side} * thread", f"cell % {side}"
-    return PerThread(name, role, title, symbol=symbol, of=("d",), during=(during,), place=place, part=(range(side), range(side)))
+    return PerThread(name, role, title, symbol=symbol, of="d", during=(during,), place=place, part=(range(side), range(side)))
 
 
 def product(text: str, last: str) -> Mapping[str, Any]:
@@ -79,7 +79,7 @@ def dinput(s: ConvShape, tiles: Tiles) -> View:
         (
             dy, w, dx, matrices("U", "filter", mark("U = G g Gᵀ"), positions, s.K, 4 * ceil(s.C, 4)),
             matrices("V", "input", mark("V = Bᵀ d B"), positions, s.K, row), matrices("Z", "output", mark("Z = Uᵀ V"), positions, s.C, row),
-            OfThread("own_g", "filter", mark("g, turned"), symbol="g", of="g"), OfThread("own_d", "input", mark("d, of filter 0"), symbol="d", of="d"),
+            PerThread("own_g", "filter", mark("g, turned"), symbol="g", of="g", threads=range(1)), PerThread("own_d", "input", mark("d, of filter 0"), symbol="d", of="d", threads=range(1)),
         ),
         (Group((("dy", "w", "dx"),), "global", mark("global memory")), Group((("own_g", "own_d"),), "registers", OF_THREAD), Group((("U", "V", "Z"),), "workspace", WORKSPACES)),
         (filters, TILE, multiply, result), MOVED, names=NAMES | {"T2": str(positions)}, others=("", "", OTHERS), **ORDER,

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from kernels.conv.implicit import PIECE, filter_threads
 from kernels.conv.shape import ConvShape
 from kernels.i18n import mark
-from visuals.scene.compiler.view import Buffer, Bytes, OfThread, PerThread, Say, Shared, View, step
+from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, Shared, View, box, in_turn, row_of, step
 from visuals.scene.parts import Group
 
 X, W, Y = Buffer("x", "input", mark("input")), Buffer("w", "filter", mark("filters")), Buffer("y", "output", mark("output"))
 SUMS = (
-    PerThread("channel_sum", "output", mark("sum of one channel"), turn=True),
-    PerThread("sum", "output", mark("sum"), turn=True),
+    PerThread("channel_sum", "output", mark("sum of one channel"), **in_turn(1)),
+    PerThread("sum", "output", mark("sum"), **in_turn(1)),
 )
 GLOBAL = Group((("x", "w", "y"),), "global", mark("global memory"))
 LOADED = Bytes(mark("pixels loaded"), "x", "ld", per="4"), Bytes(mark("taps loaded"), "w", "ld", per="4")
@@ -78,10 +78,10 @@ def tiled_view(s: ConvShape, tiles: Mapping[str, int]) -> View:
     rows, columns = (tiles["TILE"] - 1) * s.u + s.span_h, (tiles["TILE"] - 1) * s.v + s.span_w
     pitch, taps = filters + PIECE, s.R * s.S
     shared = (
-        Shared("patch", "input", mark("patch of the input"), of="shared", box=(channels * taps * pitch, channels, rows, columns, columns), plane=mark("channel")),
-        Shared("taps", "filter", mark("taps, a column per filter"), of="shared", box=(0, channels, taps, filters, pitch), plane=mark("channel")),
+        Shared("patch", "input", mark("patch of the input"), of="shared", **box(channels * taps * pitch, rows, columns, columns, channels), plane=mark("channel")),
+        Shared("taps", "filter", mark("taps, a column per filter"), of="shared", **box(0, taps, filters, pitch, channels), plane=mark("channel")),
     )
-    sums = OfThread("own_sums", "output", mark("sums"), mark("a row per pixel, a column per filter"), "sum", of="chunk_sum", thread=FOLLOWED), OfThread("own_taps", "filter", mark("taps"), symbol="tap", of="filter_taps", thread=FOLLOWED)
+    sums = PerThread("own_sums", "output", mark("sums"), mark("a row per pixel, a column per filter"), "sum", of="chunk_sum", threads=range(FOLLOWED, FOLLOWED + 1)), PerThread("own_taps", "filter", mark("taps"), symbol="tap", of="filter_taps", **row_of(FOLLOWED))
     return View(
         (X, W, Y, *shared, *sums),
         (

@@ -15,7 +15,7 @@ from kernels.model.launch import ceil
 from visuals.conv.im2col.views import MOST, VIEWS
 from visuals.conv.part import Part, copies_per_pixel
 from visuals.scene.compiler.program import every_block, scene_of_rung
-from visuals.scene.compiler.view import Buffer, PerThread, Shared, Shown, View
+from visuals.scene.compiler.view import Buffer, PerThread, Shared, Shown, View, box
 from visuals.scene.parts import Group, Tensor, Write
 from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
@@ -64,7 +64,8 @@ def placed(view: View, s: ConvShape, tile: int) -> View:
         if isinstance(shown, Buffer):
             return replace(shown, shape=shapes.get(shown.name, ()))
         if isinstance(shown, Shared):
-            return replace(shown, box=(0, 1, *(min(tile, size) for size in boxes[shown.name]), tile))
+            rows, columns = (min(tile, size) for size in boxes[shown.name])
+            return replace(shown, **box(0, rows, columns, tile))
         assert isinstance(shown, PerThread)
         return replace(shown, part=(range(s.K), range(s.PQ)))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from kernels.conv.implicit import PIECE
 from kernels.conv.shape import ConvShape
 from kernels.i18n import mark
-from visuals.scene.compiler.view import Buffer, Bytes, OfThread, PerThread, Say, Shared, Step, View, step
+from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, Shared, Step, View, box, step
 from visuals.scene.parts import Group
 
 Tiles = Mapping[str, int]
@@ -71,10 +71,10 @@ def view(s: ConvShape, tiles: Tiles) -> View:
         Buffer("x", "input", mark("input")),
         Buffer("w", "filter", mark("filters"), shape=(s.K, s.CRS)),
         Buffer("y", "output", mark("output"), shape=(s.K, columns)),
-        *(Shared(f"As{n}", "filter", mark("filter tile"), mark("transposed"), "tile_a", of="stages", dtype="f4", box=(n * size, 1, BK, filters, pitch)) for n in stages),
-        *(Shared(f"Bs{n}", "input", mark("data tile"), "", "tile_b", of="stages", dtype="f4", box=(n * size + BK * pitch, 1, BK, across, tiles["BN"])) for n in stages),
-        PerThread("mine", "workspace", mark("windows"), mark("row, column, offset: computed once"), "window", of=("windows",), threads=1),
-        OfThread("acc", "output", mark("sums"), "", "sum", of="sum"),
+        *(Shared(f"As{n}", "filter", mark("filter tile"), mark("transposed"), "tile_a", of="stages", dtype="f4", **box(n * size, BK, filters, pitch)) for n in stages),
+        *(Shared(f"Bs{n}", "input", mark("data tile"), "", "tile_b", of="stages", dtype="f4", **box(n * size + BK * pitch, BK, across, tiles["BN"])) for n in stages),
+        PerThread("mine", "workspace", mark("windows"), mark("row, column, offset: computed once"), "window", of="windows", threads=range(1)),
+        PerThread("acc", "output", mark("sums"), "", "sum", of="sum", threads=range(1)),
     )
     groups = (
         Group((("x",),), "global"), Group((("w", "y"),), "global"),

@@ -11,13 +11,13 @@ from kernels.conv.shape import ConvShape
 from kernels.conv.winograd import tiles_of
 from kernels.conv.winograd_cpu import R, round_up_to_4
 from kernels.i18n import mark
-from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, Step, View, step
+from visuals.scene.compiler.view import Buffer, Bytes, PerThread, Say, Step, View, in_turn, step
 from visuals.scene.parts import Group
 
 ORDER = mark("explaining order")
 ORDER_NOTE = mark("The stage shows one thread after the other in the transforms, and one position after the other in the products. On the GPU, each of the four launches runs all its threads at once. All positions are multiplied at the same time. All values are those of the kernels in the emulator.")
 FIRST_HALF, SECOND_HALF = "term = X[i][k] * d[k][j]", "term = Xd[i][k] * X[j][k]"
-HALVES = tuple(PerThread(name, role, title, mark("half done"), title, of=("Xd",), turn=True) for name, role, title in (("Gg", "filter", "G g"), ("Bd", "input", "Bᵀ d"), ("AZ", "output", "Aᵀ Z")))
+HALVES = tuple(PerThread(name, role, title, mark("half done"), title, of="Xd", **in_turn(1)) for name, role, title in (("Gg", "filter", "G g"), ("Bd", "input", "Bᵀ d"), ("AZ", "output", "Aᵀ Z")))
 MOVED = Bytes(mark("bytes read from global memory"), "", "ld"), Bytes(mark("bytes written to global memory"), "", "st")
 PLACE = {  # of a thread: filter and channel in the first launch, tile and channel or filter in the others
     "number": "block * {threads} + thread", "row": "(tiles + 3) // 4 * 4", "tile_of": "number % row", "map_of": "number // row",

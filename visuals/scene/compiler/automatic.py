@@ -8,19 +8,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from kernels.engines.emulator.watch.recording import Recording
 from kernels.engines.emulator.watch.values import History
 from kernels.i18n import mark, tr, trn
-from visuals.scene.compiler.moment import Moment, array_of
+from visuals.scene.compiler.moment import Moment
 from visuals.scene.compiler.steps import Visit
 from visuals.scene.compiler.view import (
+    Array,
     Buffer,
     Bytes,
     Number,
-    OfThread,
     PerThread,
     Place,
     Sentence,
@@ -28,6 +29,8 @@ from visuals.scene.compiler.view import (
     Shown,
     Step,
     View,
+    box,
+    row_of,
 )
 from visuals.scene.parts import Group
 
@@ -148,7 +151,7 @@ def _shared(recording: Recording, name: str) -> Shared:
     first, last = int(elements.min()) // PART * PART, int(elements.max())
     if last - first < (MAX_CELLS if is_table else 2 * ROW):
         return shown
-    return replace(shown, box=(first, 1, min(PART, -(-(last + 1 - first) // PART)), PART, PART))
+    return replace(shown, **box(first, min(PART, -(-(last + 1 - first) // PART)), PART, PART))
 
 
 # -- variables ---------------------------------------------------------------------------------------------
@@ -170,10 +173,13 @@ def _variables(recording: Recording, thread: int) -> Iterator[Shown]:
         taken.add(variable.name)
         if variable.type.shape:
             note = tr("of thread {thread}", thread=thread)
-            yield OfThread(_name(variable.name), "output", variable.name, note, thread=thread, of=variable.name)
+            at: dict[str, Any] = (
+                row_of(thread) if len(variable.type.shape) == 1 else {"threads": range(thread, thread + 1)}
+            )
+            yield PerThread(_name(variable.name), "output", variable.name, note, of=variable.name, **at)
         elif recording.threads <= MAX_THREADS:
             for path in paths:
-                yield PerThread(_name(variable.name + path), "output", variable.name + path, of=(variable.name + path,))
+                yield PerThread(_name(variable.name + path), "output", variable.name + path, of=variable.name + path)
 
 
 def _numbers(recording: Recording, thread: int, steps: Mapping[str, Step]) -> list[Number]:
@@ -352,8 +358,8 @@ def _is_barrier(m: Moment) -> bool:
 
 def _accesses(m: Moment, thread: int, write: bool) -> Iterator[_Part]:
     for shown in m.played.view.tensors:
-        if isinstance(shown, Buffer | Shared):
-            found = m.played.accessed(array_of(shown), m.visit.first, m.visit.stop)
+        if isinstance(shown, Array):
+            found = m.played.accessed(shown.array, m.visit.first, m.visit.stop)
             found = found.only((found.thread == thread) & (found.write == write))
             shape = _shape(m.played.recording, shown)
             for cell, value in zip(found.cell.tolist(), found.value.tolist(), strict=True):
@@ -364,7 +370,7 @@ def _accesses(m: Moment, thread: int, write: bool) -> Iterator[_Part]:
                 )
 
 
-def _shape(recording: Recording, shown: Buffer | Shared) -> tuple[int, ...]:
+def _shape(recording: Recording, shown: Array) -> tuple[int, ...]:
     if isinstance(shown, Buffer):
         return recording.before[shown.of].shape
     return recording.watched.shared[shown.of].shape if shown.of in recording.watched.shared else ()

@@ -15,19 +15,7 @@ from visuals.scene.compiler.cells import Cells
 from visuals.scene.compiler.expressions import Expression, parse, template
 from visuals.scene.compiler.moment import Moment, Played
 from visuals.scene.compiler.steps import Visit, complete, joined, lit_line, merged, place_of, split, visits
-from visuals.scene.compiler.view import (
-    BLOCK,
-    ORDER_NOTE,
-    Bytes,
-    Derived,
-    Number,
-    OfThread,
-    PerThread,
-    Say,
-    Sentence,
-    Step,
-    View,
-)
+from visuals.scene.compiler.view import BLOCK, ORDER_NOTE, Bytes, Number, PerThread, Say, Sentence, Step, View
 from visuals.scene.fold import folded, repeats
 from visuals.scene.parts import Group, MatMul, Reading, Source
 from visuals.scene.recorder import Recorder
@@ -271,7 +259,6 @@ def moments_of(recording: Recording, view: View, steps: Mapping[str, Step]) -> I
 def watched_names(view: View) -> frozenset[str]:
     """Returns the names of the variables that a view may need."""
     names = {path for shown in view.tensors if isinstance(shown, PerThread) for path in shown.variables}
-    names |= {shown.of or shown.name for shown in view.tensors if isinstance(shown, OfThread)}
     for step in (step for launch in view.launches for step in launch.values()):
         names |= set(step.shows.values())
     names |= {name for expression in expressions(view) for name in expression.names}
@@ -283,10 +270,9 @@ def expressions(view: View) -> Iterator[Expression]:
     for step in (step for launch in view.launches for step in launch.values()):
         yield from expressions_of(step)
     yield from map(parse, view.names.values())
-    yield from (parse(text) for shown in view.tensors if isinstance(shown, PerThread) for text in shown.place if text)
     for shown in view.tensors:
-        if isinstance(shown, Derived):
-            yield from map(parse, (shown.value, shown.cell))
+        if isinstance(shown, PerThread):
+            yield from (parse(text) for text in (*shown.place, shown.value) if text)
     for reading in view.readings:
         yield parse(reading.per if isinstance(reading, Bytes) else reading.value)
 

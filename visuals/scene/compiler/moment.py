@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -16,11 +16,11 @@ from kernels.engines.emulator.watch.types import UNKNOWN
 from kernels.engines.emulator.watch.values import History, Reads
 from kernels.engines.emulator.watch.watch import Variable
 from visuals.scene.compiler.expressions import Value, parse
+from visuals.scene.compiler.layout import Layout, layout_of, parted
 from visuals.scene.compiler.steps import Visit, active_threads
-from visuals.scene.compiler.view import SHARED_MEMORY, Buffer, PerThread, Shared, Shown, Step, View
+from visuals.scene.compiler.view import SHARED_MEMORY, Array, PerThread, Shown, Step, View
 
 _OF_ACCESSES = ("before", "at", "new", "read", "largest", "times", "ties", "again")  # what may follow a name
-BIT = "bit"  # a type of numbers: the bits of words
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class Played:
     # By history: the last step that was needed, events until then.
     _latest: dict[int, tuple[int, int]] = field(default_factory=dict)
     _seen: dict[tuple[str, tuple[int, ...], bool], bool] = field(default_factory=dict)
+    _layouts: dict[str, Layout] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -154,45 +155,41 @@ class Played:
         )
         return again
 
+    def layout(self, shown: Array) -> Layout:
+        if shown.name not in self._layouts:
+            self._layouts[shown.name] = layout_of(self.recording, shown)
+        return self._layouts[shown.name]
+
     def accessed(self, shown: Shown | str, first: int, stop: int) -> Accessed:
-        """Returns the accesses of raw steps to a tensor's array, or to an array by its name."""
-        name = shown if isinstance(shown, str) else array_of(shown)
-        array, of = self.array(name), self.recording.watched.accesses
+        """Returns the accesses of raw steps to the cells of a tensor, or to the elements of an array by its name."""
+        is_array = isinstance(shown, Array)
+        array, of = self.array(shown.array if is_array else _name_of(shown)), self.recording.watched.accesses
         rows, steps = self._rows.get(array, (np.zeros(0, int), np.zeros(0, int)))
         rows = rows[slice(*np.searchsorted(steps, (first, stop)))]
-        if isinstance(shown, Buffer) and shown.stop and not shown.dtype:  # most tensors of an array are not accessed
-            rows = rows[(of.element[rows] >= shown.every[0]) & (of.element[rows] < shown.stop)]
         stored = np.dtype(self.recording.watched.dtypes[array]) if array >= 0 else np.dtype("f4")
         values = of.bits[rows].astype(f"u{stored.itemsize}")
-        bits = parted(values.view(stored), shown.dtype if isinstance(shown, Buffer | Shared) else "")
+        numbers = parted(values.view(stored), shown.dtype if is_array else "")
         if not rows.size:
-            return Accessed(rows, np.zeros(0, bool), rows, bits, rows)
-        parts = bits.size // max(1, rows.size)
-        rows = np.repeat(rows, parts)
-        cell = of.element[rows].astype(int) * parts + np.tile(np.arange(parts), len(rows) // max(1, parts))
-        found = Accessed(cell, of.write[rows], of.thread[rows].astype(int), bits, rows)
-        if isinstance(shown, Shared) and shown.box:
-            start, planes, height, width, pitch, *stride = shown.box
-            bytes_ = self.recording.watched.shared[name].size or self.recording.launch.shared
-            plane, within = np.divmod(cell % (bytes_ // bits.itemsize) - start, stride[0] if stride else height * pitch)
-            row, column = np.divmod(within, pitch)
-            inside = (plane >= 0) & (plane < planes) & (row < height) & (column < width)
-            return replace(found, cell=(plane * height + row) * width + column).only(inside)
-        if not isinstance(shown, Buffer | Shared) or shown.elements == slice(0, None, 1):
-            return found
-        at = shown.elements
-        found = found.only((cell >= at.start) & (cell < (at.stop or np.inf)) & ((cell - at.start) % at.step == 0))
-        return Accessed((found.cell - at.start) // at.step, found.write, found.thread, found.value, found.row)
+            return Accessed(rows, np.zeros(0, bool), rows, numbers, rows)
+        parts = numbers.size // rows.size
+        if parts > 1:
+            rows = np.repeat(rows, parts)
+        cell = of.element[rows].astype(int) * parts + np.arange(len(rows)) % parts
+        cell = self.layout(shown).of(cell) if is_array else cell
+        found = Accessed(cell, of.write[rows], of.thread[rows].astype(int), numbers, rows)
+        return found.only(cell >= 0) if (cell < 0).any() else found
 
     def content(self, shown: Shown | str, cells: np.ndarray, step: int) -> Value:
-        """Returns cells of an array as they are before a raw step."""
+        """Returns cells of a tensor, or elements of an array, as they are before a raw step."""
         found = self.accessed(shown, 0, step)
         found = found.only(found.write)
-        name = self.recording.buffer(shown if isinstance(shown, str) else array_of(shown))
-        initial = self.recording.before.get(name, np.zeros(0))
-        if isinstance(shown, Buffer):
-            initial = parted(initial, shown.dtype)[shown.elements]
-        initial = initial.ravel()
+        is_array = isinstance(shown, Array)
+        initial = self.recording.before.get(
+            self.recording.buffer(shown.array if is_array else _name_of(shown)), np.zeros(0)
+        )
+        initial = parted(initial, shown.dtype if is_array else "")
+        if is_array and initial.size:
+            initial = self.layout(shown).shown(initial)
         size = int(max([cells.max(initial=0), found.cell.max(initial=0), initial.size - 1])) + 1
         known = np.arange(size) < initial.size
         values = np.zeros(size, found.value.dtype if len(found) else initial.dtype)
@@ -201,6 +198,10 @@ class Played:
         inside = (cells >= 0) & (cells < size)
         at = np.where(inside, cells, 0)
         return Value(values[at], known[at] & inside)
+
+
+def _name_of(shown: Shown | str) -> str:
+    return shown if isinstance(shown, str) else shown.of or shown.name
 
 
 def _root(path: str) -> str:
@@ -213,21 +214,8 @@ def _sees(variable: Variable, pcs: tuple[int, ...], in_function: bool) -> bool:
     return is_here and variable.type.target is None
 
 
-def parted(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns the numbers of an array, flat, its bytes read as another type; "bit": each of its bits."""
-    flat = np.ascontiguousarray(array).reshape(-1)
-    if dtype == BIT:
-        return np.unpackbits(flat.view(np.uint8), bitorder="little")
-    return flat.view(dtype) if dtype else flat
-
-
 def _extent(variable: Variable) -> int:
     return variable.stop - variable.start
-
-
-def array_of(shown: Shown) -> str:
-    """Returns the name of the array that a tensor shows."""
-    return (shown.of or shown.name) if isinstance(shown, Buffer | Shared) else shown.name
 
 
 class Moment:
@@ -274,7 +262,7 @@ class Moment:
         """Returns the bytes of a tensor or a memory, as of Bytes, that the step reads (op "ld") or writes ("st"), "" for both."""
         if name not in self.played.bytes_of:
             shown = self.played.view.shown(name)
-            if isinstance(shown, Shared) and shown.during and self.visit.kind not in shown.during:
+            if shown and not shown.is_during(self.visit.kind):
                 return 0
             found = self.accessed(name)
             found = found.only(self.played.again[found.row] == again) if again or once else found
@@ -391,6 +379,7 @@ class Moment:
         yield from recording.launch.defines
         yield from (("thread", thread), ("block", slot // recording.block_threads), ("lane", thread % LANES))
         yield from (("warp", thread // LANES), ("threads", threads), ("blocks", recording.blocks))
+        yield "turn", slot - (self.visit.threads.start if self.visit.threads else 0)
         yield "others", recording.others
         yield from (("active", active), ("idle", threads - active))
         yield from (("visit", self.visit.number), ("visits", self.visit.count))

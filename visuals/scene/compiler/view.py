@@ -16,7 +16,7 @@ are shown), others (how many blocks are not), active and idle (how many of the t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from kernels.engines.emulator.ptx.kernel import Line
@@ -111,88 +111,74 @@ def step(at: Mark, *say: str | Say, **fields: Any) -> Step:
 
 @dataclass(frozen=True)
 class Shown:
-    """A tensor of the stage. `plane`: what a plane is."""
+    """A tensor of the stage. `of`: the name of what it shows, if it has another. `plane`: what a plane is, of several.
+
+    `place`: the row and the column of each number, or its plane, row and column: expressions, in which {cell} is the number's place in its
+    array. `part`: the rows and columns of these that are shown; None: as many as there are. `during`: the kinds of steps that read and write
+    it, () for all. `rows`: the kinds of steps that begin a new row, or a new plane if places have planes."""
 
     name: str
     role: str
     title: str
     note: str = ""
     symbol: str = ""
-    plane: str = field(default="", kw_only=True)  # what a plane is, of a tensor with several
-
-
-@dataclass(frozen=True)
-class Buffer(Shown):
-    """An array in global memory, by the kernel's name or the program's. `of`: its name, if the tensor has another. `dtype`: what its bytes
-    are read as, "bit" for each of its bits. `every`: only elements first, first + step and so on, as (first, step). `stop`: only those before
-    it, 0 for all. `shape`: if it is not that of the array. `part`: the rows and columns that are shown, if not
-    all; then the note names them if there is no other."""
-
+    _: KW_ONLY
+    plane: str = ""
     of: str = ""
-    dtype: str = ""
-    every: tuple[int, int] = (0, 1)
-    stop: int = 0
-    shape: tuple[int, ...] = ()
-    part: tuple[range, range] | None = None
-
-    @property
-    def elements(self) -> slice:
-        return slice(self.every[0], self.stop or None, self.every[1])
-
-
-@dataclass(frozen=True)
-class Shared(Shown):
-    """A shared array; of several blocks, a row for each. `rows`: the kinds of steps that write a new row. `during`: those that read and
-    write it, () for all. `lines`: an expression, in how many lines a row is shown: neighbours are in different lines, and what is left over
-    is not shown. A row is a plane then. `box`: only these elements of a block, in the same cells for each: the first, the planes, rows and
-    columns, from one row to the next, and from one plane to the next if there are others between them. Others as Buffer."""
-
-    of: str = ""
-    dtype: str = ""
-    every: tuple[int, int] = (0, 1)
-    rows: tuple[str, ...] = ()
+    place: tuple[str, ...] = ()
+    part: tuple[range | None, ...] = ()
     during: tuple[str, ...] = ()
-    lines: str = ""
-    box: tuple[int, ...] | None = None
+    rows: tuple[str, ...] = ()
 
-    @property
-    def elements(self) -> slice:
-        return slice(self.every[0], None, self.every[1])
+    def is_during(self, kind: str) -> bool:
+        return not self.during or kind in self.during
 
 
 @dataclass(frozen=True)
-class OfThread(Shown):
-    """A variable of one thread, in its own shape."""
+class Array(Shown):
+    """Numbers in memory. `dtype`: what their bytes are read as, "bit" for each of the bits."""
 
-    of: str = ""
-    thread: int = 0
+    _: KW_ONLY
+    dtype: str = ""
+
+    @property
+    def array(self) -> str:
+        return self.of or self.name
+
+
+@dataclass(frozen=True)
+class Buffer(Array):
+    """An array in global memory, by the kernel's name or the program's. `shape`: if it is not that of the array. The note names the part
+    that is shown if there is no other."""
+
+    _: KW_ONLY
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Shared(Array):
+    """A shared array; of several blocks, a row for each. A place is that in the array of its {block}."""
 
 
 @dataclass(frozen=True)
 class PerThread(Shown):
-    """Variables of each thread: a column a thread, a row an element of an array; of several blocks, a tensor for each. Numbers of a block
-    with rows of threads have rows like them; of one thread, an array has its own rows and columns. `of`: the variables. It shows the one
-    that was given a value last. `rows`: the kinds of steps that write a new row. `during`: those that write it, () for all. `lines`: as of
-    Shared. `threads`: as of the view. `turn`: only of the threads whose step it is, in the same cells for each group of the view.
+    """Variables of each thread, `of` one or several of them: it shows the one that was given a value last. Without places, a column a thread
+    and a row an element of an array; of several blocks, a tensor for each. Numbers of a block with rows of threads have rows like them; of
+    one thread, an array has its own. `threads`: of a block, or of one thread its number in all; None: those of the view.
 
-    `place`: the row and the column of each number, expressions in which {cell} is its place in its array: one tensor of all threads, of which
-    `part` is shown. `hollow`: its cells stay empty; those of the numbers that a step sees count as read. `adds`: numbers in one
-    place add up, of a sum that each thread has a part of."""
+    `value`: an expression of the active threads, in place of variables. The name of a tensor is a copy of what the thread has read there.
+    `hollow`: its cells stay empty; those of the numbers that a step sees count as read. `adds`: numbers in one place add up, of a sum that
+    each thread has a part of."""
 
-    of: tuple[str, ...] = ()
-    rows: tuple[str, ...] = ()
-    during: tuple[str, ...] = ()
-    lines: str = ""
-    threads: int = 0
-    turn: bool = False
-    place: tuple[str, str] = ("", "")
-    part: tuple[range, range] = (range(0), range(0))
+    _: KW_ONLY
+    threads: range | None = None
+    value: str = ""
     hollow: bool = False
     adds: bool = False
 
     @property
-    def variables(self) -> tuple[str, ...]:
-        return self.of or (self.name,)
+    def variables(self) -> list[str]:
+        return [] if self.value else (self.of or self.name).split()
 
 
 @dataclass(frozen=True)
@@ -200,21 +186,33 @@ class Writers(Shown):
     """Which threads of the watched blocks write the elements of a buffer in the launch, from the first step on: of `per` threads the number of
     the group. Rows and columns that repeat the one before are left out."""
 
-    of: str = ""
+    _: KW_ONLY
     per: int = 1
 
 
-@dataclass(frozen=True)
-class Derived(Shown):
-    """Numbers of threads in an order of their own: each active thread of a step of the kinds `during` puts `value` into `cell`, which
-    are expressions; not if the cell is negative. A tensor's name as `value` is a copy of what the thread has read there. `columns`: of a row.
-    `rows`: such a step begins a row."""
+def box(first: int, rows: int, columns: int, pitch: int, planes: int = 1, stride: int = 0) -> dict[str, Any]:
+    """Returns the fields of an array that is shown in part: from an element on, `pitch` from one row to the next, and `stride` from one
+    plane to the next if there are others between them."""
+    at = f"(cell - {first})" if planes == 1 else f"(cell - {first}) % {stride or rows * pitch}"
+    place, part = (f"{at} // {pitch}", f"{at} % {pitch}"), (range(rows), range(columns))
+    if planes == 1:
+        return {"place": place, "part": part}
+    return {"place": (f"(cell - {first}) // {stride or rows * pitch}", *place), "part": (range(planes), *part)}
 
-    value: str = ""
-    cell: str = "lane"
-    columns: int = 32
-    during: tuple[str, ...] = ()
-    rows: bool = False
+
+def every(first: int, step: int) -> dict[str, Any]:
+    """Returns the fields of an array of which the elements first, first + step and so on are shown."""
+    return {"place": ("block", f"where(cell % {step} == {first}, cell // {step}, -1)"), "part": (None, None)}
+
+
+def row_of(thread: int) -> dict[str, Any]:
+    """Returns the fields of an array of one thread, in a row."""
+    return {"threads": range(thread, thread + 1), "part": (range(1), None)}
+
+
+def in_turn(group: int) -> dict[str, Any]:
+    """Returns the fields of variables in the same cells for each group of so many threads, of the threads whose step it is."""
+    return {"place": ("cell", "turn"), "part": (None, range(group))}
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def main(out: str, before: str = "") -> None:
         key = name if name not in found else f"{name} {len(found)}"
         found[key] = digest
         if key in known and known[key] != digest:
-            print("differs:", key)
+            print("differs:", key, flush=True)
     Path(out).write_text(json.dumps(found, indent=1))
     print(f"{len(found)} runs")
 

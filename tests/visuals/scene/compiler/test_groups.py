@@ -12,7 +12,7 @@ from kernels.softmax.shape import SoftmaxShape
 from visuals.scene.compiler.compile import compile_scene, moments_of, watched_names
 from visuals.scene.compiler.moment import Moment
 from visuals.scene.compiler.program import every_block
-from visuals.scene.compiler.view import BLOCK, Bytes, Derived, Number, PerThread, Shared, View, step
+from visuals.scene.compiler.view import BLOCK, Bytes, Number, PerThread, Shared, View, box, in_turn, step
 from visuals.scene.parts import Group
 from visuals.softmax import views as softmax
 
@@ -74,7 +74,7 @@ def test_elements_that_were_read_before():
 
 
 def test_registers_of_the_thread_whose_step_it_is():
-    m = PerThread("m", "filter", "m", of=("running.m", "m"), turn=True)
+    m = PerThread("m", "filter", "m", of="running.m m", **in_turn(1))
     tensors = tuple(m if shown.name == "m" else shown for shown in ALONE.tensors)
     view = replace(ALONE, tensors=tensors)
     scene = compile_scene(recorded(view), view, "key", "title", tensors={"x": {"plane_name": "row"}})
@@ -99,8 +99,8 @@ def test_a_counter_of_several_tensors():
 
 def test_one_block_after_the_other_in_the_same_places():
     at = {"place": ("block", "thread"), "part": (range(2), range(1, 4))}
-    variables = {name: PerThread(name, "filter", name, of=(f"running.{name}", name), **at) for name in "ml"}
-    boxes = {name: Shared(name, "filter", name, box=(0, 1, 2, 4, 4)) for name in ("partial_m", "partial_l")}
+    variables = {name: PerThread(name, "filter", name, of=f"running.{name} {name}", **at) for name in "ml"}
+    boxes = {name: Shared(name, "filter", name, **box(0, 2, 4, 4)) for name in ("partial_m", "partial_l")}
     tensors = tuple((variables | boxes).get(shown.name, shown) for shown in ALONE.tensors)
     view = replace(softmax.ONLINE, tensors=tensors, group=BLOCK)
     two = recorded(view, x=np.concatenate([ROW, ROW + 1]))
@@ -117,7 +117,7 @@ def test_one_block_after_the_other_in_the_same_places():
 
 def test_numbers_in_one_place_add_up():
     at = {"place": ("0", "thread // 4"), "part": (range(1), range(2))}
-    added = PerThread("l", "workspace", "l", of=("running.l",), adds=True, **at)
+    added = PerThread("l", "workspace", "l", of="running.l", adds=True, **at)
     tensors = tuple(added if shown.name == "l" else shown for shown in softmax.ONLINE.tensors)
     view = replace(softmax.ONLINE, tensors=tensors)
     scene, threads = (compile_scene(recorded(of), of, "key", "title") for of in (view, softmax.ONLINE))
@@ -126,7 +126,7 @@ def test_numbers_in_one_place_add_up():
 
 def test_a_hollow_tensor_shows_where_numbers_would_be():
     hollow = PerThread(
-        "m", "filter", "m", of=("running.m",), place=("0", "thread"), part=(range(1), range(8)), hollow=True
+        "m", "filter", "m", of="running.m", place=("0", "thread"), part=(range(1), range(8)), hollow=True
     )
     tensors = tuple(hollow if shown.name == "m" else shown for shown in softmax.ONLINE.tensors)
     view = replace(softmax.ONLINE, tensors=tensors)
@@ -138,16 +138,24 @@ def test_a_hollow_tensor_shows_where_numbers_would_be():
 
 def test_numbers_of_threads_are_in_an_order_of_their_own():
     shown = (
-        Derived("owner", "workspace", "", value="thread", cell="x.at", columns=40, during=("gather",)),
-        Derived(
+        PerThread(
+            "owner",
+            "workspace",
+            "",
+            value="thread",
+            place=("0", "x.at"),
+            part=(range(1), range(40)),
+            during=("gather",),
+        ),
+        PerThread(
             "row",
             "input",
             "",
             value="x",
-            cell="where(thread < 4, thread, -1)",
-            columns=4,
+            place=("0", "where(thread < 4, thread, -1)"),
+            part=(range(1), range(4)),
             during=("gather",),
-            rows=True,
+            rows=("gather",),
         ),
     )
     groups = *ALONE.groups, Group((("owner", "row"),))
@@ -197,9 +205,9 @@ def test_a_counter_of_first_reads_and_the_number_of_a_step():
 
 
 def test_planes_of_a_box_may_have_others_between_them():
-    box = Shared("part", "filter", "part", of="partial_m", box=(0, 2, 1, 2, 2, 4))
+    shown = Shared("part", "filter", "part", of="partial_m", **box(0, 1, 2, 2, 2, 4))
     store = next(
-        m for m in moments(replace(softmax.ONLINE, tensors=(*softmax.ONLINE.tensors, box))) if m.visit.kind == "store"
+        m for m in moments(replace(softmax.ONLINE, tensors=(*softmax.ONLINE.tensors, shown))) if m.visit.kind == "store"
     )
     found = store.accessed("part")
     assert (found.cell.tolist(), found.thread.tolist()) == ([0, 1, 2, 3], [0, 1, 4, 5])
