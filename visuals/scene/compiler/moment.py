@@ -16,7 +16,7 @@ from kernels.engines.emulator.watch.types import UNKNOWN
 from kernels.engines.emulator.watch.values import History, Reads
 from kernels.engines.emulator.watch.watch import Variable
 from visuals.scene.compiler.expressions import Value, parse
-from visuals.scene.compiler.steps import Visit, active_threads
+from visuals.scene.compiler.steps import Visit, active_threads, wanted
 from visuals.scene.compiler.view import SHARED_MEMORY, Buffer, PerThread, Shared, Shown, Step, View
 
 _OF_ACCESSES = ("before", "at", "new", "read", "largest", "times", "ties", "again")  # what may follow a name
@@ -399,7 +399,21 @@ class Moment:
         line = recording.watched.lines[recording.watched.line[self.visit.begin]]
         yield from (("line", line.number), ("level", self.step.level))
 
+    def _stays(self, first: int, way: int) -> np.ndarray:
+        """Returns whether each thread's step after this one, or before it (`way` -1), from `first` on, is of the same lines."""
+        watched, block = self.played.recording.watched, self.played.recording.block_threads
+        own = np.bitwise_or.reduce(watched.masks[self.visit.begin : self.visit.end], axis=0)
+        others = (watched.masks[first::way] if first >= 0 else watched.masks[:0]) & own != 0
+        if not len(others):
+            return np.zeros(self.played.threads, bool)
+        raw = first + way * others.argmax(axis=0)
+        is_own = wanted(self.visit.kind, self.step, self.played.recording.files)
+        stays = np.array([is_own.at(watched, step) for step in raw.tolist()]) & others.any(axis=0)
+        return np.repeat(stays.reshape(-1, -(-block // LANES)), LANES, axis=1)[:, :block].ravel()
+
     def _number(self, name: str) -> Value | None:
+        if name in ("waits", "waited"):
+            return Value(self._stays(self.visit.end, 1) if name == "waits" else self._stays(self.visit.begin - 1, -1))
         number = self._numbers.get(name)
         return None if number is None else Value(np.asarray(number))
 
