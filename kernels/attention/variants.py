@@ -237,9 +237,6 @@ RUNGS = (
         capability=ampere,
         cpu_title=mark("flash attention with variants, in tiles"),
         cpu_tiles=("Br", "Bc"),
-        no_scene=mark(
-            "its steps are those of flash attention; the kernel “decoding, keys in parts” shows a window of keys"
-        ),
     ),
     rung(
         "flash-mma-variants",
@@ -253,9 +250,6 @@ RUNGS = (
         {"WM": 16},
         capability=ampere,
         not_on_cpu=mark("NumPy has no tensor cores; without them this is flash attention with variants"),
-        no_scene=mark(
-            "its steps are those of flash attention; the kernel “decoding, keys in parts” shows a window of keys"
-        ),
     ),
     rung(
         "flash-wgmma-variants",

@@ -18,7 +18,7 @@ REAL = {"M": "4096", "N": "4096", "K": "4096"}
 MAP, RING = REAL | {"order": "map"}, REAL | {"order": "ring"}
 SUMS = {"order": "accumulator"}
 LEFT = ("2", "4", "8")
-LAST_SHOWN = 12  # step of the ring: each stage was filled, and the first one again
+LAST_SHOWN = 14  # step of the ring: each stage was filled, and the first one again
 START, ARRIVED, READ = 0, swizzle.ROWS + 1, swizzle.ROWS + 2  # steps of the scene of a tile
 # The kernel before each one whose map is shown: chapters compare the blocks and bytes of both.
 BEFORE = {
@@ -139,7 +139,7 @@ CHAPTERS = (
         ),
         RING | {"rung": "wgmma-ring"},
         loop=(0, LAST_SHOWN),
-        readable=("producer0", "stages0", "consumers0"),
+        readable=("copy", "full", "multiply", "free"),
         question=faster(
             mark("Your guess: is it faster than the kernel before, whose block waits for each tile?"),
             "gemm/wgmma", "stage",

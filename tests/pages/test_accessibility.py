@@ -89,6 +89,7 @@ def focus_is_outlined_everywhere(page):
 
 def at_rest(page):
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
+    idle(page)
 
 
 def width(page, px):

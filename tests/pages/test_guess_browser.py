@@ -63,8 +63,10 @@ def test_cards_and_counts_come_after_the_guess_and_back_returns_to_it(page, serv
     tells(page)
     expect(page.locator(".line-note").first).to_be_visible()
     expect(page).to_have_url(re.compile("chapter=5"))
+    idle(page)
     page.go_back()
     expect(page.locator(TITLE)).to_have_text("Memory comes in sectors")
+    idle(page)
     page.go_forward()
     expect(page.locator(TITLE)).to_have_text("A stride wastes bytes")
 

@@ -64,7 +64,7 @@ def first_tab_reaches_the_link_to_the_stage(page):
 
 def fits(page):
     expect(page.locator(".st-key-nav").get_by_role("link", name="History")).to_be_in_viewport(ratio=1)
-    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth")
+    page.wait_for_function("document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth")
 
 
 def all_lessons_are_in_the_bar(page, width):
@@ -122,7 +122,7 @@ def a_phone_has_the_menu_of_all_lessons(page):
     for n in range(len(LESSONS) + 1):
         expect(links.nth(n)).to_be_in_viewport(ratio=1)
         assert links.nth(n).bounding_box()["height"] >= 44
-    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    page.wait_for_function("document.querySelector('[data-testid=stMain]').scrollWidth <= 390")
     page.mouse.click(200, 840)  # outside
     expect(links.first).to_be_hidden()
     menu.click()

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import Stage, settled
+from tests.helpers.harness import Stage, idle, settled
 
 pytestmark = pytest.mark.browser
 IN_SIGHT = ("canvas", ".play", ".caption", ".strip-value", ".strip [data-strip=run]", ".strip-legend", ".strip-limits")
@@ -35,6 +35,7 @@ def test_choosing_has_its_controls_in_one_line_and_folds_them_on_a_phone(page, s
     field = page.get_by_label("N", exact=True)
     expect(chip).to_be_visible()
     expect(field).to_be_visible()
+    idle(page)
     top, low = chip.bounding_box(), field.bounding_box()
     assert top["y"] <= low["y"] + low["height"] / 2 <= top["y"] + top["height"]
     page.set_viewport_size({"width": 390, "height": 844})

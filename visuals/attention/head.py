@@ -17,8 +17,16 @@ from visuals.scene.requests import WORD
 from visuals.scene.scene import Scene
 
 MAX_WHOLE = 16  # queries and keys of a head that is shown whole
-ROLES = {"Q": "input", "K": "filter", "V": "filter", "O": "output", "S": "workspace", "P": "workspace"}
-SQUARE = ("S", "P", "SP")  # a row for each query, a column for each key
+ROLES = {
+    "Q": "input",
+    "K": "filter",
+    "V": "filter",
+    "O": "output",
+    "S": "workspace",
+    "P": "workspace",
+    "mask": "workspace",
+}
+SQUARE = ("S", "P", "SP", "mask")  # a row for each query, a column for each key
 
 
 @dataclass(frozen=True)
@@ -39,8 +47,12 @@ class Head:
         return self.keys if name in "KV" else self.queries, self.keys if name in SQUARE else self.cols
 
     def buffers(self, names: Iterable[str]) -> tuple[Buffer, ...]:
-        extents = {name: (1, 1, self.run.N, self.run.N if name in SQUARE else self.run.d) for name in names}
-        return tuple(Buffer(name, ROLES[name], name, shape=extents[name], part=self.part(name)) for name in names)
+        return tuple(self._buffer(name) for name in names)
+
+    def _buffer(self, name: str) -> Buffer:
+        heads = self.run.H if name in "QO" else 1  # that share keys
+        shape = (1, 1, heads * rows_of(name, self.run), self.run.keys if name in SQUARE else self.run.d)
+        return Buffer(name, ROLES[name], name, shape=shape, part=self.part(name))
 
     def never_stored(self, variable: str, row: str, column: str, during: tuple[str, ...]) -> PerThread:
         """Returns the N x N matrix that a kernel never stores: empty cells. Those of a variable are where its threads have one now."""
@@ -51,6 +63,11 @@ class Head:
         """Returns the blocks of a launch that are followed."""
         every = every_block(launch)
         return tuple(block for block in self.blocks if block in every) or every
+
+
+def rows_of(name: str, s: SelfAttentionShape) -> int:
+    """Returns the rows of a matrix of one head."""
+    return s.keys if name in "KV" else s.N
 
 
 def global_title(s: SelfAttentionShape) -> str:
@@ -66,9 +83,16 @@ def global_title(s: SelfAttentionShape) -> str:
 
 def named(scene: Scene, head: Head) -> Scene:
     """Returns a scene that says which head it is of, and how much of it the kernels ran at."""
-    note = scene.order_note
-    if head.run.N < head.s.N:
-        last, count = head.run.N - 1, decimal(f"{head.s.N:,}")
+    note, run = scene.order_note, head.run
+    if run.keys < head.s.keys and run.keys != run.N:
+        text = tr(
+            "The kernel ran at {queries} queries and {keys} keys of a head only, and bytes are those of this run.",
+            queries=run.N,
+            keys=run.keys,
+        )
+        note = f"{text} {note}"
+    elif run.N < head.s.N:
+        last, count = run.N - 1, decimal(f"{head.s.N:,}")
         text = tr(
             "The kernels ran at queries and keys 0 to {last} of {all} only, and bytes are those of this run.",
             last=last,
@@ -81,15 +105,15 @@ def named(scene: Scene, head: Head) -> Scene:
 
 def _part(tensor: Tensor, head: Head) -> Tensor:
     """Returns a matrix with which part of it is shown, of the head of the page."""
-    whole = head.s.N, head.s.N if tensor.name in SQUARE else head.s.d
+    whole = rows_of(tensor.name, head.s), head.s.keys if tensor.name in SQUARE else head.s.d
     shown = head.part(tensor.name)
     rows, _ = shown
     if tensor.name in SQUARE or len(head.cols) == head.s.d:
         note = part_note(*((of.start, len(of), size) for of, size in zip(shown, whole, strict=True)))
-    elif len(rows) == head.s.N:
-        note = trn("{n} row", "{n} rows", head.s.N)
+    elif len(rows) == whole[0]:
+        note = trn("{n} row", "{n} rows", whole[0])
     else:
-        all_ = decimal(f"{head.s.N:,}")
+        all_ = decimal(f"{whole[0]:,}")
         note = tr("rows {first}–{last} of {all}", first=rows.start, last=rows.stop - 1, all=all_)
     return replace(tensor, note=note, partial=(tensor.rows, tensor.cols) != whole)
 

@@ -20,7 +20,7 @@ from visuals.attention.decode import decode_scene
 from visuals.attention.head import Head, named
 from visuals.attention.ring import ring_scene
 from visuals.attention.ring_plan import RINGS
-from visuals.attention.views import flash, fused, unfused
+from visuals.attention.views import flash, fused, unfused, variants
 from visuals.scene import why_not as scene_why_not
 from visuals.scene.compiler.program import scene_of_rung
 from visuals.scene.compiler.view import View
@@ -45,6 +45,8 @@ VIEWS = {
     "attention/flash": Shown(flash.head, flash.flash, flash.pairs, flash.sums),
     "attention/flash-registers": Shown(flash.registers_head, flash.registers, flash.pairs, flash.sums),
     "attention/flash-mma": Shown(flash.reversed_head, flash.mma, flash.pairs),
+    "attention/flash-variants": Shown(variants.head, variants.registers),
+    "attention/flash-mma-variants": Shown(variants.head, variants.mma),
 }
 SCENES = {*VIEWS, "attention/flash-decode", *RINGS}
 
@@ -59,16 +61,22 @@ def attention_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], inpu
         return ring_scene(s, rung, sizes)
     dtype = INPUT_DTYPE[s.dtype]  # inputs are rounded first, as the kernel gets them
     matrices = {name: np.asarray(inputs[name])[0, 0].astype(dtype) for name in "QKV"}
+    mask = {name: inputs[name] for name in inputs if name == "mask"}
     if rung in VIEWS:
-        return compiled(VIEWS[rung], s, rung, sizes, matrices)
-    head = {name: matrix.astype(np.float32) for name, matrix in matrices.items()}
-    return decode_scene(s, rung, sizes, head | {name: inputs[name] for name in inputs if name == "mask"})
+        return compiled(VIEWS[rung], s, rung, sizes, matrices | mask)
+    return decode_scene(s, rung, sizes, {name: matrix.astype(np.float32) for name, matrix in matrices.items()} | mask)
 
 
 def compiled(shown: Shown, s: SelfAttentionShape, rung: str, tiles: Tiles, matrices: Mapping[str, np.ndarray]) -> Scene:
-    """Returns the scene of a rung with a view. matrices: Q, K, V [N, d]."""
+    """Returns the scene of a rung with a view. matrices: Q [N, d], of each head that shares keys one after the other, K and V [keys, d], and
+    the mask [N, keys] if there is one."""
     head = shown.head(s, tiles)
-    inputs = {name: matrix[None, None, : head.run.N] for name, matrix in matrices.items()}
+    run = head.run
+    inputs = {name: matrices[name][None, None, : run.keys] for name in "KV"}
+    inputs["Q"] = matrices["Q"].reshape(-1, s.N, s.d)[None, : run.H, : run.N]
+    if "mask" in matrices:
+        dtype = "u1" if s.variants["mask"] == "bool" else INPUT_DTYPE[s.dtype]
+        inputs["mask"] = matrices["mask"][: run.N, : run.keys].astype(dtype)
     scene = scene_of_rung(rung, head.run, tiles, inputs, shown.view(head, tiles), str(s), blocks=head.chosen)
     pairs = (shown.pairs(head, tiles),) if shown.pairs else ()
     sums = shown.sums(head, tiles) if shown.sums else ()

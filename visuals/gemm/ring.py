@@ -1,283 +1,172 @@
-"""GEMM on Hopper as a timeline: a ring of stages that a producer fills and consumers multiply, of block 0 or its cluster.
+# fmt: off
+"""GEMM on Hopper as a ring of stages that a producer fills and consumers multiply, compiled from what block 0 did.
 
-The emulator executes the block at its tile sizes. Only the K loop is cut, by whole tiles, and the number of tiles of C.
+The block runs at its tile sizes, in the order of the emulator. Only the K loop is cut, by whole tiles, and the number of tiles of C.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kernels.gemm.hopper import BK, BOX_COLS, CHUNK, CLUSTER
 from kernels.gemm.shape import GemmShape
-from kernels.i18n import tr, trn
+from kernels.i18n import decimal, mark, tr, trn
 from kernels.ladders import find
+from kernels.model.dtypes import INPUT_DTYPE
+from kernels.model.launch import ceil
 from kernels.model.program import Tiles
-from visuals import units
-from visuals.gemm.ring_captions import RingTexts, whole
-from visuals.gemm.ring_order import Ring, Slot, folded
-from visuals.gemm.ring_plan import RINGS, Cut, order_of, program_of, ring_of, shortened, why_not
-from visuals.scene.parts import Annotation, Captions, Flow, Group, Reading, Source, Tensor, Write
-from visuals.scene.recorder import read_per_step
-from visuals.scene.ring import (
-    ARRIVED,
-    CUT_NOTE,
-    FILLING,
-    FOLDED,
-    FREE,
-    ISSUE,
-    MULTIPLY,
-    NOTE,
-    ON_EMPTY,
-    ON_FULL,
-    ORDER,
-    STATES,
-    WAITS,
-    Actor,
-    Cell,
-    Row,
-    parity_write,
-)
+from visuals.gemm.accumulator import TURNS
+from visuals.gemm.views import DTYPES, A, B, C
+from visuals.scene.compiler.program import first_blocks, scene_of_rung
+from visuals.scene.compiler.view import Bytes, PerThread, Say, Shared, Step, View, box, step
+from visuals.scene.parts import Group
 from visuals.scene.scene import Scene
-from visuals.scene.source import resources, source_of
+from visuals.scene.why_not import broken_rule
 
-BARRIERS = ON_FULL, ON_EMPTY
+ROWS, COLUMNS = 8, 8  # of the tile of C whose sums are shown, and rows of the tiles
+MORE = 3  # tiles along K that are run after each stage has been filled once
+MAX_OUTPUTS = 2  # tiles of C of one block, if it computes several
+NO_RING = mark("{title} has no ring of stages.")
+NO_TURNS = mark("This picture shows consumers that share each tile. Here they take turns.")
+ORDER = mark("emulated order")
+NOTE = mark("The order is that of the emulator, where copies arrive as late as possible. On the GPU, copies and products run at the same time. All values are those of the kernel in the emulator.")
+CUT = mark("The emulator ran {run} of the {all} tiles along K.")
 
-
-def ring_scene(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Scene:
-    """Returns the scene of the ring of block 0, or of the cluster that it is in. Missing tile sizes are the rung's
-    defaults. ValueError if `why_not` gives a reason. Raises CompilerMissing if the kernel must be compiled and there is no
-    compiler."""
-    if reason := why_not(shape, rung, tiles):
-        raise ValueError(reason)
-    return RingScene(shape, rung, find(rung).default_tiles | dict(tiles)).scene()
+# -- steps ---------------------------------------------------------------------------------------------------
+COPY = step("arrive_expecting(full + stage", Say("", "waited"),
+    Say("Stage {stage} is empty again. The producer starts the copies of [tile {number}](input) into it.", "number > STAGES"),
+    "Stage {stage} is empty. The producer starts the copies of [tile {number}](input) into it: {bytes} bytes of A and B.",
+    to=("full + stage);", 1), merge=True)
+NEXT = Say(mark("The producer goes on to the next tile of [C](output): it starts the copies of [tile {number}](input) into stage {stage}."), "k_tile == 0 and tile > 0")
+MULTICAST = Say(mark("Each producer of the cluster copies its own A of [tile {number}](input) into stage {stage}, and half of B to both blocks (multicast)."))
+RING: Mapping[str, Step] = {
+    "start": step("int stage = 0, parity = 0",
+        "The ring has {STAGES} stages, all empty. One thread of the last warpgroup is the producer, which starts copies. Warpgroups of consumers, which multiply: {consumers}."),
+    "empty": step("wait(empty + stage, parity ^ 1)",
+        Say("The producer waits at barrier empty {stage}, before it copies tile {number} into stage {stage}.", "waits and not waited"), Say("")),
+    "copy": COPY,
+    "full": step("wait(full + stage, parity)",
+        Say("The consumers wait at barrier full {stage} for tile {number}.", "waits and not waited"), Say("", "waits"),
+        "All {bytes} bytes of [tile {number}](filter) are in stage {stage}. Barrier full {stage} ends its phase, of parity {parity}."),
+    "multiply": step("begin_products()", Say("", "waited"),
+        "The consumers start the products of [tile {number}](output) (wgmma), which read stage {stage}. In row 0 and column 0 of [C](output) the [sum](output) is then {sum[0][0][0]}.",
+        to="close_products()", merge=True),
+    "free": step("arrive(empty + last)", Say("", "k_tile == 0"),
+        "The products of tile {number - 1} have ended. The consumers arrive at barrier empty {last}: stage {last} is empty."),
+    "store": step("store_sums<BN>", Say("", "waited"), "The last products have ended. The consumers store their [sums](output) in [C](output).", merge=True),
+}
+PERSISTENT = {
+    **RING, "copy": replace(COPY, cases=(COPY.cases[0], NEXT, *COPY.cases[1:])),
+    "last": step(("arrive(empty + last)", 1), "The products of the last tile along K have ended. The consumers arrive at barrier empty {last}: stage {last} is empty."),
+}
+STORE = {**PERSISTENT, "store": step("store_boxes<BN>", Say("", "waited"), "The consumers write their [sums](output) to [boxes](output) in shared memory, and the copy engine stores the boxes in [C](output).", merge=True)}
+CLUSTERS = {
+    **STORE, "copy": replace(COPY, cases=(COPY.cases[0], NEXT, MULTICAST)), "free": replace(RING["free"], at="arrive_at(empty + last"),
+    "last": replace(STORE["last"], at=("arrive_at(empty + last", 1)),
+}
 
 
 @dataclass(frozen=True)
-class RingScene:
-    """The scene of a rung at a shape, with all its tile sizes."""
+class Kind:
+    """What differs between the rungs. `persistent`: a block computes several tiles of C. `boxes`: of C, which the copy engine stores.
+    `blocks`: of a cluster."""
 
-    shape: GemmShape
-    rung: str
-    tiles: Tiles
+    steps: Mapping[str, Step]
+    consumers: int
+    persistent: bool = False
+    boxes: bool = False
+    blocks: int = 1
 
-    @cached_property
-    def ring(self) -> Ring:
-        return ring_of(self.rung, self.tiles)
 
-    @cached_property
-    def cut(self) -> Cut:
-        return shortened(self.shape, self.rung, self.tiles)
+RINGS = {
+    "gemm/wgmma-ring": Kind(RING, 1),
+    "gemm/wgmma-consumers": Kind(RING, 2),
+    "gemm/wgmma-persistent": Kind(PERSISTENT, 2, persistent=True),
+    "gemm/wgmma-store": Kind(STORE, 2, persistent=True, boxes=True),
+    "gemm/wgmma-cluster": Kind(CLUSTERS, 2, persistent=True, boxes=True, blocks=CLUSTER),
+}
 
-    @cached_property
-    def slots(self) -> tuple[Slot, ...]:
-        cut = self.cut
-        slots = order_of(cut.shape, self.rung, self.tiles, cut.last)
-        return folded(slots, self.ring, cut.tiles, cut.run)
 
-    @cached_property
-    def texts(self) -> RingTexts:
-        return RingTexts(self.slots, self.ring, self.cut.tiles, RINGS[self.rung].boxes)
+def view(rung: str, s: GemmShape, t: Tiles) -> View:
+    """Returns the view of a rung at tile sizes: the first rows of each tile in each stage, which tile each stage has, and sums."""
+    kind, BM, BN, stages = RINGS[rung], t["BM"], t["BN"], t["STAGES"]
+    stage, dtype = (BM + BN) * BK, DTYPES[s.dtype]
+    rows, cols = range(min(ROWS, s.M)), range(min(COLUMNS, s.N))
 
-    @property
-    def steps(self) -> int:
-        return len(self.slots)
+    def tile(name: str, role: str, first: int) -> Shared:
+        return Shared(name, role, name, mark("rows of 128 bytes, swizzled"), of="shared", dtype=dtype, **box(first, ROWS, BK, BK, stages, stage), plane=mark("stage"))
 
-    def scene(self) -> Scene:
-        sizes = ",".join(f"{k}={v}" for k, v in self.tiles.items())
-        captions = [self.texts.caption(n) for n in range(self.steps)]
-        return Scene(
-            key=f"{self.rung} {self.shape} {sizes} ring",
-            title=tr(find(self.rung).title),
-            tensors=tuple(t for b in self.ring.blocks for t in self._tensors(b)),
-            groups=tuple(self._group(b) for b in self.ring.blocks),
-            steps=self.steps,
-            step_name=tr("step"),
-            order_name=tr(ORDER),
-            order_note=self._note(),
-            writes=tuple(w for b in self.ring.blocks for w in self._writes(b)),
-            reads=tuple(self._reads()),
-            annotations=tuple(a for b in self.ring.blocks for a in self._annotations(b)),
-            captions=Captions.of(captions),
-            readings=self._readings(),
-            flows=tuple(self._flows()),
-            source=self._source(),
-        )
+    def state(name: str, role: str, title: str, note: str, value: str, cell: str) -> PerThread:
+        return PerThread(name, role, title, note, value=value, place=("0", cell), part=(range(1), range(stages)), during=(name,))
 
-    def _source(self) -> Source:
-        lines = np.array([slot.line for slot in self.slots])
-        launch = program_of(self.cut.shape, self.rung, self.tiles).launch()
-        source = source_of(RINGS[self.rung].file, ("wait(full",), np.zeros(1, int), detail=resources(launch))
-        return dataclasses.replace(source, lines=lines)
+    ring = tile("tile_a", "input", 0), tile("tile_b", "filter", BM * BK)
+    states = (
+        state("copy", "input", mark("copied"), mark("copies begun"), "number", "stage"),
+        state("full", "filter", mark("full"), mark("arrived"), "number", "where(waits, -1, stage)"),
+        state("multiply", "output", mark("read"), mark("products begun"), "number", "stage"),
+        state("free", "workspace", mark("free"), mark("products ended"), "number - 1", "where(k_tile == 0, -1, last)"),
+    )
+    sums = PerThread("sum", "output", "sum", during=("multiply",), part=(rows, cols), place=(
+        f"where(thread < {128 * kind.consumers}, thread // 32 * 16 + lane // 4 + cell % 4 // 2 * 8, -1)", "cell // 4 * 8 + lane % 4 * 2 + cell % 2"))
+    boxes = (Shared("box", "output", "box", mark("swizzled"), of="shared", dtype="f4", **box(stages * stage // 2, ROWS, BOX_COLS, BOX_COLS), during=("store",)),)[: kind.boxes]
+    matrices = replace(A, dtype=dtype, part=(rows, range(min(BK, s.K)))), replace(B, dtype=dtype, part=(range(min(ROWS, s.K)), range(min(CHUNK, s.N)))), replace(C, part=(rows, cols))
+    return View(
+        (*matrices, *ring, *boxes, *states, sums),
+        (
+            Group((tuple(shown.name for shown in states),), "shared", mark("tile of each stage, one column per stage")),
+            Group((("tile_a",), ("tile_b",), *((shown.name,) for shown in boxes)), "shared", mark("shared memory: first rows of each stage")),
+            Group((("A", "C"), ("B",)), "global", mark("global memory")),
+            Group((("sum",),), "registers", mark("registers of the consumers")),
+        ),
+        (kind.steps,), (Bytes(mark("bytes of A and B copied"), "A B", "ld"),), order=(ORDER, NOTE),
+        names={"number": f"k_tile // {BK} + 1", "bytes": f"{2 * BK} * (BM + BN)", "consumers": str(kind.consumers)},
+    )
 
-    def _note(self) -> str:
-        cut, notes = self.cut, [tr(NOTE)]
-        if cut.run < cut.tiles:
-            notes.append(tr(CUT_NOTE, run=whole(cut.run), all=whole(cut.tiles)))
-        if cut.shown < cut.outputs:
-            notes.append(
-                trn(
-                    "The block computes {all} tiles of C. The picture ends after the first.",
-                    "The block computes {all} tiles of C. The picture ends after {n} of them.",
-                    cut.shown,
-                    all=whole(cut.outputs),
-                )
-            )
-        return " ".join(notes)
 
-    # -- rows --------------------------------------------------------------------------------------
-    def _tensors(self, b: int) -> Iterator[Tensor]:
-        ring = self.ring
-        consumers = tr("consumer") if ring.consumers == 1 else tr("consumers")
-        rows = (
-            ("producer", tr("producer"), "input", tr("tile copied or waited for")),
-            ("stages", tr("stages"), "input", tr("being filled, full, read") + self._fold_note()),
-            ("consumers", consumers, "output", tr("tile multiplied, freed or waited for")),
-        )
-        for name, title, role, note in rows:
-            yield self._lanes(name, b).tensor(title, role, note)
-        zeros, title, shape = np.zeros(2 * ring.stages, np.float32), tr("full, empty"), (ring.stages, 2)
-        note = tr("parity")
-        if self.texts.clustered:
-            shape, note = shape[::-1], tr("parity, one column per stage")
-        yield Tensor(f"barriers{b}", title, title, WAITS, 1, *shape, values=zeros, note=note, timed=True)
+# -- the scene -----------------------------------------------------------------------------------------------
+def why_not(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> str:
+    """Returns why a rung has no scene of its ring at a shape; "" if it has one."""
+    if rung == TURNS:
+        return tr(NO_TURNS)
+    if rung not in RINGS:
+        return tr(NO_RING, title=find(rung).title)
+    return broken_rule(rung, shape, tiles)
 
-    def _lanes(self, name: str, b: int) -> Row:
-        """Returns the row of the producer, the stages or the consumers of a block."""
-        lanes = {"stages": self.ring.stages, "consumers": self.ring.consumers}.get(name, 1)
-        return Row(f"{name}{b}", lanes, self.steps, self._cells[f"{name}{b}"])
 
-    @cached_property
-    def _barriers(self) -> list[tuple[str, int]]:
-        """The name and the stage of each barrier of a block, in the order of their cells."""
-        stages = range(self.ring.stages)
-        if self.texts.clustered:
-            return [(on, stage) for on in BARRIERS for stage in stages]
-        return [(on, stage) for stage in stages for on in BARRIERS]
+def shortened(s: GemmShape, rung: str, tiles: Tiles) -> tuple[GemmShape, int]:
+    """Returns the shape of block 0 alone, or of its cluster, with few tiles along K and of C, and how many tiles of C it has uncut."""
+    kind, count = RINGS[rung], ceil(s.K, BK)
+    rows, outputs = kind.blocks * tiles["BM"], 1
+    if kind.persistent:
+        all_ = ceil(s.M, rows) * ceil(s.N, tiles["BN"])
+        outputs = ceil(all_, min(all_, tiles["BLOCKS"] // kind.blocks))
+    run = min(count, tiles["STAGES"] + (MORE if outputs == 1 else 1))
+    return s.with_(M=min(s.M, min(outputs, MAX_OUTPUTS) * rows), N=min(s.N, tiles["BN"]), K=s.K - BK * (count - run)), outputs
 
-    def _fold_note(self) -> str:
-        for n, slot in enumerate(self.slots):
-            if slot.kind == FOLDED:
-                first, last = map(whole, slot.folded)
-                return tr("; column {n}: tiles {first} to {last}", n=n + 1, first=first, last=last)
-        return ""
 
-    def _group(self, b: int) -> Group:
-        title = tr("one block, from left to right: one column per step")
-        if self.texts.clustered:
-            title = tr("block {n} of the cluster: one column per step", n=b)
-        rows = ((f"producer{b}",), (f"stages{b}", f"barriers{b}"), (f"consumers{b}",))
-        if self.texts.clustered:  # two blocks are side by side: each is narrow
-            rows = ((f"producer{b}",), (f"stages{b}",), (f"consumers{b}",), (f"barriers{b}",))
-        return Group(rows, "shared", title)
+def ring_scene(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Scene:
+    """Returns the scene of the ring of block 0. Missing tile sizes are the rung's defaults. ValueError if `why_not` gives a reason. Raises
+    CompilerMissing if the kernel must be compiled and there is no compiler."""
+    if reason := why_not(shape, rung, tiles):
+        raise ValueError(reason)
+    kind, sizes = RINGS[rung], find(rung).check(shape, tiles)
+    s, outputs = shortened(shape, rung, sizes)
+    alone = sizes | ({"BLOCKS": kind.blocks} if kind.persistent else {})
+    scene = scene_of_rung(rung, s, alone, inputs_of(s), view(rung, s, sizes), f"{shape} ring", blocks=first_blocks(1))
+    notes, count = [scene.order_note], ceil(shape.K, BK)
+    if (run := ceil(s.K, BK)) < count:
+        notes.append(tr(CUT, run=run, all=decimal(f"{count:,}")))
+    if outputs > MAX_OUTPUTS:
+        notes.append(trn("The block computes {all} tiles of C. The picture ends after the first.", "The block computes {all} tiles of C. The picture ends after {n} of them.", MAX_OUTPUTS, all=decimal(f"{outputs:,}")))
+    return replace(scene, order_note=" ".join(notes))
 
-    # -- cells -------------------------------------------------------------------------------------
-    @cached_property
-    def _cells(self) -> dict[str, list[Cell]]:
-        """The cells that change with the steps, by the name of their row."""
-        found: dict[str, list[Cell]] = {}
-        for b in self.ring.blocks:
-            for name in ("producer", "stages", "consumers"):
-                found[f"{name}{b}"] = []
-        for n, slot in enumerate(self.slots):
-            for name, cell in (*self._actions(n, slot), *self._held(n, slot)):
-                found[name].append(cell)
-        return found
 
-    def _row(self, who: Actor) -> tuple[str, int]:
-        """Returns the row and the lane of a warpgroup."""
-        block, group = who
-        return (f"producer{block}", 0) if group == self.ring.consumers else (f"consumers{block}", group)
-
-    def _actions(self, n: int, slot: Slot) -> Iterator[tuple[str, Cell]]:
-        role = {ISSUE: "input", FREE: WAITS}.get(slot.kind, "output")
-        for who in slot.doers:
-            name, lane = self._row(who)
-            yield name, Cell(lane, n, slot.tile, role, self.texts.does(slot, who))
-        for who, tile in slot.waits.items():
-            if who not in slot.doers:
-                name, lane = self._row(who)
-                yield name, Cell(lane, n, tile, WAITS, self.texts.waits(who, tile))
-
-    def _held(self, n: int, slot: Slot) -> Iterator[tuple[str, Cell]]:
-        if slot.kind == FOLDED:
-            return
-        for (block, stage), (state, tile) in slot.stages.items():
-            text = self.texts.holds(stage, state, tile)
-            yield f"stages{block}", Cell(stage, n, tile, STATES[state], text)
-
-    def _writes(self, b: int) -> Iterator[Write]:
-        for name in ("producer", "stages", "consumers"):
-            yield self._lanes(name, b).write()
-        ended = [[slot.ended[b, *barrier] for barrier in self._barriers] for slot in self.slots]
-        yield parity_write(f"barriers{b}", np.array(ended))
-
-    def _annotations(self, b: int) -> Iterator[Annotation]:
-        idle = {
-            "producer": tr("The producer starts no copy and does not wait at this step."),
-            "stages": tr("The stage is empty."),
-            "consumers": tr("The consumer does something else at this step."),
-        }
-        for name, text in idle.items():
-            row = [self.texts.caption(n) if slot.kind == FOLDED else text for n, slot in enumerate(self.slots)]
-            yield self._lanes(name, b).annotation(row)
-        texts = [self.texts.barrier(*barrier) for barrier in self._barriers]
-        yield Annotation(f"barriers{b}", Captions.of(texts))
-
-    # -- links -------------------------------------------------------------------------------------
-    def _reads(self) -> Iterator:
-        """Yields the cells that each step depends on: the copies that arrive, the full stage that is multiplied, the
-        products that end, the empty stage that is filled."""
-        found: dict[str, list[list[int]]] = {}
-        for n, slot in enumerate(self.slots):
-            for name, lane, step in self._needs(slot):
-                rows = found.setdefault(name, [[] for _ in self.slots])
-                rows[n].append(lane * self.steps + step)
-        for name, rows in found.items():
-            yield read_per_step(name, [np.array(row, int) for row in rows])
-
-    def _needs(self, slot: Slot) -> Iterator[tuple[str, int, int]]:
-        tile, stage = slot.tile, self.texts.stage(slot.tile)
-        for b in self.ring.blocks:
-            if slot.kind == ARRIVED and (step := self._step(ISSUE, tile)) is not None:
-                yield f"producer{b}", 0, step
-            if slot.kind == MULTIPLY and (step := self._step(ARRIVED, tile)) is not None:
-                yield f"stages{b}", stage, step
-            before = {FREE: (MULTIPLY, tile), ISSUE: (FREE, tile - self.ring.stages)}.get(slot.kind)
-            if before and (step := self._step(*before)) is not None:
-                yield from ((f"consumers{b}", lane, step) for lane in range(self.ring.consumers))
-
-    def _step(self, kind: str, tile: int) -> int | None:
-        return self._steps.get((kind, tile))
-
-    @cached_property
-    def _steps(self) -> dict[tuple[str, int], int]:
-        return {(slot.kind, slot.tile): n for n, slot in enumerate(self.slots)}
-
-    def _flows(self) -> Iterator[Flow]:
-        """Yields the arrows of copies that also go to another block of the cluster."""
-        for source in self.ring.blocks:
-            for target in self.ring.blocks:
-                labels = [self._sent(slot, source, target) for slot in self.slots]
-                if source != target and any(labels):
-                    known = tuple(dict.fromkeys(["", *labels]))
-                    text = np.array([known.index(label) for label in labels])
-                    yield Flow(source, target, known, text, (text > 0).astype(int))
-
-    def _sent(self, slot: Slot, source: int, target: int) -> str:
-        sizes = [size for block, blocks, size in slot.copies if block == source and target in blocks]
-        if not sizes:
-            return ""
-        nbytes = units.bytes_(sum(sizes))
-        return tr("{bytes} of B of tile {tile} to block {n}", bytes=nbytes, tile=whole(slot.tile), n=target)
-
-    def _readings(self) -> tuple[Reading, ...]:
-        filling = [sum(state == FILLING for state, _ in slot.stages.values()) for slot in self.slots]
-        ended = [sum(slot.ended.values()) for slot in self.slots]
-        return (
-            Reading(tr("bytes being copied"), np.array(filling) * self.ring.nbytes, "counted"),
-            Reading(tr("phases ended"), np.array(ended), "counted"),
-        )
+def inputs_of(s: GemmShape) -> dict[str, np.ndarray]:
+    """Returns A, B and C0: small whole numbers."""
+    random, sizes = np.random.default_rng(0), {"A": (s.M, s.K), "B": (s.K, s.N), "C0": (s.M, s.N)}
+    found = {name: random.integers(-4, 5, size) for name, size in sizes.items()}
+    types = {"A": INPUT_DTYPE[s.dtype], "B": INPUT_DTYPE[s.dtype], "C0": "f4"}
+    return {name: array.astype(types[name]) for name, array in found.items() if name != "C0" or s.beta}

@@ -281,7 +281,7 @@ def view(rung: str, s: GemmShape, t: Tiles, rows: int, cols: int) -> View:
     kernel, item = KERNELS[rung], ELEMENT_BYTES[s.dtype]
     tiles = _tiles(kernel.layout, s, t, rows, cols)
     who = WARPS if kernel.is_of_warps else THREADS
-    registers = [[replace(shown, part=(range(t["WM"]), range(t["WN"]))) if shown is FRAGMENTS else shown for shown in row] for row in kernel.registers]
+    registers = [[replace(shown, part=(range(t["WM"]), range(t["WN"]))) if shown and shown is FRAGMENTS else shown for shown in row] for row in kernel.registers]
     results = (C, C0) if s.beta else (C,)
     names = [tuple(shown.name if shown else "" for shown in row) for row in registers]
     groups = (

@@ -18,11 +18,13 @@ def test_chain_is_edited_by_links_and_fields_and_back_undoes_it(stage, page):
     expect(stage.root).to_have_attribute("data-scene", re.compile(r"bn relu maxpool:2 of "))
     expect(page).to_have_url(re.compile("chain=conv.*relu.maxpool"))
     page.keyboard.press("Escape")
+    idle(page)
     page.get_by_role("button", name="conv K=2 R=3").click()
     page.get_by_role("spinbutton", name="stride", exact=True).fill("2")
     page.keyboard.press("Enter")
     expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv:K=2:R=3:stride=2 bias"))
     expect(page).to_have_url(re.compile("stride"))
+    idle(page)
     page.go_back()
     expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv:K=2:R=3 bias bn relu maxpool:2 of "))
 

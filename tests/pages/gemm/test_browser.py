@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pages.gemm import address
-from tests.helpers.harness import Stage, fits_width, go_to_lesson, idle, preset, tile_size
+from tests.helpers.harness import Stage, answered, fits_width, go_to_lesson, idle, preset, tile_size
 
 pytestmark = pytest.mark.browser
 RUNG = address.RUNGS[address.DEFAULT_RUNG]
@@ -53,8 +53,11 @@ def a_tile_size_changes_url_kernel_figures_and_scene(page, stage):
     expect(page).to_have_url(re.compile(r"BM=8"))
     expect(figures).to_contain_text("shared_tile with BM 8 BN 32 BK 32: 256 threads")
     expect(stage.root).to_have_attribute("data-scene", re.compile("BM=8,BN=32"))  # the stage shows what Run measures
+    answered(page, "BM=8")
     select_tile(page, "BM", RUNG.default_tiles["BM"])
     expect(page).not_to_have_url(re.compile("BM="))  # a default is not in the URL
+    expect(stage.root).to_have_attribute("data-scene", re.compile("BM=32,BN=32"))
+    idle(page)
     select_tile(page, "BM", 8)
     expect(stage.root).to_have_attribute("data-scene", re.compile("BM=8,BN=32"))
 
@@ -64,7 +67,7 @@ def a_tab_shows_its_listing_and_keeps_the_stage(page, stage):
     expect(listing).to_have_count(1)  # not those of the other tabs
     expect(listing).to_contain_text("shared_tile(")
     key = stage.root.get_attribute("data-scene")
-    idle(page)
+    answered(page, "BM=8")
     page.get_by_role("tab", name="02_naive.cu").click()
     expect(listing.filter(has_text="naive(")).to_be_visible()
     expect(listing).to_have_count(1)  # that of the closed tab goes once the run is over
@@ -88,17 +91,22 @@ def a_rung_is_a_link_that_back_undoes(page):
     expect(tile(page, "BLOCK")).to_have_value("32")
     expect(page.locator(".st-key-BM")).to_have_count(0)
     expect(page.get_by_role("tab", name="02_naive.cu")).to_have_attribute("aria-selected", "true")
+    answered(page, "rung=naive")
     page.go_back()
     expect(tile(page, "BM")).to_have_value("8")
     expect(field(page, "M")).to_have_value("64")
+    answered(page, "BM=8")
 
 
 def a_preset_sets_its_tiles_and_keeps_chosen_ones(page):
     preset(page, "Toy 8×8").click()
     expect(page).to_have_url(re.compile(r"/tiling\?(view=explore&)?M=8&N=8&K=8&BM=8$"))  # the chosen tile size stays
     expect(field(page, "M")).to_have_value("8")
+    answered(page, "M=8")
     preset(page, "64×64").click()
     expect(field(page, "M")).to_have_value("64")
+    expect(page).not_to_have_url(re.compile(r"\bM=8"))
+    idle(page)
 
 
 def cards_follow_the_size_of_the_strip(page):
@@ -106,6 +114,7 @@ def cards_follow_the_size_of_the_strip(page):
     value = page.locator(".strip-value")
     page.locator("[data-strip=size-real]").click()
     expect(titles.first).to_have_text("4,096³")
+    idle(page)
     real = value.text_content()
     page.locator("[data-strip=size-stage]").click()
     expect(titles).to_have_text(["64³, on the stage"] * 4)
@@ -167,7 +176,7 @@ def test_fields_of_the_same_name_in_two_lessons_are_independent(lesson, page):
     page.get_by_role("link", name="Explore", exact=True).click()
     expect(field(page, "N")).to_have_value("1")
     field(page, "N").press("ArrowUp")
-    expect(page).to_have_url(re.compile(r"/im2col\?.*N=2"))
+    answered(page, "N=2")
     go_to_lesson(page, "tiling")
     expect(page).to_have_url(re.compile(r"/tiling$"))
     page.get_by_role("link", name="Explore", exact=True).click()

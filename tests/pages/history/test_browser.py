@@ -16,6 +16,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.records import link, rows
 from kernels.records.jsontext import id_of
 from kernels.records.store import user_store
+from tests.helpers.harness import idle
 from tests.helpers.rows_of import a_row
 from visuals import units
 
@@ -59,6 +60,7 @@ def pick_button(page, letter, nth):
 
 def settled(page):
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
+    idle(page)
 
 
 def test_two_picked_runs_are_compared(history):
@@ -85,10 +87,14 @@ def test_two_picked_runs_are_compared(history):
     verdict_text = verdict(page).inner_text()
     page.reload()  # the URL is the source of truth
     expect(verdict(page)).to_have_text(verdict_text)
+    expect(pick_button(page, "B", 1)).to_be_visible()
+    idle(page)
     page.go_back()
     expect(verdict(page)).to_have_count(0)
+    idle(page)
     page.go_forward()
     expect(verdict(page)).to_have_text(verdict_text)
+    idle(page)
     pick_button(page, "A", 0).click()  # deselected: B alone is shown
     expect(verdict(page)).to_have_count(0)
     expect(page.locator(f"{CARD} .kt-letter")).to_have_count(1)
@@ -201,7 +207,9 @@ def test_first_screen_leads_to_the_runs_of_a_lesson_and_shape_also_on_a_phone(pa
     pick_button(page, "A", 0).click()
     expect(page.locator(f"{CARD} .kt-letter")).to_have_text(["A"])
     expect(page.locator(".kt-rows .kt-what b").first).to_contain_text("softmax: ")  # the group stays
+    idle(page)
     page.get_by_role("link", name="all lessons").click()
     expect(lessons.first).to_be_visible()
+    idle(page)
     page.go_back()
     expect(page.locator(".kt-rows .kt-what b").first).to_contain_text("softmax: ")

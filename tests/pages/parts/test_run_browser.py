@@ -18,7 +18,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.ladders import LADDERS
 from kernels.machine.processor import device_name
 from pages.conv import address as conv_address
-from tests.helpers.harness import Stage, idle, preset, settled
+from tests.helpers.harness import Stage, answered, idle, preset, settled
 from tests.pages.parts.test_theme_browser import rgb
 from visuals import units
 from visuals.charts import bars as bar_charts
@@ -63,7 +63,7 @@ def stop_button(page):
 
 def measured(page):
     """Returns the badge over the times of a finished run."""
-    return page.locator(".st-key-card_time .kt-badge-measured")
+    return page.locator(".st-key-card_time .kt-badge-measured").last
 
 
 def part(page, key):
@@ -118,7 +118,7 @@ def choose(page, name, choice):
     page.get_by_role("button", name="options").click()
     pills = page.get_by_role("dialog").locator(f".st-key-{name}")
     pills.get_by_text(choice, exact=True).click()
-    expect(page).to_have_url(re.compile(rf"\b{name}={choice}\b"))
+    answered(page, f"{name}={choice}")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
 
@@ -322,11 +322,13 @@ def a_changed_control_marks_the_run_stale_until_changed_back(page):
     faded = dots(page, colour(page, "output"))
     assert len(faded) == 3 and all(opacity < 0.5 for *_, opacity in faded)
 
+    answered(page, "K=3")
     k_field.press("ArrowDown")
     expect(page.locator(".kt-stale")).to_have_count(0)
     expect(page.locator(".st-key-fresh_measured")).to_be_visible()
     expect(roof).not_to_contain_text("faded")
     expect(page.locator(".st-key-card_why .kt-badge-measured")).to_have_count(1)
+    idle(page)
     assert time_labels.all_inner_texts() == times_before
     choose(page, "caches", "hot")  # an option is a control as well
     expect(stale).to_be_visible()
@@ -352,6 +354,7 @@ def test_options_are_used_by_a_run_during_which_the_shape_may_change(lesson, app
     expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text("measured at N1 C1 8x8 K5", timeout=RUN_MS)
     expect(run_button(page)).to_be_visible()
     expect(page.locator(".st-key-card_why .kt-badge-measured")).to_have_count(0)
+    answered(page, "H=32", "K=6")
     page.go_back()
     expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=8,W=8"))
     expect(page.locator(".kt-stale")).to_have_count(0)

@@ -5,6 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.helpers.harness import idle
+
 pytestmark = pytest.mark.browser
 LESSON = "softmax"
 
@@ -15,6 +17,7 @@ def test_custom_numbers_are_played_and_kept_in_the_url(stage, page):
     field.fill("1 2 nonsense")
     field.press("Enter")
     expect(page.locator(".kt-note")).to_contain_text("“nonsense” is not a number")
+    idle(page)
     field.fill("3 -inf 100")
     field.press("Enter")
     expect(page.locator(".kt-note")).to_have_count(0)

@@ -40,7 +40,7 @@ from visuals.scene.payload import payload
 
 pytestmark = needs_nvrtc
 UNFUSED = ("attention/naive", "attention/blocked")
-IN_ONE_LAUNCH = [rung for rung in VIEWS if rung not in UNFUSED]
+IN_ONE_LAUNCH = [rung for rung in TILES if rung not in UNFUSED]
 TOY = AttentionShape(1, 1, 16, 8, causal=1)
 LOG2E = np.log2(np.e)
 
@@ -52,7 +52,7 @@ def shape_for(rung: str, s: AttentionShape = TOY) -> AttentionShape:
 
 
 # -- cells -----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("rung", VIEWS)
+@pytest.mark.parametrize("rung", TILES)
 @settings(max_examples=4)
 @given(s=attention_shapes(20, 20), seed=st.integers(0, 9))
 def test_matrices_equal_the_kernels_buffers(rung, s, seed):
@@ -66,7 +66,7 @@ def test_matrices_equal_the_kernels_buffers(rung, s, seed):
         np.testing.assert_allclose(matrix(scene, name), part(scene, name, stored(session, name)), tolerance, tolerance)
 
 
-@pytest.mark.parametrize("rung", VIEWS)
+@pytest.mark.parametrize("rung", TILES)
 @settings(max_examples=4)
 @given(s=attention_shapes(), seed=st.integers(0, 9))
 def test_o_equals_the_reference(rung, s, seed):
@@ -202,7 +202,7 @@ def test_score_matrix_is_empty_and_its_visited_tiles_are_read(rung):
 
 
 # -- bytes -----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("rung", VIEWS)
+@pytest.mark.parametrize("rung", TILES)
 @settings(max_examples=3)
 @given(s=attention_shapes(16, 40))
 def test_bytes_equal_the_counters(rung, s):
@@ -215,7 +215,7 @@ def test_bytes_equal_the_counters(rung, s):
 
 
 # -- captions --------------------------------------------------------------------------------------
-@pytest.mark.parametrize("rung", VIEWS)
+@pytest.mark.parametrize("rung", TILES)
 @settings(max_examples=6)
 @given(s=attention_shapes())
 def test_every_step_has_a_caption_and_a_line(rung, s):
@@ -261,7 +261,7 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize("rung", VIEWS)
+@pytest.mark.parametrize("rung", TILES)
 def test_highlighted_line_matches_the_caption(rung):
     s = shape_for(rung)
     scene = attention_scene(s, rung, TILES[rung], random(s))
@@ -302,7 +302,7 @@ def test_a_barrier_is_a_step_at_its_line(rung, count):
 
 
 # -- what is shown -----------------------------------------------------------------------------------
-@pytest.mark.parametrize("rung", VIEWS)
+@pytest.mark.parametrize("rung", TILES)
 @pytest.mark.parametrize("causal", [0, 1])
 def test_part_of_a_long_head_is_named(rung, causal):
     s = shape_for(rung, AttentionShape(2, 12, 300, 64, causal=causal))

@@ -18,14 +18,18 @@ SHAPES = (AttentionShape(1, 1, 16, 8, causal=1), AttentionShape(1, 1, 13, 4), At
 SMALL = {"TILE": 8, "BLOCK": 128, "Br": 16, "Bc": 8, "WM": 16}
 
 
+VARIANTS = (
+    AttentionShape(1, 2, 16, 8, causal=1, kv_heads=1, window=3, softcap=5),
+    AttentionShape(1, 1, 16, 8, M=77, mask="bias"),
+)
 DECODE, SMALL_PARTS = "attention/flash-decode", {"PART": 8, "THREADS": 32, "BATCH": 1}
 
 
 def runs() -> Iterator[ViewRun]:
     for rung, shown in {**VIEWS, **lse.SCENES}.items():
         sizes = {name: size for name, size in SMALL.items() if size in find(rung).tiles.get(name, ())}
-        for s in SHAPES:
-            shape = s.with_(dtype="fp16") if rung.endswith("mma") else s
+        for s in VARIANTS if rung.endswith("variants") else SHAPES:
+            shape = s.with_(dtype="fp16") if "mma" in rung else s
             shape = LseShape(1, 1, s.N, s.d, causal=s.causal) if rung in lse.SCENES else shape
             tiles = find(rung).check(shape, sizes)
             head = shown.head(shape, tiles)

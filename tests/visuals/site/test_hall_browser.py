@@ -25,10 +25,11 @@ def test_a_reader_runs_a_kernel_and_finds_it_in_history(new_page, hall):
     stage, strip = Stage(page).ready(), page.locator(".strip")
     run, stop = page.locator("[data-strip=run]"), page.locator("[data-strip=stop]")
     expect(strip).to_contain_text("This processor is the server's")
+    step = stage.step + 1
     stage.root.press("ArrowRight")
-    step = stage.step
+    stage.at_step(step)
     run.click()
-    expect(stop).to_be_visible()
+    stop.wait_for()  # looks at each frame
     expect(run).to_be_visible()  # the run has ended
     expect(strip.locator(".badge-measured").first).to_be_visible()
     assert stage.step == step, "the stage stays where the reader is"

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import VGG, Stage, idle, preset, query, scrolled, truth
+from tests.helpers.harness import VGG, Stage, answered, idle, preset, query, scrolled, truth
 from tests.helpers.page_runner import components, open_page, texts
 from tests.visuals.stage.test_moment import query_parameters
 
@@ -25,7 +25,7 @@ def test_controls_links_and_back_keep_what_belongs_to_the_reader(stage, page):
     page.get_by_role("dialog").get_by_text("gradient", exact=True).click()
     expect(page).to_have_url(re.compile("picture=gradient"))
     page.keyboard.press("Escape")
-    idle(page)
+    answered(page, "picture=gradient")
     stage.at_step(9)
     assert query_parameters(page) == MOMENT | {"picture": "gradient", "other": "mine"}
     expect(page.locator(".stage .fit")).to_be_visible()
@@ -51,17 +51,19 @@ def test_back_returns_to_the_earlier_step_and_pin_and_pictures_follow_the_last_c
     stage.at_step(0)
     expect(stage.root).not_to_have_attribute("data-pinned", "")
     expect(page).not_to_have_url(re.compile("pin=|step="))
+    answered(page, "H=3")
     page.go_back()
     expect(stage.root).to_have_attribute("data-scene", re.compile("H=8"))
     stage.at_step(5)
     expect(stage.root).to_have_attribute("data-hover", "x:9")
     pictures = page.locator(".kt-pictures img")
     expect(pictures).to_have_count(2)
+    idle(page)
     field = page.get_by_label("H", exact=True)
     for _ in range(4):  # each replaces the pictures, some before they are loaded
         field.press("ArrowUp")
-    idle(page)
-    expect(page.locator(".kt-pictures")).to_contain_text(f"Input: digit, {field.input_value()} × 8")
+    expect(field).to_have_value("12")
+    expect(page.locator(".kt-pictures")).to_contain_text("Input: digit, 12 × 8")
     page.wait_for_function(
         "() => [...document.querySelectorAll('.kt-pictures img')].every(i => i.complete && i.naturalWidth > 0)"
     )

@@ -218,16 +218,20 @@ def test_focus_stays_on_the_stage_when_its_button_disappears(bare, page):
 
 def test_the_cell_selected_by_keyboard_is_read_aloud(bare, page):
     stage = bare("step=4")
-    live_regions = lambda: [part.get_attribute("aria-live") for part in (stage.caption, stage.explanation)]  # noqa: E731
+
+    def are_live(caption, explanation):
+        expect(stage.caption).to_have_attribute("aria-live", caption)
+        expect(stage.explanation).to_have_attribute("aria-live", explanation)
+
     stage.point_at("x", 9)
-    assert live_regions() == ["polite", "off"]  # the mouse may wander
+    are_live("polite", "off")  # the mouse may wander
     stage.root.press("p")
-    assert live_regions() == ["polite", "polite"]
+    are_live("polite", "polite")
     stage.do("play")
-    assert live_regions() == ["off", "off"]
+    are_live("off", "off")
     stage.do("play")
     stage.root.press("Escape")
-    assert live_regions() == ["polite", "off"]
+    are_live("polite", "off")
 
 
 def test_escape_closes_a_panel_from_its_text_field(bare, page):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,14 +19,14 @@ from kernels.model.program import Tiles
 from visuals.attention.head import MAX_WHOLE, Head
 from visuals.attention.views.fused import SHARED_BYTES
 from visuals.attention.views.unfused import MOVED
-from visuals.scene.compiler.view import BLOCK, PerThread, Say, Shared, View, box, step
+from visuals.scene.compiler.view import BLOCK, PerThread, Say, Shared, Step, View, box, step
 from visuals.scene.parts import Annotation, Captions, Group, Sum
 
 MAX_TILES, MAX_KEYS = 4, 48  # run of a long head; at least two tiles
 MAX_ROWS, MAX_HALF_ROWS = 4, 2  # of a block's queries, so that numbers fit the stage; tiles of 16-bit numbers are wider
 MAX_COLS, FIRST_COLS = 8, 4  # a longer row is shown by its first columns
 NOTE = mark("The picture follows the first block, and the last one too if a small head is causal. All threads of the block take each step together. On a GPU the warps of a block take turns, and many blocks run at once. All values are those of the kernel in the emulator.")
-OTHERS = mark("All {blocks_in_all} blocks do the same, many at once on different SMs (multiprocessors). [O](output) is complete. S and P ({all} × {all} per head) never existed as a whole.")
+OTHERS = mark("All {blocks_in_all} blocks do the same, many at once on different SMs (multiprocessors). [O](output) is complete. S and P ({queries} × {all} per head) never existed as a whole.")
 
 
 # -- what is shown ------------------------------------------------------------------------------------------
@@ -84,38 +86,40 @@ def sums(head: Head, tiles: Tiles) -> tuple[Sum, ...]:
 
 # -- what all kernels say -----------------------------------------------------------------------------------
 NAMES = {
+    "first_stop": "where(key_begin + Bc < M, key_begin + Bc, M)", "stage_key": "key_begin + stage * Bc",
     "rows": "where(block_query + Br < N, Br, N - block_query)",
-    "last_key": "where(key_tile + Bc < N, key_tile + Bc, N) - 1",
-    "tile": "key_tile // Bc + 1", "tiles": "(key_end + Bc - 1) // Bc", "all_tiles": "(N + Bc - 1) // Bc",
+    "last_key": "where(key_tile + Bc < M, key_tile + Bc, M) - 1",
+    "tile": "(key_tile - key_begin) // Bc + 1", "tiles": "(key_end - key_begin + Bc - 1) // Bc", "all_tiles": "(M - key_begin + Bc - 1) // Bc",
     # keys that a query of the block sees, and the bytes that S and P of its queries would take
     "seen": "where(causal, block_query + (rows + 1) / 2, all)", "more": "4 * rows * (seen + all)",
 }
+ALL_KEYS = {"M": "N", "key_begin": "0"}  # of kernels whose tiles begin with key 0, with as many keys as queries
 START = mark("The block of queries {block_query} to {block_query + rows - 1} loads its rows of [Q](input) into shared memory, multiplied by {FACTOR}.")
 PADDED = mark("Columns up to {DP} are filled with zeros (not drawn).")
 EMPTY = mark("Each row starts with m = −∞, l = 0 and O = 0. The captions follow query {query}.")
 SKIP = (
-    Say("The loop ends here. Tile {all_tiles}, keys {key_tile} to {N - 1}, is hidden from all queries of the block. It is not loaded and not multiplied.", "key_tile >= key_end and tiles + 1 == all_tiles"),
-    Say("The loop ends here. Tiles {tiles + 1} to {all_tiles}, keys {key_tile} to {N - 1}, are hidden from all queries of the block. They are not loaded and not multiplied.", "key_tile >= key_end and tiles < all_tiles"),
+    Say("The loop ends here. Tile {all_tiles}, keys {key_tile} to {M - 1}, is hidden from all queries of the block. It is not loaded and not multiplied.", "key_tile >= key_end and tiles + 1 == all_tiles"),
+    Say("The loop ends here. Tiles {tiles + 1} to {all_tiles}, keys {key_tile} to {M - 1}, are hidden from all queries of the block. They are not loaded and not multiplied.", "key_tile >= key_end and tiles < all_tiles"),
     Say(""),
 )
 HIDDEN = mark("Keys after their query are hidden. Their scores become −∞, so their weights become 0.")
-MISSING = mark("Keys {N} and later do not exist. Their rows in the tile are zeros. Their scores become −∞, so their weights become 0.")
+MISSING = mark("Keys {M} and later do not exist. Their rows in the tile are zeros. Their scores become −∞, so their weights become 0.")
 NO_KEY = mark("Query {query} sees no key of this tile. Its m stays {new_m}.")
 FIRST_MAX = mark("Query {query}: the largest score of its first tile is {largest}. This is m, the running maximum.")
 NEXT_MAX = mark("Query {query}: the largest score of this tile is {largest}. The running maximum m was {old_m} and is now {new_m}.")
 ADD_VALUES = mark("P of this tile times [V](filter) is added to [O](output). Query {query}, column 0: from {o_before} to {o_now}. The scores and weights of this tile are no longer needed.")
 SHRINK = mark("The earlier sums in [O](output) are multiplied by the same factor. Query {query}, column 0: from {o_before} to {o_now}. They now match the new maximum. [O](output) is divided by l only at the end.")
 STORE = mark("Now [O](output) is divided by l: [O](output)[{query}, 0] = {o_now} / {total} = {o_now / total}. Numbers written to global memory: {rows * d}. Storing S and P would write {more} bytes more, and read them again.")
-STORE_LAST = mark("Now [O](output) is divided by l: [O](output)[{query}, 0] = {o_now} / {total} = {o_now / total}. Numbers written to global memory: {rows * d}. [O](output) is complete. S and P ({all} × {all} per head) never existed as a whole.")
+STORE_LAST = mark("Now [O](output) is divided by l: [O](output)[{query}, 0] = {o_now} / {total} = {o_now / total}. Numbers written to global memory: {rows * d}. [O](output) is complete. S and P ({queries} × {all} per head) never existed as a whole.")
 LOADED = mark("Barrier: every thread of the block waits until all copies of tile {tile} are complete.")
 USED = mark("Barrier: every thread waits until all threads have used tile {tile}. Only then may new keys and values overwrite it.")
 
 
-def view(head: Head, tensors: tuple, shared: tuple[str, ...], steps: dict[str, Any], names: dict[str, str], others: int = 0) -> View:
+def view(head: Head, tensors: tuple, shared: tuple[str, ...], steps: Mapping[str, Step], names: dict[str, str], others: int = 0) -> View:
     """Returns the view of a kernel: what is in shared memory, and what is in registers, s to o."""
     of_row = [tensor.name for tensor in tensors if isinstance(tensor, PerThread) and not tensor.hollow]
     bound = {"followed": f"where(rows < {head.rows.stop}, rows, {head.rows.stop}) - 1" if head.s.causal else str(head.rows.start)}
-    counts = {"all": str(head.s.N), "blocks_in_all": f"(({head.s.N} + Br - 1) // Br) * {head.s.heads}"}
+    counts = {"all": str(head.s.keys), "queries": str(head.s.N), "blocks_in_all": f"(({head.s.N} + Br - 1) // Br) * {head.s.heads}"}
     return View(
         (*head.buffers("QKVO"), *tensors),
         (
@@ -152,7 +156,7 @@ FLASH = {
         Say("Each row starts with m = −∞, l = 0 and O = 0. The captions follow query {query}.", ROW),
         lead=mark("The block of queries {block_query} to {block_query + rows - 1} loads its rows of [Q](input) into shared memory, multiplied by scale = {scale}."),
         to="float o[COLS] = {}", merge=True),
-    "skip": step("for (int key_tile = 0", *SKIP),
+    "skip": step("for (int key_tile =", *SKIP),
     "load": step("tile_k[i / DP][dim] =",
         "Tile {tile} of {tiles}: the block loads keys {key_tile} to {last_key} and their values from global memory into shared memory. Floats of [K](filter) and of [V](filter) "
         "loaded: {(last_key - key_tile + 1) * d} each. All queries of the block use the tile. It is loaded once per block.",
@@ -162,20 +166,20 @@ FLASH = {
         Say("Each thread computes one of the scores of the tile, a row of [Q](input) times a row of [K](filter). It keeps the score in a register. The score of query {query} and key {key} is {s}.", ROW),
         to="s += tile_q[thread_row][dim]", lit="s += tile_q[thread_row][dim]", merge=True,
         cells={"s": mark("Row {thread_row} of [tile_q](input) times row {thread_col} of [tile_k](filter): {s}.")}),
-    "mask": step("s = -INFINITE", Say(MISSING, "key >= N"), HIDDEN),
-    "max": step("float new_m = s", Say(NO_KEY, f"{ROW} and largest == -inf"), Say(FIRST_MAX, f"{ROW} and key_tile == 0"), Say(NEXT_MAX, ROW),
+    "mask": step("s = -INFINITE", Say(MISSING, "key >= M"), HIDDEN),
+    "max": step("float new_m = s", Say(NO_KEY, f"{ROW} and largest == -inf"), Say(FIRST_MAX, f"{ROW} and key_tile == key_begin"), Say(NEXT_MAX, ROW),
         to="new_m = fmaxf(new_m, m)", lit="new_m = fmaxf(new_m, m)", merge=True, shows={"m": "new_m"}),
     "weights": step("float base = new_m",
-        Say("There are no older sums: their factor is exp(−∞) = 0.", f"{ROW} and key_tile == 0"),
+        Say("There are no older sums: their factor is exp(−∞) = 0.", f"{ROW} and key_tile == key_begin"),
         Say("The maximum of query {query} has not changed. The factor of its older sums is exp(0) = 1.", f"{ROW} and m == new_m"),
         Say("The older sums of query {query} used its old m. Their factor is exp(old m − m) = exp({m - new_m}) = {rescale}.", ROW),
         lead=mark("The weights are p = exp(s − m), at most 1. For key {key}: exp({s - new_m}) = {p}."), to="float rescale", lit="float rescale"),
     "l": step("l = l * rescale + p",
-        Say("l of query {query} is the sum of its p in this tile: {row_l}. Each of the {Bc} threads of a row holds a part of it.", f"{ROW} and key_tile == 0"),
+        Say("l of query {query} is the sum of its p in this tile: {row_l}. Each of the {Bc} threads of a row holds a part of it.", f"{ROW} and key_tile == key_begin"),
         Say("l of query {query} is the older sum times the factor, plus the p of this tile: {row_before} × {rescale} + {row_p} = {row_l}. Each thread holds a part of it.", ROW),
         lead=mark("Each thread stores its p in shared memory, for this tile only."),
         to="tile_p[thread_row][thread_col] = p"),
-    "shrink": step("o[n] *= rescale", Say("", "key_tile == 0"), Say(SHRINK, ROW), merge=True),
+    "shrink": step("o[n] *= rescale", Say("", "key_tile == key_begin"), Say(SHRINK, ROW), merge=True),
     "values": step("o[n] += tile_p", Say(ADD_VALUES, ROW), merge=True),
     "used": step(("__syncthreads();", 1), USED),
     "total": step("l += __shfl_xor_sync", Say("The {Bc} threads of a row add their parts of l. For query {query}: l = {l}.", ROW), merge=True),
@@ -202,7 +206,7 @@ def flash(head: Head, tiles: Tiles) -> View:
         "largest": "max(where(thread_row == followed, s, -inf))", "row_p": "sum(where(thread_row == followed, p, 0))",
         "row_l": "sum(where(thread_row == followed, l, 0))", "row_before": "sum(where(thread_row == followed, l.before, 0))",
     }
-    return view(head, tensors, ("tile_q", "tile_k", "tile_v", "tile_p"), FLASH, names)
+    return view(head, tensors, ("tile_q", "tile_k", "tile_v", "tile_p"), FLASH, names | ALL_KEYS)
 
 
 # -- register tiles: a lane has TM rows ---------------------------------------------------------------------
@@ -215,27 +219,28 @@ REGISTERS = {
         Say("Each row starts with m = −∞, l = 0 and O = 0. The captions follow query {query}.", FIRST_LANE),
         lead=mark("The block of queries {block_query} to {block_query + rows - 1} loads its rows of [Q](input) into shared memory, multiplied by scale · log2 e = {factor}."),
         to="m[i] = -INFINITE", lit="*(float4*)&tile_q[row][dim] = q", merge=True),
-    "keys": step("load_tile<DP + 4>(tile_k[0], K, N",
-        "Tile 1 of {tiles}: the copy of keys 0 to {where(Bc < N, Bc, N) - 1} from global memory to shared memory starts. Floats of [K](filter) copied: {where(Bc < N, Bc, N) * d}."),
-    "skip": step("for (int key_tile = 0", *SKIP),
+    "keys": step(re.compile(r"load_tile<DP \+ 4>\(tile_k\[0\], K(, N| \+ \(size_t\)key_begin)"),
+        "Tile 1 of {tiles}: the copy of keys {key_begin} to {first_stop - 1} from global memory to shared memory starts. Floats of [K](filter) copied: {(first_stop - key_begin) * d}."),
+    "skip": step("for (int key_tile =", *SKIP),
     "barrier": step(("__syncthreads();", 0), "Barrier: every thread waits until [K](filter) of tile {tile} is complete, and until all threads have used the values before it."),
     "load": step("load_tile<DP>(tile_v[0]",
         "The copy of the values of keys {key_tile} to {last_key} starts. It goes on while the scores are computed. Floats of [V](filter) copied: {(last_key - key_tile + 1) * d}."),
     "scores": step("float s[TM][TN] = {}",
         Say("Each lane (thread of a warp) computes {TM} × {Bc // 8} of the scores of the tile and keeps them in registers. The score of query {query} and key {key} is {score}.", FIRST_LANE),
         to="s[i][n] += q[i].w * k.w", lit="s[i][n] += q[i].x", merge=True),
-    "mask": step("s[i][n] = -INFINITE", Say(MISSING, "key_tile + Bc > N"), HIDDEN, merge=True),
+    "mask": step("s[i][n] = -INFINITE", Say(MISSING, "key_tile + Bc > M"), HIDDEN, merge=True),
     "max": step("float new_m = m[i]", OTHER_ROWS,
-        Say("Query {query}: the largest score of its first tile is {new_m}. This is m, the running maximum. There are no older sums: their factor is 2^(−∞) = 0.", f"{LANE} and key_tile == 0"),
+        Say(NO_KEY, f"{LANE} and new_m == -inf"),
+        Say("Query {query}: the largest score of its first tile is {new_m}. This is m, the running maximum. There are no older sums: their factor is 2^(−∞) = 0.", f"{LANE} and key_tile == key_begin"),
         Say("Query {query}: no score of this tile is larger than its running maximum m = {new_m}. The factor of its older sums is 2^0 = 1.", f"{LANE} and rescale == 1"),
         Say("Query {query}: the running maximum m was {old_m} and is now {new_m}, the largest score of this tile. The factor of its older sums is 2^(old m − m) = {rescale}. Its l is multiplied by it.", LANE),
         to="l[i] *= rescale", lit="m[i] = new_m", merge=True),
     "weights": step("float p = exp2_(s[i][n] - base)", OTHER_ROWS,
-        Say("The weights are p = 2^(s − m), at most 1. For key {key + Bc - 8}: 2^({last_score - new_m}) = {p}. P is in shared memory for this tile only. With them l of query {query} is {row_l}. Each of the 8 lanes of a row holds a part of it.", LANE),
+        Say("The weights are p = 2^(s − m), at most 1. For key {key + Bc - 8}: 2^({last_score - base}) = {p}. P is in shared memory for this tile only. With them l of query {query} is {row_l}. Each of the 8 lanes of a row holds a part of it.", LANE),
         to="lane_col + 8 * n] = p", merge=True),
-    "shrink": step("o[i][n] *= rescale", OTHER_ROWS, Say("", "key_tile == 0"), Say(SHRINK, LANE), merge=True),
+    "shrink": step("o[i][n] *= rescale", OTHER_ROWS, Say("", "key_tile == key_begin"), Say(SHRINK, LANE), merge=True),
     "used": step(("__syncthreads();", 1), "Barrier: every thread waits until [V](filter) and P of tile {tile} are complete, and until all threads have used its keys."),
-    "next": step("load_tile<DP + 4>(tile_k[0], K + (size_t)",
+    "next": step("load_tile<DP + 4>(tile_k[0], K + (size_t)(key_tile",
         "The copy of the keys of tile {tile + 1} starts before this tile's values are added. It overwrites the keys of this tile."),
     "values": step("*(float4*)p[i] =", Say(ADD_VALUES, FIRST_LANE), to="o[i][n] += p[i][k] * v[n]", lit="o[i][n] += p[i][k] * v[n]", merge=True),
     "total": step("l[i] += __shfl_xor_sync", OTHER_ROWS, Say("The 8 lanes of a row add their parts of l. For query {query}: l = {total}.", LANE), merge=True),
@@ -251,8 +256,8 @@ def registers_head(s: SelfAttentionShape, tiles: Tiles) -> Head:
     return replace(found, rows=rows, queries=queries)
 
 
-def registers(head: Head, tiles: Tiles) -> View:
-    """Returns the view of attention/flash-registers."""
+def registers(head: Head, tiles: Tiles, steps: Mapping[str, Step] = REGISTERS, bound: Mapping[str, str] = ALL_KEYS) -> View:
+    """Returns the view of attention/flash-registers. `steps` and `bound`: of a kernel with other lines and names."""
     Br, Bc, R, cols = tiles["Br"], tiles["Bc"], head.rows, len(head.cols)
     defines = register_tiles.defines(head.s, tiles)
     DP, TM, TN, TD = defines["DP"], defines["TM"], Bc // 8, defines["DP"] // 8
@@ -276,7 +281,7 @@ def registers(head: Head, tiles: Tiles) -> View:
         "last_score": f"s[{mine}][{TN - 1}]", "o_before": f"o[{mine}][0].before", "o_now": f"o[{mine}][0]", "total": f"l[{mine}]",
         "row_l": f"sum(where(thread_row + {4 * mine} == followed, l[{mine}], 0))",
     }
-    return view(head, tensors, ("tile_q", "tile_k", "tile_v", "tile_p"), REGISTERS, names)
+    return view(head, tensors, ("tile_q", "tile_k", "tile_v", "tile_p"), steps, {**names, **bound})
 
 
 # -- tensor cores: fragments --------------------------------------------------------------------------------
@@ -287,23 +292,23 @@ LATER_KEYS = Say("", "n > 0")  # belong to the step before
 MMA = {
     "start": step("load_tile<Br>(tile_q",
         "The block of queries {block_query} to {block_query + rows - 1} loads its rows of [Q](input) into shared memory, as 16-bit numbers. The captions follow query {block_query + followed}."),
-    "load": step("load_keys(stage, stage * Bc)",
-        "Tile {stage + 1} of {tiles}: the copy of keys {stage * Bc} to {where(stage * Bc + Bc < N, stage * Bc + Bc, N) - 1} and of their values, from global memory to buffer {stage} of shared memory, starts. "
+    "load": step("load_keys(stage, ",
+        "Tile {stage + 1} of {tiles}: the copy of keys {stage_key} to {where(stage_key + Bc < M, stage_key + Bc, M) - 1} and of their values, from global memory to buffer {stage} of shared memory, starts. "
         "It is loaded once per block.", each="stage"),
     "barrier": step(("__syncthreads();", 0), "Barrier: every thread waits until [Q](input) and tile 1 are complete in shared memory."),
     "empty": step("Values o = {};", Say("Each row starts with m = −∞, l = 0 and O = 0 in FP32.", "d == DP"), "Each row starts with m = −∞, l = 0 and O = 0 in FP32. Columns up to {DP} are zeros (not drawn).", to="m[i][0] = m[i][1] = -INFINITE", merge=True),
-    "skip": step("for (int key_tile = 0", *SKIP),
+    "skip": step("for (int key_tile =", *SKIP),
     "next": step("load_keys(fill_stage", Say("", "key_tile + (STAGES - 1) * Bc >= key_end"),
         "The copy of tile {tile + STAGES - 1} to buffer {fill_stage} starts. The threads wait for it only before they use it."),
     "scores": step("if (!HELD) load_queries(q[0]",
         Say("Each warp computes its rows of the scores of the tile on the tensor cores, 16 columns of [Q](input) and [K](filter) at a time. It keeps them in registers. "
             "The score of query {query} and key {key} is {score}, before it is multiplied by |scale| · log2 e = {factor}.", MMA_ROW),
         to="tile_k + read_stage * STAGE + k * 16", lit="add_scores(s, q", merge=True),
-    "mask": step("hide_keys(s, min_keys", Say(MISSING, "key_tile + Bc > N"), HIDDEN),
+    "mask": step("hide_keys(s, min_keys", Say(MISSING, "key_tile + Bc > M"), HIDDEN),
     "max": step("update_maxima(s, factor",
-        Say("Query {query}: the largest score of its first tile, times {factor}, is {m_now}. This is m, the running maximum.", f"{MMA_ROW} and key_tile == 0"),
+        Say("Query {query}: the largest score of its first tile, times {factor}, is {m_now}. This is m, the running maximum.", f"{MMA_ROW} and key_tile == key_begin"),
         Say("Query {query}: the running maximum m was {old_m} and is now {m_now}. The factor of the older sums is 2^(old m − m) = {rescale_now}.", MMA_ROW)),
-    "shrink": step("scale_rows(o, rescale)", Say("", "key_tile == 0"),
+    "shrink": step("scale_rows(o, rescale)", Say("", "key_tile == key_begin"),
         Say("The earlier sums in [O](output) and the parts of l are multiplied by the same factor. Query {query}, column 0: from {o_before} to {o_now}. They now match the new maximum. [O](output) is divided by l only at the end.", MMA_ROW),
         to="l[i][0] *= rescale", merge=True),
     "weights": step("compute_weights(p, s", LATER_KEYS,
@@ -320,8 +325,8 @@ MMA = {
 }
 
 
-def mma(head: Head, tiles: Tiles) -> View:
-    """Returns the view of attention/flash-mma."""
+def mma(head: Head, tiles: Tiles, steps: Mapping[str, Step] = MMA, bound: Mapping[str, str] = ALL_KEYS) -> View:
+    """Returns the view of attention/flash-mma. `steps` and `bound`: of a kernel with other lines and names."""
     Br, Bc, R, cols = tiles["Br"], tiles["Bc"], head.rows, len(head.cols)
     DP, stages = tensor_cores.padded(head.s), tiles["STAGES"]
     pitch = DP + tensor_cores.PAD
@@ -353,4 +358,4 @@ def mma(head: Head, tiles: Tiles) -> View:
         "o_before": f"o[{first}.before", "o_now": f"o[{first}", "total": "sum",
         "row_l": f"sum(where({OF_LANE} + {16 * i + 8 * mine} == followed, l[{i}][{mine}], 0))",
     }
-    return view(head, tensors, ("tile_q", *(tensor.name for tensor in copies)), MMA, names)
+    return view(head, tensors, ("tile_q", *(tensor.name for tensor in copies)), steps, {**names, **bound})

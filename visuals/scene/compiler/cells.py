@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -115,35 +115,39 @@ class Cells:
         """Record what the blocks that are not watched have written: the elements whose content differs from what is shown."""
         recording = m.played.recording
         for shown in self._buffers():
-            name, layout = recording.buffer(shown.array), m.played.layout(shown)
-            after = layout.shown(parted(recording.after[name], shown.dtype))
-            written = recording.written[name].ravel()
+            name = recording.buffer(shown.array)
+            after, written = m.played.numbers_of(shown, recording.after[name]), recording.written[name].ravel()
             is_of_bytes = written.size != parted(recording.after[name], shown.dtype).size
-            written = np.ones(len(after), bool) if is_of_bytes else layout.shown(written)
+            written = (
+                np.ones(len(after), bool) if is_of_bytes else m.played.numbers_of(replace(shown, dtype=""), written)
+            )
             shows = m.played.content(shown, np.arange(len(after)), recording.watched.steps)
             changed = np.flatnonzero(written & ~(shows.known_by(len(after)) & (shows.of == after)))
-            if changed.size and name in recording.arguments.values():
-                self._written.append(Written(self.recorder.now, None, shown.name, changed, after[changed], "", changed))
+            if name in recording.arguments.values():
+                self._found(m, shown, changed, after[changed])
 
     def called(self, m: Moment, call: Called) -> None:
         """Record what a library's call has read, all of the buffers that it has not changed, and what it has written."""
         for shown in self._buffers():
             if (name := m.played.recording.buffer(shown.array)) in call.call.args:
-                layout = m.played.layout(shown)
-                before, after = (parted(arrays[name], shown.dtype) for arrays in (call.before, call.after))
-                cells = np.arange(np.prod(layout.extents))
+                before, after = (m.played.numbers_of(shown, arrays[name]) for arrays in (call.before, call.after))
                 if before.tobytes() == after.tobytes():
-                    self.recorder.look(shown.name, cells)
+                    self.recorder.look(shown.name, np.arange(np.prod(m.played.layout(shown).extents)))
                 else:
-                    values = layout.shown(after)
-                    self._written.append(Written(self.recorder.now, None, shown.name, cells, values, "", cells))
+                    self._found(m, shown, np.arange(len(after)), after)
+
+    def _found(self, m: Moment, shown: Buffer, index: np.ndarray, values: np.ndarray) -> None:
+        cells = drawn(m, shown, index)
+        if (cells >= 0).any():
+            values, cells = values[cells >= 0], cells[cells >= 0]
+            self._written.append(Written(self.recorder.now, None, shown.name, cells, values, "", cells))
 
     def _buffers(self) -> list[Buffer]:
         return [shown for shown in self.view.tensors if isinstance(shown, Buffer)]
 
     # -- memory ----------------------------------------------------------------------------------------
     def _accesses(self, m: Moment, shown: Array) -> None:
-        found = m.accessed(shown.name)
+        found = in_part(m, shown)
         reads, writes = found.only(~found.write), _last(found.only(found.write))
         if len(reads):
             cells = self._at(shown, reads.cell)
@@ -190,7 +194,7 @@ class Cells:
         for shown in self.view.tensors:
             if not isinstance(shown, Array) or shown.name == target.name or shown.name in self._row_of:
                 continue
-            found = m.accessed(shown.name)
+            found = in_part(m, shown)
             if not len(found) or found.write.any() or found.value.dtype != writes.value.dtype:
                 continue
             if not shown.is_during(m.visit.kind):
@@ -412,6 +416,18 @@ def initial(m: Moment, shown: Buffer) -> np.ndarray | None:
     if buffer not in recording.given:
         return None
     return m.played.layout(shown).shown(parted(recording.before[buffer], shown.dtype)).astype(np.float32)
+
+
+def drawn(m: Moment, shown: Array, index: np.ndarray) -> np.ndarray:
+    """Returns the cells of numbers; -1 for one that is not in the part that is shown."""
+    return m.played.layout(shown).of(index) if shown.part and not shown.place else index
+
+
+def in_part(m: Moment, shown: Array) -> Accessed:
+    """Returns the accesses to cells that are shown."""
+    found = m.accessed(shown.name)
+    cells = drawn(m, shown, found.cell)
+    return replace(found, cell=cells).only(cells >= 0)
 
 
 def _last(writes: Accessed) -> Accessed:

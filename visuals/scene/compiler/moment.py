@@ -17,7 +17,7 @@ from kernels.engines.emulator.watch.values import History, Reads
 from kernels.engines.emulator.watch.watch import Variable
 from visuals.scene.compiler.expressions import Value, parse
 from visuals.scene.compiler.layout import Layout, layout_of, parted
-from visuals.scene.compiler.steps import Visit, active_threads
+from visuals.scene.compiler.steps import Visit, active_threads, wanted
 from visuals.scene.compiler.view import SHARED_MEMORY, Array, PerThread, Shown, Step, View
 
 _OF_ACCESSES = ("before", "at", "new", "read", "largest", "times", "ties", "again")  # what may follow a name
@@ -160,8 +160,13 @@ class Played:
             self._layouts[shown.name] = layout_of(self.recording, shown)
         return self._layouts[shown.name]
 
+    def numbers_of(self, shown: Array, array: np.ndarray) -> np.ndarray:
+        """Returns the numbers of a tensor that has places, or of the whole array, flat, of what an array held."""
+        numbers = parted(array, shown.dtype)
+        return self.layout(shown).shown(numbers) if shown.place else numbers
+
     def accessed(self, shown: Shown | str, first: int, stop: int) -> Accessed:
-        """Returns the accesses of raw steps to the cells of a tensor, or to the elements of an array by its name."""
+        """Returns the accesses of raw steps to the numbers of a tensor that has places, or to a whole array; its name will do."""
         is_array = isinstance(shown, Array)
         array, of = self.array(shown.array if is_array else _name_of(shown)), self.recording.watched.accesses
         rows, steps = self._rows.get(array, (np.zeros(0, int), np.zeros(0, int)))
@@ -169,27 +174,26 @@ class Played:
         stored = np.dtype(self.recording.watched.dtypes[array]) if array >= 0 else np.dtype("f4")
         values = of.bits[rows].astype(f"u{stored.itemsize}")
         numbers = parted(values.view(stored), shown.dtype if is_array else "")
-        if not rows.size:
-            return Accessed(rows, np.zeros(0, bool), rows, numbers, rows)
-        parts = numbers.size // rows.size
+        parts = numbers.size // max(1, rows.size)
+        if not parts:  # no access, or of a type narrower than what is shown
+            rows = rows[:0]
+            return Accessed(rows, np.zeros(0, bool), rows, numbers[:0], rows)
         if parts > 1:
             rows = np.repeat(rows, parts)
         cell = of.element[rows].astype(int) * parts + np.arange(len(rows)) % parts
-        cell = self.layout(shown).of(cell) if is_array else cell
+        cell = self.layout(shown).of(cell) if is_array and shown.place else cell
         found = Accessed(cell, of.write[rows], of.thread[rows].astype(int), numbers, rows)
         return found.only(cell >= 0) if (cell < 0).any() else found
 
     def content(self, shown: Shown | str, cells: np.ndarray, step: int) -> Value:
-        """Returns cells of a tensor, or elements of an array, as they are before a raw step."""
+        """Returns numbers of a tensor that has places, or of a whole array, as they are before a raw step."""
         found = self.accessed(shown, 0, step)
         found = found.only(found.write)
         is_array = isinstance(shown, Array)
         initial = self.recording.before.get(
             self.recording.buffer(shown.array if is_array else _name_of(shown)), np.zeros(0)
         )
-        initial = parted(initial, shown.dtype if is_array else "")
-        if is_array and initial.size:
-            initial = self.layout(shown).shown(initial)
+        initial = self.numbers_of(shown, initial) if is_array and initial.size else initial.ravel()
         size = int(max([cells.max(initial=0), found.cell.max(initial=0), initial.size - 1])) + 1
         known = np.arange(size) < initial.size
         values = np.zeros(size, found.value.dtype if len(found) else initial.dtype)
@@ -388,7 +392,21 @@ class Moment:
         line = recording.watched.lines[recording.watched.line[self.visit.begin]]
         yield from (("line", line.number), ("level", self.step.level))
 
+    def _stays(self, first: int, way: int) -> np.ndarray:
+        """Returns whether each thread's step after this one, or before it (`way` -1), from `first` on, is of the same lines."""
+        watched, block = self.played.recording.watched, self.played.recording.block_threads
+        own = np.bitwise_or.reduce(watched.masks[self.visit.begin : self.visit.end], axis=0)
+        others = (watched.masks[first::way] if first >= 0 else watched.masks[:0]) & own != 0
+        if not len(others):
+            return np.zeros(self.played.threads, bool)
+        raw = first + way * others.argmax(axis=0)
+        is_own = wanted(self.visit.kind, self.step, self.played.recording.files)
+        stays = np.array([is_own.at(watched, step) for step in raw.tolist()]) & others.any(axis=0)
+        return np.repeat(stays.reshape(-1, -(-block // LANES)), LANES, axis=1)[:, :block].ravel()
+
     def _number(self, name: str) -> Value | None:
+        if name in ("waits", "waited"):
+            return Value(self._stays(self.visit.end, 1) if name == "waits" else self._stays(self.visit.begin - 1, -1))
         number = self._numbers.get(name)
         return None if number is None else Value(np.asarray(number))
 

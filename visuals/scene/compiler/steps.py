@@ -86,11 +86,16 @@ class _Wanted:
             return self.inside.has(line, statement) and self.place.has(inner, inner_statement)
         return self.place.has(line, statement) or self.place.has(inner, inner_statement)
 
+    def at(self, watched: Watched, step: int) -> bool:
+        """Returns whether a raw step is of these lines."""
+        line, inner = (watched.lines[n] if n >= 0 else None for n in (watched.line[step], watched.inner[step]))
+        return self.has(line, int(watched.statement[step]), inner, int(watched.inner_statement[step]))
+
 
 def visits(watched: Watched, steps: Mapping[str, Step], files: Mapping[str, str]) -> list[Visit]:
     """Returns the steps of a scene, in the order of the recording. A visit goes on until a loop around its lines jumps back; a loop in a
     function that is called there is part of it."""
-    wanted = [_wanted(kind, step, files) for kind, step in steps.items()]
+    places = [wanted(kind, step, files) for kind, step in steps.items()]
     kinds: dict[tuple[int, ...], str] = {}
     columns = watched.line, watched.statement, watched.inner, watched.inner_statement
     found: list[tuple[str, int, int]] = []  # kind, first and end
@@ -99,7 +104,7 @@ def visits(watched: Watched, steps: Mapping[str, Step], files: Mapping[str, str]
         place = tuple(key)
         if place not in kinds:
             line, inner = (watched.lines[n] if n >= 0 else None for n in (place[0], place[2]))
-            kinds[place] = next((w.kind for w in wanted if w.has(line, place[1], inner, place[3])), "")
+            kinds[place] = next((w.kind for w in places if w.has(line, place[1], inner, place[3])), "")
         kind, last = kinds[place], found[-1][0] if found else ""
         stays = bool(kind) and kind == last == before
         jumped |= pc <= last_pc and not stays and (place[2] < 0 or not last or bool(steps[last].inside))
@@ -112,7 +117,7 @@ def visits(watched: Watched, steps: Mapping[str, Step], files: Mapping[str, str]
     return _numbered(found, watched.steps)
 
 
-def _wanted(kind: str, step: Step, files: Mapping[str, str]) -> _Wanted:
+def wanted(kind: str, step: Step, files: Mapping[str, str]) -> _Wanted:
     place = place_of(step.at, files)
     if step.to:
         last = place_of(step.to, {place.file: files[place.file]})

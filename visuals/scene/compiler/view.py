@@ -3,7 +3,8 @@
 A name in a sentence or a condition is a tensor of the view or one of its `names`, else a C++ variable that the line sees, else a buffer or
 a shared array that the step reads or writes, else one of these: thread, lane and warp (in the block), block, threads and blocks (how many
 are shown), others (how many blocks are not), active and idle (how many of the threads), visit and visits (of the step's line), line
-(its number), and the kernel's defines. Its value is that of the example thread. In a condition it is that of each thread.
+(its number), waits and waited (whether the thread is at the line too when it goes on, and when it was last active: others took steps
+in between), and the kernel's defines. Its value is that of the example thread. In a condition it is that of each thread.
 
 * `m.before` is the value before the step; `running.m` a member, `sum[0][1]` an element of a variable that is an array.
 * Of a buffer or a shared array `x` is the value that the thread has read, or written if it has read none; `x.new` the one that it has

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import TIMEOUT_MS
+from tests.helpers.harness import TIMEOUT_MS, idle
 
 pytestmark = pytest.mark.browser
 SMALL = "N=1&C=2&H=8&W=8&K=3&engine=cpu"
@@ -42,9 +42,11 @@ def test_a_guess_leads_to_a_race_that_runs_to_the_first_finish(server, page):
     expect(page).to_have_url(re.compile(r"predict=winograd-nonfused"))
     expect(page.get_by_role("link", name="guess again")).to_be_visible()
     expect(page.get_by_text("Guess before you look.")).to_have_count(0)
+    idle(page)
     page.get_by_role("button", name="Run here").click()
     race = page.locator(".st-key-fresh_race_measured")
     expect(race.locator(".kt-race")).to_be_visible(timeout=TIMEOUT_MS)
+    idle(page)
 
     page.evaluate(RACE_AT, 0.2)
     first, hidden = page.evaluate(BARS), page.evaluate(FIGURES)

@@ -7,7 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from kernels.engines.emulator.watch.recording import Recorded, record
+from kernels.gemm.shape import GemmShape
 from kernels.ladders import find
+from kernels.model.program import INPUT
+from kernels.runner import seeded_inputs
 from kernels.softmax.shape import SoftmaxShape
 from visuals.scene.compiler.compile import compile_scene, moments_of, watched_names
 from visuals.scene.compiler.moment import Moment
@@ -224,3 +227,23 @@ def test_bytes_are_of_the_steps_that_a_tensor_is_accessed_in():
         )
         bytes_of[during] = store.moved("st", "part", False)
     assert bytes_of == {(): 32, ("store",): 32, ("root",): 0}
+
+
+def test_threads_that_come_back_to_a_line_wait():
+    """Of a ring of two stages: its consumers come to the first tile before its copy, its producer to the third before the first is used."""
+    program = find("gemm/wgmma-ring").build(GemmShape(64, 64, 192, dtype="fp16"), {"BM": 64, "BN": 64, "STAGES": 2})
+    (recording,) = record(program, seeded_inputs(program.of_role(INPUT)), every_block, lambda _: frozenset()).launches
+    steps = {
+        "empty": step("wait(empty"),
+        "copy": step("load_box(tile_a"),
+        "full": step("wait(full"),
+        "multiply": step("begin_"),
+    }
+    found = [
+        (m.visit.kind, *(bool(m.value(name).of[int(m.active.argmax())]) for name in ("waits", "waited")))
+        for m in moments_of(recording, View((), (), (steps,)), steps)
+    ]
+    waits = [(kind, n) for n, (kind, waits, _) in enumerate(found) if waits]
+    assert [kind for kind, _ in waits[:2]] == ["full", "empty"]
+    assert all(found[n + 1][0] != kind for kind, n in waits)  # others take steps
+    assert [kind for kind, _, waited in found if waited] == [kind for kind, _ in waits]
