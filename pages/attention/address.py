@@ -148,11 +148,10 @@ def variant_bounds(s: AttentionShape) -> dict[str, Bound]:
 
 # -- the stage -----------------------------------------------------------------------------------
 def orders(rung: str) -> dict[str, str]:
-    """Returns the orders in which a rung can be played, with a description of each."""
+    """Returns the orders in which a rung can be played, with a marked description of each."""
     if rung in RINGS:
-        return {order: tr(text) for order, text in RING.items()}
-    known = EXPLAINING | (TIMELINE if rung in timeline.RUNGS else {}) | ({MAP: DESCRIPTION} if rung in MAPPED else {})
-    return {order: tr(text) for order, text in known.items()}
+        return RING
+    return EXPLAINING | (TIMELINE if rung in timeline.RUNGS else {}) | ({MAP: DESCRIPTION} if rung in MAPPED else {})
 
 
 @cached(MAX_CACHED_SCENES)
