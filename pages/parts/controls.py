@@ -86,7 +86,7 @@ def _number(fields: Fields, name: str, label: str, width: int, bound: Bound) -> 
         min_value=float(bound.low),
         max_value=float(bound.high),
         value=float(field.default) if bound.low <= field.default <= bound.high else None,
-        step=1.0,
+        step=field.step,
         format="%.0f" if field.whole else "%g",
         required=True,
         key=name,

@@ -15,7 +15,7 @@ from pages.parts.controls import Link
 from pages.parts.run_settings import RunSettings
 from pages.parts.sizes import Sizes
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note_in_place
+from pages.parts.text import idea, note_in_place, nothing
 from visuals.charts.ladder_notes import LadderNotes
 from visuals.scene.scene import Scene
 
@@ -61,10 +61,6 @@ class Drawn(NamedTuple, Generic[Q]):
     selected: Q
     link: Link
     settings: RunSettings
-
-
-def nothing(*_: object) -> None:
-    """Draws nothing."""
 
 
 @dataclass(frozen=True)
