@@ -116,9 +116,9 @@ def test_field_bounds_end_at_the_first_illegal_value(s):
 def _edges(bound, make):
     assert rule(lambda: make(bound.low)) == rule(lambda: make(bound.high)) == ""
     if bound.why_high:
-        assert rule(lambda: make(bound.high + 1)) == bound.why_high
+        assert rule(lambda: make(bound.high + 1)).startswith(bound.why_high)
     if bound.why_low:
-        assert rule(lambda: make(bound.low - 1)) == bound.why_low
+        assert rule(lambda: make(bound.low - 1)).startswith(bound.why_low)
 
 
 def test_changing_a_window_adjusts_stride_and_padding():
