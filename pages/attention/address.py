@@ -76,8 +76,11 @@ def _keys(values: Values) -> str:
     count = max(values["B"] * (values["kv_heads"] or values["H"]) * keys * values["d"], mask)
     if count <= MAX_ELEMENTS:
         return ""
-    text = "K and the mask may have at most {most} elements on this page, one has {count}"
-    return tr(text, most=units.whole(MAX_ELEMENTS), count=units.whole(count))
+    return tr(
+        "K and the mask may have at most {most} elements on this page, one has {count}",
+        most=units.whole(MAX_ELEMENTS),
+        count=units.whole(count),
+    )
 
 
 def _heads(values: Values) -> str:

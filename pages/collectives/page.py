@@ -21,9 +21,9 @@ def controls(values: Values) -> None:
     kind, shown = values["kind"], address.algorithm(values)
     algorithms = {name: ALGORITHM_TITLES[name] for name in ALGORITHMS[kind]}
     with st.container(key="chips", horizontal=True):
-        label = f"{tr('collective')}: {tr(TITLES[kind])}"
+        label = tr("collective: {name}", name=tr(TITLES[kind]))
         choice_links(PAGE, FIELDS, values, "kind", label, TITLES, lambda to: to | {"algorithm": RING})
-        label = f"{tr('algorithm')}: {tr(algorithms[shown])}"
+        label = tr("algorithm: {name}", name=tr(algorithms[shown]))
         choice_links(PAGE, FIELDS, values | {"algorithm": shown}, "algorithm", label, algorithms)
     with st.container(key="params", horizontal=True):
         numbers(FIELDS, LINE, FIELDS.bounds)

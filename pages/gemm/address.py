@@ -34,8 +34,7 @@ def _whole(name: str) -> Rule:
     def broken(values: Values) -> str:
         if values["dtype"] != "int8" or values[name] == int(values[name]):
             return ""
-        text = "{name} must be a whole number if dtype is int8, got {value}"
-        return tr(text, name=name, value=f"{values[name]:g}")
+        return tr("{name} must be a whole number if dtype is int8, got {value}", name=name, value=f"{values[name]:g}")
 
     return Rule(broken, (name,))
 
@@ -43,8 +42,12 @@ def _whole(name: str) -> Rule:
 def _sums(values: Values) -> str:
     if values["dtype"] != "int8" or values["K"] * abs(values["alpha"]) <= MAX_INT8_K:
         return ""
-    text = "K*|alpha| must be at most {limit} if dtype is int8, so that sums fit in int32; got {K}*{alpha}"
-    return tr(text, limit=MAX_INT8_K, K=values["K"], alpha=f"{abs(values['alpha']):g}")
+    return tr(
+        "K*|alpha| must be at most {limit} if dtype is int8, so that sums fit in int32; got {K}*{alpha}",
+        limit=MAX_INT8_K,
+        K=values["K"],
+        alpha=f"{abs(values['alpha']):g}",
+    )
 
 
 FIX = rules.fix(DEFAULT.params(), Rule(MATRICES, SIZES), *map(_whole, FACTORS), Rule(_sums, ("alpha",)))

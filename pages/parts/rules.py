@@ -39,8 +39,13 @@ def at_most(most: int, **products: str) -> Broken:
     def broken(values: Values) -> str:
         for tensor, product in products.items():
             if (count := prod(values[name] for name in product.split("*"))) > most:
-                text = "{tensor} may have at most {most} elements on this page, {product} is {count}"
-                return tr(text, tensor=tensor, most=units.whole(most), product=product, count=units.whole(count))
+                return tr(
+                    "{tensor} may have at most {most} elements on this page, {product} is {count}",
+                    tensor=tensor,
+                    most=units.whole(most),
+                    product=product,
+                    count=units.whole(count),
+                )
         return ""
 
     return broken

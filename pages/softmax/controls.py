@@ -82,8 +82,13 @@ def _controls(fields: Fields, query: Selection, link: Link) -> None:
                 placeholder=inputs.DEFAULT_OWN_NUMBERS,
                 width=330,
             )
-        text = "x <b>{x}</b> · at least <b>{least}</b> moved: x read once, y written once"
-        derived(tr(text, x=units.bytes_(4 * s.elements), least=units.bytes_(s.bytes)))
+        derived(
+            tr(
+                "x <b>{x}</b> · at least <b>{least}</b> moved: x read once, y written once",
+                x=units.bytes_(4 * s.elements),
+                least=units.bytes_(s.bytes),
+            )
+        )
     limits(s.params(), bounds)
     if custom:
         quiet(
