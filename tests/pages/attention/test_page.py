@@ -15,6 +15,7 @@ from pages.attention.address import ADDRESS, DEFAULT, MAX, MAX_ELEMENTS, MAX_SCA
 from pages.attention.controls import CHIPS
 from pages.parts import tiles as tile_sizes
 from tests.helpers.hostile import anything, assert_bounds, assert_changed_with_note, assert_valid
+from tests.helpers.offenders import every
 from tests.helpers.page_runner import components, finish, heads, links, open_page, stages, strip, texts
 from tests.helpers.recordings import recordings
 from tests.helpers.rows_of import a_full_row
@@ -61,7 +62,7 @@ def test_invalid_values_give_a_valid_state_and_notes(raw):
     assert_valid(*ADDRESS.read(raw), AttentionShape, RUNGS)
 
 
-@pytest.mark.parametrize(
+@every(
     ("raw", "says"),
     [
         ({"N": "0"}, "N must be 1 to 65,536 on this page, got “0”: N=16 is used"),
