@@ -20,7 +20,7 @@ from kernels.jobs import job
 from kernels.libraries import wheels
 from kernels.machine import driver as machine_driver
 from kernels.records import folder
-from tests.helpers import emulated_numbers
+from tests.helpers import emulated_numbers, shared_recordings
 from tests.helpers.postgres import PostgreSQL
 
 # Packages that only tests import, with the words in a test file that import them. A machine with a GPU may lack them:
@@ -136,6 +136,16 @@ def temporary_store(tmp_path_factory):
         patch.setenv(folder.VARIABLE, str(tmp_path_factory.mktemp("data")))
         patch.delenv(folder.STORE, raising=False)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _recordings(tmp_path_factory):
+    """Shares recordings of kernels between the tests and processes of this run."""
+    own = tmp_path_factory.getbasetemp()
+    folder_of_run = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "recordings"
+    folder_of_run.mkdir(exist_ok=True)
+    os.environ[shared_recordings.VARIABLE] = str(folder_of_run)
+    shared_recordings.install()
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.offenders import every
+
 ROOT = Path(__file__).parents[1]
 COMMAND_LINE = "kernels.__main__"  # the project's, of all layers
 FORBIDDEN = {"kernels": {"streamlit", "plotly", "visuals", "pages"}, "visuals": {"pages"}}
@@ -133,7 +135,7 @@ def test_topics_do_not_import_each_other():
     assert cross_imports == BETWEEN_TOPICS
 
 
-@pytest.mark.parametrize(
+@every(
     ("below", "above"),
     [
         ("kernels.model", ("kernels.machine", "kernels.libraries", "kernels.engines", "kernels.records")),

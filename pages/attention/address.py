@@ -4,20 +4,22 @@ The lesson on attention's backward pass has the same fields (`shape_fields`, `ad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import DTYPES, MASKS, AttentionShape, SelfAttentionShape
-from kernels.i18n import cached, decimal, mark, tr
+from kernels.i18n import cached, mark, tr
 from kernels.ladders import LADDERS
 from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
 from kernels.model.shape import Bound
-from pages.parts import rung_address
+from pages.parts import rules, rung_address
 from pages.parts import tiles as tile_sizes
-from pages.parts.address import Choice, Field, Fix, Number, Values, fewest_resets
+from pages.parts.address import Choice, Field, Number, Values
+from pages.parts.rules import Rule
+from visuals import units
 from visuals.attention import timeline
 from visuals.attention.gpu_map import RUNGS as MAPPED
 from visuals.attention.gpu_map import flash_map
@@ -64,48 +66,26 @@ def variant_fields() -> dict[str, Field]:
 
 
 # -- reading -------------------------------------------------------------------------------------
-def _elements(values: Values) -> int:
-    """Returns the number of elements of Q and O; without variants K and V have as many."""
-    return values["B"] * values["H"] * values["N"] * values["d"]
+QUERIES = rules.at_most(MAX_ELEMENTS, Q="B*H*N*d")  # without variants K and V have as many elements
 
 
-def _key_elements(values: Values) -> int:
-    """Returns the number of elements of the larger of K and the mask."""
+def _keys(values: Values) -> str:
+    """Returns the rule of the larger of K and the mask, if it is broken."""
     keys = values["M"] or values["N"]
     mask = values["N"] * keys if values["mask"] != "none" else 0
-    return max(values["B"] * (values["kv_heads"] or values["H"]) * keys * values["d"], mask)
+    count = max(values["B"] * (values["kv_heads"] or values["H"]) * keys * values["d"], mask)
+    if count <= MAX_ELEMENTS:
+        return ""
+    return tr(
+        "K and the mask may have at most {most} elements on this page, one has {count}",
+        most=units.whole(MAX_ELEMENTS),
+        count=units.whole(count),
+    )
 
 
-def _fits(values: Values) -> bool:
-    return _elements(values) <= MAX_ELEMENTS
-
-
-def _fix_of(default: SelfAttentionShape) -> Fix:
-    def fix(values: Values) -> Iterator[tuple[str, Values]]:
-        if not _fits(values):
-            rule = tr(
-                "Q may have at most {most} elements on this page, but B*H*N*d is {count}",
-                most=decimal(f"{MAX_ELEMENTS:,}"),
-                count=decimal(f"{_elements(values):,}"),
-            )
-            yield rule, fewest_resets(values, default.params(), tuple(MAX), _fits)
-
-    return fix
-
-
-def _fix_variants(values: Values) -> Iterator[tuple[str, Values]]:
-    """Yields the rules of plain self-attention, then those of the variants, with the values to use instead."""
-    yield from _fix_of(DEFAULT)(values)
-    if values["kv_heads"] and values["H"] % values["kv_heads"]:
-        rule = tr("H % kv_heads must be 0, got {H} % {heads}", H=values["H"], heads=values["kv_heads"])
-        yield rule, {"kv_heads": 0}
-    if (count := _key_elements(values)) > MAX_ELEMENTS:
-        rule = tr(
-            "K and the mask may have at most {most} elements on this page, but one has {count}",
-            most=decimal(f"{MAX_ELEMENTS:,}"),
-            count=decimal(f"{count:,}"),
-        )
-        yield rule, {"M": 0} if _key_elements(values | {"M": 0}) <= MAX_ELEMENTS else {"M": 0, "mask": "none"}
+def _heads(values: Values) -> str:
+    H, heads = values["H"], values["kv_heads"]
+    return tr("H % kv_heads must be 0, got {H} % {heads}", H=H, heads=heads) if heads and H % heads else ""
 
 
 def address_of(
@@ -115,44 +95,36 @@ def address_of(
     fit: Callable[[Rung, Any], dict[str, int]] = tile_sizes.default_tiles_for,
 ) -> rung_address.Address:
     """Returns how a URL selects a shape, a rung of the ladder (`rung` if it names none) and tile sizes."""
-    return rung_address.Address(ladder, shape_fields(default), rung, _fix_of(default), first=default, fit=fit)
+    kept = rules.fix(default.params(), Rule(QUERIES, tuple(MAX)))
+    return rung_address.Address(ladder, shape_fields(default), rung, kept, first=default, fit=fit)
 
 
-ADDRESS = replace(
-    address_of(LADDER, DEFAULT, DEFAULT_RUNG), shape=shape_fields(DEFAULT) | variant_fields(), fix=_fix_variants
+FIELDS = shape_fields(DEFAULT) | variant_fields()
+FIX = rules.fix(
+    {name: field.default for name, field in FIELDS.items()},
+    Rule(QUERIES, tuple(MAX)),
+    Rule(_heads, ("kv_heads",)),
+    Rule(_keys, ("M", "mask")),
 )
+ADDRESS = replace(address_of(LADDER, DEFAULT, DEFAULT_RUNG), shape=FIELDS, fix=FIX)
 
 
 def bounds(s: SelfAttentionShape) -> dict[str, Bound]:
     """Returns, for each number, the values that keep the page's rules while the others stay the same."""
-    found = {"scale": Bound(-int(MAX_SCALE), int(MAX_SCALE))}
-    elements = _elements(vars(s))
-    for name, maximum in MAX.items():
-        largest = MAX_ELEMENTS // (elements // getattr(s, name))
-        rule = tr("Q may have at most {most} elements (B*H*N*d)", most=decimal(f"{MAX_ELEMENTS:,}"))
-        found[name] = Bound(1, min(largest, maximum), why_high=rule if largest < maximum else "")
-    return found
+    return rules.bounds(shape_fields(s), vars(s), QUERIES)
 
 
 def variant_bounds(s: AttentionShape) -> dict[str, Bound]:
     """Returns the values of the variants' numbers that keep the page's rules while the other fields stay the same."""
-    most = MAX_ELEMENTS // max(s.B * s.groups * s.d, s.N if s.mask != "none" else 0)
-    rule = tr("K and the mask may have at most {most} elements", most=decimal(f"{MAX_ELEMENTS:,}"))
-    keys, window = MAX_KEYS.values()
-    return {
-        "M": Bound(0, min(keys, most), why_high=rule if most < keys else ""),
-        "window": Bound(0, window),
-        "softcap": Bound(0, int(MAX_CAP)),
-    }
+    return rules.bounds(variant_fields(), vars(s), _keys)
 
 
 # -- the stage -----------------------------------------------------------------------------------
 def orders(rung: str) -> dict[str, str]:
-    """Returns the orders in which a rung can be played, with a description of each."""
+    """Returns the orders in which a rung can be played, with a marked description of each."""
     if rung in RINGS:
-        return {order: tr(text) for order, text in RING.items()}
-    known = EXPLAINING | (TIMELINE if rung in timeline.RUNGS else {}) | ({MAP: DESCRIPTION} if rung in MAPPED else {})
-    return {order: tr(text) for order, text in known.items()}
+        return RING
+    return EXPLAINING | (TIMELINE if rung in timeline.RUNGS else {}) | ({MAP: DESCRIPTION} if rung in MAPPED else {})
 
 
 @cached(MAX_CACHED_SCENES)

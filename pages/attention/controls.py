@@ -13,9 +13,8 @@ from kernels.attention.shape import AttentionShape, SelfAttentionShape
 from kernels.i18n import decimal, mark, tr, trn
 from pages.attention import address
 from pages.attention.address import ADDRESS
-from pages.parts import rung_picker
 from pages.parts.address import Fields
-from pages.parts.controls import Link, choose, chooser, limits, numbers, presets, select
+from pages.parts.controls import Link, choose, chooser, derived, limits, more, numbers, presets, select
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from visuals import units
@@ -99,19 +98,13 @@ def _variant_words(s: SelfAttentionShape) -> list[str]:
     return [words[name](value) for name, value in s.variants.items()]
 
 
-def read(page: str, visible: bool) -> tuple[Selection, Link]:
-    """Draws the controls and returns their query and a function that links to another preset.
-
-    The link keeps all other settings. If not `visible`, only the URL is read."""
-    return rung_picker.selection(page, ADDRESS, _controls if visible else None)
-
-
-def _controls(fields: Fields, query: Selection, link: Link) -> None:
+def draw(fields: Fields, query: Selection, link: Link) -> None:
+    """Draws presets, numbers on the stage, extents, type and variants."""
     with st.container(key="chips", horizontal=True):
-        presets(link, {key: tr(label) for key, label in CHIPS.items()}, ATTENTION_PRESETS, ADDRESS.lit_shape(query))
-        chooser(address.VALUES, {name: tr(caption) for name, caption in CAPTIONS.items()})
+        presets(link, CHIPS, ATTENTION_PRESETS, ADDRESS.lit_shape(query))
+        chooser(address.VALUES, CAPTIONS)
     types, s = tr("The type is that of Q, K, V and O."), query.shape
-    draw_fields(fields, s, types, _derived(s), lambda: _variants(fields, s))
+    draw_fields(fields, s, types, _work(s), lambda: _variants(fields, s))
 
 
 def _variants(fields: Fields, s: AttentionShape) -> None:
@@ -134,17 +127,15 @@ def _variants(fields: Fields, s: AttentionShape) -> None:
 
 
 def draw_fields(
-    fields: Fields, s: SelfAttentionShape, types: str, derived: str, more: Callable[[], None] = lambda: None
+    fields: Fields, s: SelfAttentionShape, types: str, work: str, variants: Callable[[], None] = lambda: None
 ) -> None:
-    """Draws the fields of a shape. `types` says which tensors have its type; `derived` is HTML that follows from it. `more`
+    """Draws the fields of a shape. `types` says which tensors have its type; `work` is HTML that follows from it. `variants`
     draws other rare fields."""
     bounds = address.bounds(s)
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
         select(fields, "causal", CAUSAL_PX)
-        with st.container(key="chips_more", width="content"), st.popover(_more_label(s), key="more"):
-            with st.container(key="params_rare", horizontal=True):
-                numbers(fields, RARE, bounds)
+        with more(_more_label(s), fields, RARE, bounds):
             choose(fields, "dtype")
             st.caption(
                 tr(
@@ -154,12 +145,12 @@ def draw_fields(
                     types=types,
                 )
             )
-            more()
-        st.html(f'<p class="kt-derived">{derived}</p>')
+            variants()
+        derived(work)
     limits(s.params(), bounds)
 
 
-def _derived(s: AttentionShape) -> str:
+def _work(s: AttentionShape) -> str:
     """Returns HTML: the size of S, the FLOPs, and the least bytes that attention of this shape moves."""
     fields = {
         "N": decimal(f"{s.N:,}"),
@@ -187,4 +178,4 @@ def _more_label(s: SelfAttentionShape) -> str:
         "mask": tr("{} mask"),
     }
     parts += [names[name].format(value) for name, value in s.variants.items()]
-    return ", ".join(parts) or tr("more")
+    return ", ".join(parts)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, ITEM, RING, CollectiveShape
 from kernels.i18n import tr
-from kernels.model.shape import Bound
 from pages.parts.address import Choice, Fields, Number, Values
 from visuals.collectives.evidence import SIZES
 from visuals.collectives.scene import collective_scene
@@ -40,7 +39,6 @@ FIELDS = Fields(
     },
     _of_kind,
 )
-BOUNDS = {"ranks": Bound(2, MAX_RANKS), "elements": Bound(1, MAX_ELEMENTS)}
 
 
 def algorithm(values: Values) -> str:

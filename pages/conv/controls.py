@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html import escape
+from typing import Protocol
 
 import numpy as np
 import streamlit as st
@@ -20,8 +21,8 @@ from pages.conv.address import FIELDS, ConvQuery
 from pages.parts import address as parts_address
 from pages.parts import every_step
 from pages.parts import query as url_query
-from pages.parts.controls import Group, Link, choose, limits, numbers, preset_link, presets
-from pages.parts.run_settings import RunSettings
+from pages.parts.controls import Link, choose, limits, more, numbers, preset_link, presets
+from pages.parts.controls import derived as derived_line
 from pages.parts.sizes import Sizes
 from pages.parts.text import note
 from pages.parts.theme import tokens
@@ -85,7 +86,7 @@ def inputs(
     upload = None
     if visible:
         with st.container(key="chips", horizontal=True):
-            presets(link, {key: tr(label) for key, label in chips.items()}, PRESETS, query.shape)
+            presets(link, chips, PRESETS, query.shape)
             upload = _picture_chooser(fields, query)
             _filter_chooser(fields, query)
         if folds and folds(query.shape):
@@ -99,10 +100,20 @@ def inputs(
 REAL = CONV_PRESETS["resnet50-res3-3x3-n32"]
 
 
-def sizes(settings: RunSettings, rung: Rung, real: Preset = REAL, fields: parts_address.Fields = FIELDS) -> Sizes:
+class WithTiles(Protocol):
+    """A rung with the tile sizes of the page."""
+
+    @property
+    def rung(self) -> Rung: ...
+
+    @property
+    def tiles(self) -> Mapping[str, int]: ...
+
+
+def sizes(selected: WithTiles, real: Preset = REAL, fields: parts_address.Fields = FIELDS) -> Sizes:
     """Returns how the strip names a shape, and a layer of a real network. `fields`: those of the lesson."""
-    tiles, opens = settings.tiles_of(rung), address.query_of(fields.defaults).shape
-    return Sizes(name, lambda shape: real.shape, {} if tiles == rung.default_tiles else tiles, opens)
+    tiles, opens = selected.tiles, address.query_of(fields.defaults).shape
+    return Sizes(name, lambda shape: real.shape, {} if tiles == selected.rung.default_tiles else tiles, opens)
 
 
 def name(s: ConvShape) -> str:
@@ -117,13 +128,11 @@ def name(s: ConvShape) -> str:
 
 
 # -- shape ---------------------------------------------------------------------------------------
-def _fields(fields: parts_address.Fields, shape: ConvShape, derived: str) -> None:
+def _fields(fields: parts_address.Fields, shape: ConvShape, work: str) -> None:
     bounds = conv_bounds(shape, address.MAX)
     with st.container(key="params", horizontal=True):
-        numbers(fields, labelled(LINE), bounds)
-        with st.container(key="chips_more", width="content"), st.popover(_more_label(shape), key="more"):
-            with st.container(key="params_rare", horizontal=True):
-                numbers(fields, labelled(RARE), bounds)
+        numbers(fields, LINE, bounds)
+        with more(_more_label(shape), fields, RARE, bounds):
             st.caption(tr(PADDING_AFTER))
             choose(fields, "mode")
             st.caption(
@@ -133,13 +142,8 @@ def _fields(fields: parts_address.Fields, shape: ConvShape, derived: str) -> Non
                 )
             )
         output = tr("output <b>{rows}×{columns}</b>", rows=shape.P, columns=shape.Q)
-        st.html(f'<p class="kt-derived">{" · ".join(filter(None, (output, derived, *causal(shape))))}</p>')
+        derived_line(" · ".join(filter(None, (output, work, *causal(shape)))))
     limits({**EXTRA_SINCE, **shape.params()}, bounds)
-
-
-def labelled(groups: tuple[Group, ...]) -> list[Group]:
-    """Returns groups of fields with their labels in the reader's language."""
-    return [tuple((name, tr(label), width) for name, label, width in group) for group in groups]
 
 
 # -- derived sizes, HTML ---------------------------------------------------------------------------
@@ -191,7 +195,7 @@ def _more_label(shape: ConvShape) -> str:
         parts.append(tr("dilation {rows}×{columns}", rows=shape.dilation_h, columns=shape.dilation_w))
     if shape.flip:
         parts.append(tr("filter flipped"))
-    return ", ".join(parts) or tr("more")
+    return ", ".join(parts)
 
 
 # -- picture and filters -------------------------------------------------------------------------

@@ -1,21 +1,57 @@
-"""Shared parts of the convolution lessons: a lesson played in two orders, and the end of each lesson."""
+"""Shared parts of the convolution lessons: what their URLs select, and a lesson played in several orders."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
 from kernels.conv.shape import ConvShape
-from kernels.i18n import tr
-from kernels.model.rung import Ladder
+from kernels.model.rung import Rung
 from pages.conv import address, controls, scenes
-from pages.parts import every_step, lesson, run, sources
-from pages.parts.chapters import NO_STORY, Story
+from pages.parts import every_step, sources
+from pages.parts.chapters import Story
+from pages.parts.controls import Link
+from pages.parts.ladder_page import LadderPage, Played
 from pages.parts.query import chosen
-from pages.parts.stage import Stage
-from pages.parts.text import idea, note_in_place
+from pages.parts.tiles import SelectedRung
 from visuals.charts.ladder_notes import LadderNotes
 from visuals.conv.inputs import Inputs
+
+
+@dataclass(frozen=True)
+class Watched(SelectedRung):
+    """The rung on the stage with its inputs, and the links to presets. `broken`: the rules that it breaks, if the controls
+    name them."""
+
+    inputs: Inputs
+    link: Link
+    broken: list[str] = field(default_factory=list)
+
+    @property
+    def shape(self) -> ConvShape:
+        return self.inputs.shape
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """The rung of an order. The options of Run have the tile sizes of all rungs."""
+
+    rung: Rung
+    order: str
+    inputs: Inputs
+    rung_tiles: None = None
+    broken: list[str] = field(default_factory=list)
+
+    @property
+    def shape(self) -> ConvShape:
+        return self.inputs.shape
+
+    @property
+    def tiles(self) -> Mapping[str, int]:
+        return sources.chosen_tiles(self.rung)
+
+    def tiles_of(self, rung: Rung) -> Mapping[str, int]:
+        return sources.chosen_tiles(rung)
 
 
 def draw_with_orders(
@@ -27,53 +63,33 @@ def draw_with_orders(
     notes: LadderNotes,
     derived: Callable[[ConvShape], str],
     rung: str,
-    chapters: Story = NO_STORY,
-    folds: Callable[[ConvShape], bool] | None = None,
-    rungs: Mapping[str, str] = MappingProxyType({}),
+    chapters: Story,
+    rungs: Mapping[str, str],
+    folds: Callable[[ConvShape], bool] = lambda shape: False,
 ) -> None:
     """Draws the whole lesson `name`. Its stage plays `scene`, which shows `rung` with tile sizes, in one of `orders`. `derived` as for
     controls.inputs. `chapters`: those of the lesson. `folds(shape)`: whether its stage folds repeated steps. `rungs`: the
     rung of each order that shows another."""
-    ladder, page = address.ladder(name), f"conv/{name}.py"
-    chapter = chapters.open()
-    parts, whole = lesson.begin(title, page=page if chapters.chapters else "", chapter=chapter)
-    translated = {order: tr(text) for order, text in orders.items()}
-    visible = whole and not chapter
-    with lesson.controls(visible):
+    ladder, page, chapter = address.ladder(name), f"conv/{name}.py", chapters.open()
+
+    def read(visible: bool) -> tuple[InOrder, Link]:
         inputs, link = controls.inputs(page, visible=visible, derived=derived, folds=folds)
-        settings = run.options(ladder, inputs.shape, visible=visible)
-    if "watch" in parts:
         order = chosen("order", orders)
-        on_stage = ladder.rung(rungs.get(order, rung))
-        drawn, reason = scene(inputs, order, tuple(settings.tiles_of(on_stage).items()))
-        note_in_place(reason)
-        Stage(
-            name,
-            drawn,
-            settings,
-            on_stage,
-            controls.sizes(settings, on_stage),
-            link,
-            {} if chapter else translated,
-            chapter,
-            every_step=every_step.shown(bool(folds and folds(inputs.shape))),
-        ).draw()
-    if whole:
-        idea(about)
-    if {"run", "why"} & parts:
-        run.run_section(settings, notes, link, sizes=controls.sizes(settings, ladder.rung(rung)))
-    end(parts, ladder, inputs, sources.chosen_tiles, rung)
+        return InOrder(ladder.rung(rungs.get(order, rung)), order, inputs), link
 
+    def play(selected: InOrder) -> Played:
+        drawn, reason = scene(selected.inputs, selected.order, tuple(selected.tiles.items()))
+        return Played(drawn, reason, {} if chapter else orders, every_step.shown(folds(selected.shape)))
 
-def end(
-    parts: frozenset[str], ladder: Ladder, inputs: Inputs, tiles: sources.Tiles, first: str, file: str = ""
-) -> None:
-    """Draws pictures and kernels under the cards, or only the kernels. `tiles`, `first` and `file` as for
-    sources.draw_tabs."""
-    if len(parts) > 1:
-        with lesson.below():
-            controls.show_pictures(inputs)
-            sources.draw_tabs(ladder, inputs.shape, tiles, first, file)
-    elif "kernel" in parts:
-        sources.draw_tabs(ladder, inputs.shape, tiles, first, file)
-    lesson.load_deferred(parts)
+    LadderPage(
+        page=page,
+        stage=name,
+        title=title,
+        about=about,
+        ladder=ladder,
+        notes=lambda _: notes,
+        read=read,
+        play=play,
+        sizes=controls.sizes,
+        beside=lambda selected: controls.show_pictures(selected.inputs),
+    ).draw(chapter)

@@ -6,7 +6,7 @@ Also the edits of a chain and its scene. Pure functions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from kernels.engines.emulator.compiler.compile import CompilerMissing
@@ -18,8 +18,8 @@ from kernels.i18n import cached, decimal, mark, tr
 from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
 from kernels.model.shape import Bound, ShapeError
-from pages.parts import rung_address
-from pages.parts.address import Field, Number, Value, Values, fewest_resets
+from pages.parts import rules, rung_address
+from pages.parts.address import Field, Number, Value, Values
 from visuals.fusion import notes
 from visuals.fusion.gpu_map import fusion_map
 from visuals.fusion.scene import fusion_scene
@@ -110,46 +110,23 @@ def rule(make: Callable[[], ChainShape]) -> str:
     return ""
 
 
-def _fix(values: Values) -> Iterator[tuple[str, Values]]:
-    if broken := rule(lambda: ChainShape(**{name: values[name] for name in FIELDS})):
-        fits = lambda v: not rule(lambda: ChainShape(**{name: v[name] for name in FIELDS}))  # noqa: E731
-        yield broken, fewest_resets(values, DEFAULT.params(), tuple(FIELDS), fits)
+def _broken(values: Values) -> str:
+    return rule(lambda: ChainShape(**{name: values[name] for name in FIELDS}))
+
+
+FIX = rules.fix(DEFAULT.params(), rules.Rule(_broken, tuple(FIELDS)))
 
 
 def _default_tiles(rung: Rung, shape: ChainShape) -> dict[str, int]:
     return rung.default_tiles
 
 
-ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, _fix, fit=_default_tiles)
+ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, FIX, fit=_default_tiles)
 
 
 def bounds(s: ChainShape) -> dict[str, Bound]:
     """Returns, for each extent, the values that keep every rule while all else stays the same."""
-    return {
-        name: bound(getattr(s, name), 1, maximum, lambda v, name=name: s.with_(**{name: v}))
-        for name, maximum in MAX.items()
-    }
-
-
-def bound(current: int, minimum: int, maximum: int, make: Callable[[int], ChainShape]) -> Bound:
-    """Returns the legal values around `current`, which is legal, and the rule that the next value breaks at each end."""
-    low, why_low = _edge(current, minimum, make)
-    high, why_high = _edge(current, maximum, make)
-    return Bound(low, high, why_low=why_low, why_high=why_high)
-
-
-def _edge(good: int, end: int, make: Callable[[int], ChainShape]) -> tuple[int, str]:
-    """Returns the last legal value from `good` towards `end`, by bisection, and the rule that the next one breaks."""
-    if not (why := rule(lambda: make(end))):
-        return end, ""
-    bad = end
-    while abs(bad - good) > 1:
-        middle = (good + bad) // 2
-        if broken := rule(lambda middle=middle: make(middle)):
-            bad, why = middle, broken
-        else:
-            good = middle
-    return good, why
+    return rules.bounds(FIELDS, s.params(), _broken)
 
 
 # -- editing a chain -----------------------------------------------------------------------------------------
@@ -206,15 +183,14 @@ def with_option(s: ChainShape, at: int, name: str, value: float) -> ChainShape:
 
 def option_bounds(s: ChainShape, at: int) -> dict[str, Bound]:
     """Returns, for each option of a block except eps, the values that its field may take."""
-    b = s.blocks[at]
+    options = {name: (getattr(s.blocks[at], name), int(name != "pad")) for name in OPTIONS[s.blocks[at].kind]}
     return {
-        name: bound(
-            getattr(b, name),
-            0 if name == "pad" else 1,
-            MAX_OPTIONS[name],
-            lambda v, name=name: with_option(s, at, name, v),
+        name: rules.bound(
+            now,
+            Number(now, low, MAX_OPTIONS[name]),
+            lambda value, name=name: rule(lambda: with_option(s, at, name, value)),
         )
-        for name in OPTIONS[b.kind]
+        for name, (now, low) in options.items()
         if name != "eps"
     }
 

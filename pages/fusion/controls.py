@@ -16,7 +16,7 @@ from pages.fusion import address
 from pages.fusion.address import ADDRESS, Edit
 from pages.parts import rung_picker
 from pages.parts.address import Fields
-from pages.parts.controls import Link, limits, numbers, presets
+from pages.parts.controls import Link, derived, limits, numbers, presets
 from pages.parts.links import drawn
 from pages.parts.query import explored, others, write
 from pages.parts.rung_address import Selection
@@ -24,6 +24,7 @@ from pages.parts.sizes import Sizes
 from pages.parts.text import quiet
 from visuals import units
 
+PAGE = "fusion/page.py"
 CHIPS = {
     "fusion-toy": mark("Toy"),
     "fusion-toy-pool": mark("Toy with a pool"),
@@ -72,25 +73,22 @@ def real(s: ChainShape) -> ChainShape | None:
     return max(same, key=lambda shape: shape.flops, default=None)
 
 
-def read(page: str, visible: bool) -> tuple[Selection, Link]:
-    """Draws the controls and returns their query and a function that links to another preset.
-
-    The link keeps all other settings. If not `visible`, only the URL is read."""
+def read(visible: bool) -> tuple[Selection, Link]:
+    """Draws the controls, or only reads the URL; returns what they select, and the links to presets."""
     if visible:
         _follow_options()
-    controls = lambda fields, found, link: _controls(page, fields, found, link)  # noqa: E731
-    return rung_picker.selection(page, ADDRESS, controls if visible else None)
+    return rung_picker.selection(PAGE, ADDRESS, _controls if visible else None)
 
 
-def _controls(page: str, fields: Fields, query: Selection, link: Link) -> None:
+def _controls(fields: Fields, query: Selection, link: Link) -> None:
     s, bounds = query.shape, address.bounds(query.shape)
     with st.container(key="chips", horizontal=True):
-        presets(link, {key: tr(label) for key, label in CHIPS.items()}, FUSION_PRESETS, ADDRESS.lit_shape(query))
+        presets(link, CHIPS, FUSION_PRESETS, ADDRESS.lit_shape(query))
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
         with st.container(key="chips_blocks", horizontal=True, width="content"):
-            _Builder(page, fields, query).draw()
-        st.html(f'<p class="kt-derived">{_derived(s)}</p>')
+            _Builder(fields, query).draw()
+        derived(_derived(s))
     limits(s.params(), bounds)
 
 
@@ -144,8 +142,8 @@ def _set_chain(current: Selection, to: ChainShape) -> None:
 class _Builder:
     """Draws the line of blocks with which a chain is built."""
 
-    def __init__(self, page: str, fields: Fields, query: Selection):
-        self.page, self.fields, self.query, self.s = page, fields, query, query.shape
+    def __init__(self, fields: Fields, query: Selection):
+        self.fields, self.query, self.s = fields, query, query.shape
 
     def draw(self) -> None:
         for at, block in enumerate(self.s.blocks):
@@ -208,8 +206,5 @@ class _Builder:
         if edit.shape is None:
             quiet(tr("{label}: not possible here. {rule}", label=label, rule=edit.rule))
             return
-        params = drawn(explored(others(self.fields) | self._params(edit.shape)), self.fields.by_name)
-        st.page_link(self.page, label=label, query_params=params)
-
-    def _params(self, shape: ChainShape) -> dict[str, str]:
-        return ADDRESS.at_shape(self.query, shape)
+        to = others(self.fields) | ADDRESS.at_shape(self.query, edit.shape)
+        st.page_link(PAGE, label=label, query_params=drawn(explored(to), self.fields.by_name))

@@ -12,15 +12,16 @@ from kernels.gemm.shape import GemmShape
 from kernels.i18n import decimal, mark, tr
 from pages.gemm import address
 from pages.gemm.address import LADDER
-from pages.parts import every_step, rates, run_settings, rung_picker
+from pages.parts import every_step, rates, run_settings
 from pages.parts.address import Fields
-from pages.parts.controls import Link, choose, limits, numbers, presets
+from pages.parts.controls import Link, choose, derived, limits, more, numbers, presets
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from visuals import units
 from visuals.gemm import notes
 from visuals.gemm.scene import folds
 
+PAGE = "gemm/page.py"
 CHIPS = {
     "square-8": mark("Toy 8×8"),
     "square-16": "16×16",
@@ -40,21 +41,6 @@ LINE = ((("M", "M", 80), ("N", "N", 78), ("K", "K", 78)),)
 RARE = ((("alpha", "alpha", 96), ("beta", "beta", 92)),)
 
 
-def read(page: str, visible: bool = True) -> tuple[Selection, Link]:
-    """Draws the controls and returns their query and a function that links to another preset.
-
-    The link keeps all other settings. If not `visible`, only the URL is read."""
-
-    def controls(fields: Fields, query: Selection, link: Link) -> None:
-        with st.container(key="chips", horizontal=True):
-            presets(
-                link, {key: tr(label) for key, label in CHIPS.items()}, GEMM_PRESETS, address.ADDRESS.lit_shape(query)
-            )
-        _fields(fields, query, page)
-
-    return rung_picker.selection(page, address.ADDRESS, controls if visible else None)
-
-
 REAL = GEMM_PRESETS["square-4096"].shape
 
 
@@ -70,14 +56,15 @@ def name(shape: GemmShape) -> str:
     return text if shape.dtype == "fp32" else f"{text}, {shape.dtype.upper()}"
 
 
-def _fields(fields: Fields, query: Selection, page: str) -> None:
+def draw(fields: Fields, query: Selection, link: Link) -> None:
+    """Draws presets, extents, factors and type."""
     shape = query.shape
     bounds = address.bounds(shape)
+    with st.container(key="chips", horizontal=True):
+        presets(link, CHIPS, GEMM_PRESETS, address.ADDRESS.lit_shape(query))
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
-        with st.container(key="chips_more", width="content"), st.popover(_more_label(shape), key="more"):
-            with st.container(key="params_rare", horizontal=True):
-                numbers(fields, RARE, bounds)
+        with more(_more_label(shape), fields, RARE, bounds):
             choose(fields, "dtype")
             st.caption(
                 tr(
@@ -86,27 +73,27 @@ def _fields(fields: Fields, query: Selection, page: str) -> None:
                 )
             )
         if folds(shape, query.rung.name, query.tiles):
-            every_step.toggle(page, fields)
-        min_bytes = shape.bytes
-        st.html(
-            '<p class="kt-derived">'
-            + tr(
-                "C <b>{rows}×{cols}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved · <b>{intensity}</b> FLOP per byte",
-                rows=decimal(f"{shape.M:,}"),
-                cols=decimal(f"{shape.N:,}"),
-                flops=units.count(shape.flops),
-                bytes=units.bytes_(min_bytes),
-                intensity=units.ratio(shape.flops / min_bytes),
-            )
-            + "</p>"
-        )
+            every_step.toggle(PAGE, fields)
+        derived(work(shape))
     limits(shape.params(), bounds)
+
+
+def work(s: GemmShape) -> str:
+    """Returns HTML: the size of C, the FLOPs, and the least bytes that a product of this shape moves."""
+    return tr(
+        "C <b>{rows}×{cols}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved · <b>{intensity}</b> FLOP per byte",
+        rows=decimal(f"{s.M:,}"),
+        cols=decimal(f"{s.N:,}"),
+        flops=units.count(s.flops),
+        bytes=units.bytes_(s.bytes),
+        intensity=units.ratio(s.flops / s.bytes),
+    )
 
 
 def _more_label(shape: GemmShape) -> str:
     """Returns the settings in the popover that differ from their defaults."""
     parts = factors(shape), "" if shape.dtype == "fp32" else shape.dtype
-    return ", ".join(filter(None, parts)) or tr("more")
+    return ", ".join(filter(None, parts))
 
 
 def factors(shape: GemmShape) -> str:

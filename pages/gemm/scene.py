@@ -33,10 +33,9 @@ FILLED = 512  # rows of A and columns of B with random values; block 0 reads the
 
 
 def gemm_orders(rung: str) -> dict[str, str]:
-    """Returns the orders in which a rung of the GEMM ladder can be played, with a description of each."""
-    orders = GEMM_ORDERS | (TIMELINE if has_timeline(rung) else {})
-    orders |= FRAGMENTS if rung == "gemm/mma-sync" else {}
-    return {order: tr(text) for order, text in orders.items()}
+    """Returns the orders in which a rung of the GEMM ladder can be played, with a marked description of each."""
+    timeline = TIMELINE if has_timeline(rung) else {}
+    return GEMM_ORDERS | timeline | (FRAGMENTS if rung == "gemm/mma-sync" else {})
 
 
 @cached(MAX_CACHED_SCENES)

@@ -7,16 +7,16 @@ from dataclasses import replace
 import streamlit as st
 
 from kernels.gemm.presets import GEMM_PRESETS
-from kernels.i18n import decimal, mark, tr
+from kernels.i18n import mark, tr
 from pages.gemm.address import bounds as gemm_bounds
-from pages.gemm.controls import RARE, factors, name
+from pages.gemm.controls import LINE, RARE, factors, name, work
 from pages.hopper import address
-from pages.parts import rates, run_settings, rung_picker
+from pages.parts import rates, run_settings
 from pages.parts.address import Fields
-from pages.parts.controls import Link, choose, chooser, limits, numbers, presets
+from pages.parts.controls import Link, choose, chooser, derived, limits, more, numbers, presets
+from pages.parts.query import chosen
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
-from visuals import units
 from visuals.gemm import notes
 
 CHIPS = {
@@ -30,47 +30,25 @@ CHIPS = {
     "gpt2-mlp-up-fp16": mark("GPT-2 MLP up FP16"),
     "gpt2-mlp-down-fp16": mark("GPT-2 MLP down FP16"),
 }
-LINE = ((("M", "M", 80), ("N", "N", 78), ("K", "K", 78)),)
 REAL = GEMM_PRESETS["square-4096-fp16"].shape
 SWIZZLE, WARP = "swizzle", "warp"  # URL parameters of one picture each
 
 
-def read(page: str, order: str, visible: bool) -> tuple[Selection, Link]:
-    """Draws the controls and returns their query and a function that links to another preset. `order`: that of the stage.
-
-    The link keeps all other settings. If not `visible`, only the URL is read."""
-
-    def controls(fields: Fields, query: Selection, link: Link) -> None:
-        with st.container(key="chips", horizontal=True):
-            chips = {key: tr(label) for key, label in CHIPS.items()}
-            presets(link, chips, GEMM_PRESETS, address.ADDRESS.lit_shape(query))
-            if order == "swizzle":
-                chooser(SWIZZLE, {mode: tr(text) for mode, text in address.MODES.items()})
-            if order == "accumulator":
-                chooser(WARP, {warp: tr(text) for warp, text in address.WARPS.items()})
-        _fields(fields, query)
-
-    return rung_picker.selection(page, address.ADDRESS, controls if visible else None)
-
-
-def _fields(fields: Fields, query: Selection) -> None:
-    s, bounds = query.shape, gemm_bounds(query.shape)
+def draw(fields: Fields, query: Selection, link: Link) -> None:
+    """Draws presets, what the picture of the stage shows, extents, type and factors."""
+    s, bounds, order = query.shape, gemm_bounds(query.shape), chosen("order", address.ORDERS)
+    with st.container(key="chips", horizontal=True):
+        presets(link, CHIPS, GEMM_PRESETS, address.ADDRESS.lit_shape(query))
+        if order == "swizzle":
+            chooser(SWIZZLE, address.MODES)
+        if order == "accumulator":
+            chooser(WARP, address.WARPS)
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
         choose(fields, "dtype")
-        with st.container(key="chips_more", width="content"), st.popover(factors(s) or tr("more"), key="more"):
-            with st.container(key="params_rare", horizontal=True):
-                numbers(fields, RARE, bounds)
+        with more(factors(s), fields, RARE, bounds):
             st.caption(tr("C = alpha · A × B + beta · C0. C and C0 are FP32."))
-        text = tr(
-            "C <b>{rows}×{cols}</b> · <b>{flops}</b> FLOP · at least <b>{bytes}</b> moved · <b>{intensity}</b> FLOP per byte",
-            rows=decimal(f"{s.M:,}"),
-            cols=decimal(f"{s.N:,}"),
-            flops=units.count(s.flops),
-            bytes=units.bytes_(s.bytes),
-            intensity=units.ratio(s.flops / s.bytes),
-        )
-        st.html(f'<p class="kt-derived">{text}</p>')
+        derived(work(s))
     limits(s.params(), bounds)
 
 

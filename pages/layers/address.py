@@ -5,7 +5,7 @@ The layers themselves are rows of pages/layers/layers.py. All functions are pure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -15,7 +15,8 @@ from kernels.model.program import RuleError
 from kernels.model.rung import Ladder, Rung
 from kernels.model.shape import Bound, Shape, ShapeError
 from pages.layers.layers import LAYERS, Layer, Pass
-from pages.parts.address import Choice, Field, Fields, Number, Text, Values, fewest_resets
+from pages.parts import rules
+from pages.parts.address import Choice, Field, Fields, Number, Text, Values
 from pages.parts.rung_address import Address, Selection
 from visuals import units
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
@@ -82,9 +83,10 @@ def address(layer: str, side: str) -> Address:
     stage = one.presets[one.stage].shape
     names = row.field_names
     fields = {name: _field(name, stage.params()[name]) for name in names}
-    make = partial(_checked, one.ladder, names)
+    broken = rules.of_shape(partial(_checked, one.ladder, names))
+    fix = rules.fix({name: stage.params()[name] for name in names}, rules.Rule(broken, names))
     own = one.ladder.only(*(rung.name for rung in one.ladder.rungs if not (rung.library or rung.no_scene)))
-    return Address(own, fields, one.rung, lambda values: _fix(values, make, stage), first=stage, fit=fit)
+    return Address(own, fields, one.rung, fix, first=stage, fit=fit)
 
 
 def _field(name: str, default: Any) -> Field:
@@ -104,22 +106,6 @@ def _checked(ladder: Ladder, names: tuple[str, ...], values: Values) -> Shape:
     return shape
 
 
-def _rule(make: Callable[[Values], Shape], values: Values) -> str:
-    """Returns the rule that the values break, "" if none."""
-    try:
-        make(values)
-    except ShapeError as error:
-        return str(error)
-    return ""
-
-
-def _fix(values: Values, make: Callable[[Values], Shape], stage: Shape) -> Iterator[tuple[str, Values]]:
-    """Yields the rule that the values break together, with the fewest values of the small shape that keep it."""
-    if rule := _rule(make, values):
-        defaults = {name: value for name, value in stage.params().items() if name in values}
-        yield rule, fewest_resets(values, defaults, tuple(defaults), lambda found: not _rule(make, found))
-
-
 def numbers(shape: Shape) -> int:
     """Returns how many 32-bit numbers a shape moves at least: the measure of its size."""
     return shape.bytes // FLOAT
@@ -134,37 +120,8 @@ def fit(rung: Rung, shape: Shape) -> dict[str, int]:
 def bounds(layer: str, side: str, shape: Shape) -> dict[str, Bound]:
     """Returns, for each number of the shape, the values that keep every rule while the others stay."""
     row, one = of(layer, side)
-    fields = address(layer, side).shape
-    make = partial(_checked, one.ladder, row.field_names)
-    found = {name: field for name, field in fields.items() if isinstance(field, Number)}
-    return {name: _bound(name, field, make, shape.params()) for name, field in found.items()}
-
-
-def _bound(name: str, field: Number, make: Callable[[Values], Shape], values: Values) -> Bound:
-    """Returns the range of a number that holds its present value: the rules allow all numbers between two bounds."""
-
-    def rule(value: int) -> str:
-        return _rule(make, values | {name: value})
-
-    low = _last(values[name], int(field.minimum), rule)
-    high = _last(values[name], int(field.maximum), rule)
-    why_low = _short(rule(low - 1)) if low > field.minimum else ""
-    return Bound(low, high, why_low, _short(rule(high + 1)) if high < field.maximum else "")
-
-
-def _short(rule: str) -> str:
-    """Returns a rule without its last clause, which names the number that breaks it: "pad_h <= R // 2, got 2 > 1"."""
-    return rule.rpartition(", ")[0] or rule
-
-
-def _last(valid: int, end: int, rule: Callable[[int], str]) -> int:
-    """Returns the number nearest to `end`, counted from `valid`, that breaks no rule."""
-    if not rule(end):
-        return end
-    while abs(end - valid) > 1:
-        middle = (valid + end) // 2
-        valid, end = (valid, middle) if rule(middle) else (middle, end)
-    return valid
+    broken = rules.of_shape(partial(_checked, one.ladder, row.field_names))
+    return rules.bounds(address(layer, side).shape, shape.params(), broken)
 
 
 def across(layer: str, side: str, shape: Shape) -> dict[str, str]:

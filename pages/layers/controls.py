@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import streamlit as st
@@ -20,17 +19,17 @@ from kernels.norm.shape import RowsShape
 from kernels.optimizer.shape import OptimizerShape
 from kernels.pooling.shape import GlobalShape, PoolShape
 from pages.layers import address
-from pages.layers.layers import BACKWARD, FORWARD, INFERENCE, LAYERS, MERGE, SPLIT, STEP, UPDATE, WEIGHTS, Layer, Pass
-from pages.parts import query, rung_picker
+from pages.layers.layers import BACKWARD, FORWARD, INFERENCE, LAYERS, MERGE, SPLIT, STEP, UPDATE, WEIGHTS
 from pages.parts.address import MAX_TEXT_CHARS, Fields
-from pages.parts.controls import Link, limits, numbers, presets, select
+from pages.parts.controls import Link, derived, limits, numbers, presets, select
 from pages.parts.links import drawn
 from pages.parts.query import explored, others
-from pages.parts.rung_address import Address, Selection
+from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
-from pages.parts.text import note, quiet
+from pages.parts.text import quiet
 from visuals import units
 
+PAGE = "layers/page.py"
 PASSES = {
     FORWARD: (mark("forward"), mark("From the input to the output")),
     BACKWARD: (
@@ -46,47 +45,16 @@ PASSES = {
 }
 
 
-@dataclass(frozen=True)
-class Lesson:
-    """What the URL selects: the layer and the pass by name, then rung, tile sizes and shape. `link` leads to a preset."""
-
-    layer: str
-    side: str
-    selection: Selection
-    link: Link
-
-    @property
-    def row(self) -> Layer:
-        return LAYERS[self.layer]
-
-    @property
-    def one_pass(self) -> Pass:
-        return self.row.passes[self.side]
-
-    @property
-    def address(self) -> Address:
-        return address.address(self.layer, self.side)
-
-
-def read(page: str, visible: bool) -> Lesson:
-    """Draws the controls and returns what they select. If not `visible`, only the URL is read."""
-    layer, side, notes = address.read(query.url_values())
-    note(*notes)
-    query.follow_link("_layer", (layer, side))
-    draw = partial(_controls, page, layer, side) if visible else None
-    selection, link = rung_picker.selection(page, address.address(layer, side), draw)
-    return Lesson(layer, side, selection, link)
-
-
-def _controls(page: str, layer: str, side: str, fields: Fields, selected: Selection, link: Link) -> None:
+def draw(layer: str, side: str, fields: Fields, selected: Selection, link: Link) -> None:
+    """Draws layers, passes, presets and what the layer's shape has."""
     row, one = address.of(layer, side)
     bounds = address.bounds(layer, side, selected.shape)
     with st.container(key="chips", horizontal=True):
         with st.popover(tr("layer: {name}", name=tr(row.name)), key="layer_chooser"):
-            _layers(page, layer, fields)
+            _layers(layer, fields)
         if len(row.passes) > 1:
-            _passes(page, layer, side, fields, selected)
-        chips = {key: tr(preset.label) for key, preset in one.presets.items()}
+            _passes(layer, side, fields, selected)
+        chips = {key: preset.label for key, preset in one.presets.items()}
         presets(link, chips, one.presets, address.address(layer, side).lit_shape(selected))
     with st.container(key="params", horizontal=True):
         numbers(fields, row.lines, bounds)
@@ -94,21 +62,21 @@ def _controls(page: str, layer: str, side: str, fields: Fields, selected: Select
             select(fields, name, width, tr(label))
         for name, (label, width) in row.text.items():
             _text(fields, name, tr(label), width)
-        st.html(f'<p class="kt-derived">{_derived(selected.shape)}</p>')
+        derived(_derived(selected.shape))
     limits(selected.shape.params(), bounds)
 
 
-def _layers(page: str, layer: str, fields: Fields) -> None:
+def _layers(layer: str, fields: Fields) -> None:
     kept = _without_stage(fields)
     with st.container(key="rungs_layers", gap=None):
         for name, row in LAYERS.items():
             label = f"**{tr(row.name)}**" if name == layer else tr(row.name)
             first = next(iter(row.passes))
             params = drawn(explored(kept | address.write(name, first)), fields.by_name)
-            st.page_link(page, label=label, query_params=params, help=tr(row.title))
+            st.page_link(PAGE, label=label, query_params=params, help=tr(row.title))
 
 
-def _passes(page: str, layer: str, side: str, fields: Fields, selected: Selection) -> None:
+def _passes(layer: str, side: str, fields: Fields, selected: Selection) -> None:
     """Draws the passes as links that keep the shape: forward and backward are one press apart."""
     kept = _without_stage(fields)
     for name in LAYERS[layer].passes:
@@ -116,7 +84,7 @@ def _passes(page: str, layer: str, side: str, fields: Fields, selected: Selectio
         label, help = map(tr, PASSES[name])
         label = f"**{label}**" if name == side else label
         params = drawn(explored(kept | address.write(layer, name) | to), fields.by_name)
-        st.page_link(page, label=label, query_params=params, help=help)
+        st.page_link(PAGE, label=label, query_params=params, help=help)
 
 
 def _without_stage(fields: Fields) -> dict[str, str]:
@@ -138,10 +106,9 @@ def _derived(s: Shape) -> str:
 
 
 # -- the two sizes -------------------------------------------------------------------------------------
-def sizes(lesson: Lesson) -> Sizes:
+def sizes(layer: str, side: str, selected: Selection) -> Sizes:
     """Returns how the strip names a shape, and one beyond the caches."""
-    real = partial(address.real, lesson.layer, lesson.side)
-    return Sizes(name, real, lesson.address.chosen_tiles(lesson.selection))
+    return Sizes(name, partial(address.real, layer, side), address.address(layer, side).chosen_tiles(selected))
 
 
 def name(s: Shape) -> str:
@@ -174,10 +141,9 @@ def _count(n: int) -> str:
     return decimal(f"{n:,}")
 
 
-def part_note(lesson: Lesson) -> None:
+def part_note(layer: str, shape: Shape) -> None:
     """Writes which part of the shape the stage shows, if it does not show all of it."""
-    shape = lesson.selection.shape
-    part = address.staged(lesson.layer, shape)
+    part = address.staged(layer, shape)
     with st.container():  # also without the line: the stage keeps its place in the page
         if part != shape:
             quiet(tr("The stage shows a part of {shape}: {part}.", shape=name(shape), part=name(part)))

@@ -16,7 +16,6 @@ from kernels.memory import ladder as memory_ladder
 from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, MemoryShape, StrideShape
 from kernels.model.row import Row
 from kernels.model.rung import Ladder
-from kernels.model.shape import Bound
 from pages.parts.address import Choice, Fields, Number, Values, choice_notes
 from visuals.memory import count_tables
 from visuals.memory.scene import BLOCK, memory_scene
@@ -77,10 +76,6 @@ def topic_notes(params: Mapping[str, str]) -> list[str]:
 
 def fields(topic: str) -> Fields:
     return Fields(f"threads {topic}", TOPIC_FIELDS[topic])
-
-
-def bounds(topic: str) -> dict[str, Bound]:
-    return {name: Bound(f.minimum, f.maximum) for name, f in TOPIC_FIELDS[topic].items() if isinstance(f, Number)}
 
 
 Items = tuple[tuple[str, Any], ...]  # of the values: they have a hash

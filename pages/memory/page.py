@@ -3,13 +3,15 @@
 import streamlit as st
 
 from kernels.i18n import mark, tr
+from kernels.model.rung import Rung
 from pages.memory import address, cards, sizes
 from pages.memory.chapters import STORY
-from pages.parts import gpu_choice, guess, lesson, query, run, sources
-from pages.parts.address import Fields
-from pages.parts.controls import numbers, select
+from pages.parts import gpu_choice, guess, query, run, sources
+from pages.parts.address import Values
+from pages.parts.chapters import OpenChapter
+from pages.parts.controls import derived, numbers, select
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note_in_place
+from pages.parts.values_page import Parts, ValuesPage
 
 PAGE = "memory/page.py"
 IDEAS = {
@@ -73,7 +75,13 @@ LABELS = {
 WIDTHS = {"mapping": 230, "BLOCK": 122, "TILE": 108, "branches": 150, "row": 170, "along": 150}
 
 
-def controls(topic: str, fields: Fields, values: address.Values) -> None:
+chapter = STORY.open()
+topic = address.topic(query.url_values())
+ladder, fields = address.ladder(topic), address.fields(topic)
+query.note_on("topic", address.topic_notes(query.url_values()))
+
+
+def controls(values: Values) -> None:
     """Draws links to the topics, then the parameters of this one."""
     with st.container(key="chips", horizontal=True):
         for other in address.TOPICS:
@@ -84,36 +92,27 @@ def controls(topic: str, fields: Fields, values: address.Values) -> None:
             )
     unused = "TILE" if values.get("mapping") == "vector" else "BLOCK"
     with st.container(key="params", horizontal=True):
-        numbers(fields, LINES[topic], address.bounds(topic))
+        numbers(fields, LINES[topic], fields.bounds)
         for name in fields.by_name:
             if name in LABELS and name != unused:
                 select(fields, name, WIDTHS[name], tr(LABELS[name]))
-        rung = address.ladder(topic).rung(address.rung(topic, values))
-        st.html(f'<p class="kt-derived">{tr(rung.idea)}</p>')
+        derived(tr(ladder.rung(address.rung(topic, values)).idea))
 
 
-chapter = STORY.open()
-topic = address.topic(query.url_values())
-title, about = map(tr, IDEAS[topic])
-parts, whole = lesson.begin(title, page=PAGE, chapter=chapter)
-visible = whole and not chapter
-fields = address.fields(topic)
-values, notes = query.current_values(fields, visible)
-query.follow_link("_topic", topic)
-with lesson.controls(visible):
-    if visible:
-        controls(topic, fields, values)
-note_in_place(*address.topic_notes(query.url_values()), *notes)
-if "watch" in parts:
+def tiles(rung: Rung, values: Values) -> dict[str, int]:
+    """Returns the tile sizes of a rung: those that the page sets, else its defaults."""
+    return rung.default_tiles | {n: v for n, v in address.tiles(topic, values).items() if n in rung.tiles}
+
+
+def stage(values: Values, chapter: OpenChapter | None) -> None:
     rung = sizes.stage_rung(topic, values)
-    tiles = rung.default_tiles | {n: v for n, v in address.tiles(topic, values).items() if n in rung.tiles}
-    settings = run.options(address.ladder(topic), address.shape(topic, values), (rung.name, tiles), visible=False)
-    Stage(
-        "threads_stage", address.scene(topic, values), settings, rung, sizes.sizes(topic, values), chapter=chapter
-    ).draw()
-if whole:
-    idea(about)
-if {"run", "why"} & parts:
+    chosen = rung.name, tiles(rung, values)
+    settings = run.options(ladder, address.shape(topic, values), chosen, visible=False)
+    scene, named = address.scene(topic, values), sizes.sizes(topic, values)
+    Stage("threads_stage", scene, settings, rung, named, chapter=chapter).draw()
+
+
+def panels(values: Values, parts: Parts) -> None:
     with guess.cards():
         with st.container(key="cards_left"):
             if "run" in parts:
@@ -123,12 +122,12 @@ if {"run", "why"} & parts:
         with st.container(key="cards_right"):
             if "why" in parts:
                 cards.why_card(topic, values)
-if "kernel" in parts:
-    ladder, tile_values = address.ladder(topic), address.tiles(topic, values)
-    sources.draw_tabs(
-        ladder,
-        address.shape(topic, values),
-        lambda rung: rung.default_tiles | {n: v for n, v in tile_values.items() if n in rung.tiles},
-        first=address.rung(topic, values),
-    )
-lesson.load_deferred(parts)
+
+
+def kernels(values: Values, _: Parts) -> None:
+    first = address.rung(topic, values)
+    sources.draw_tabs(ladder, address.shape(topic, values), lambda rung: tiles(rung, values), first)
+
+
+title, about = map(tr, IDEAS[topic])
+ValuesPage(PAGE, title, about, fields, (), controls, stage, panels, kernels).draw(chapter)

@@ -15,7 +15,7 @@ from itertools import combinations
 from typing import Any, ClassVar, Protocol
 
 from kernels.i18n import decimal, tr
-from kernels.model.shape import ShapeError
+from kernels.model.shape import Bound, ShapeError
 from kernels.records.gpus import PARAM
 
 MAX_TEXT_CHARS = 2_000
@@ -32,12 +32,13 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Number:
-    """A number between the limits of the page; an integer if `whole`."""
+    """A number between the limits of the page; an integer if `whole`. Its control changes it by `step`."""
 
     default: float
     minimum: float
     maximum: float
     whole: bool = True
+    step: float = 1.0
 
     def parse(self, name: str, value: Value) -> float:
         if value is None:
@@ -133,6 +134,11 @@ class Fields:
     @cached_property
     def defaults(self) -> Values:
         return {name: field.default for name, field in self.by_name.items()}
+
+    @cached_property
+    def bounds(self) -> dict[str, Bound]:
+        """Returns the limits of each number, without rules between fields."""
+        return {n: Bound(f.minimum, f.maximum) for n, f in self.by_name.items() if isinstance(f, Number)}
 
     def read(self, raw: Mapping[str, Value]) -> tuple[Values, list[str]]:
         """Returns the values of all fields, and a note for every value of `raw` that is not valid.

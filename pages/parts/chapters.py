@@ -261,9 +261,6 @@ def _question(question: Question, evidences: Evidences, facts: Facts, counting: 
     }
 
 
-NO_STORY = Story()
-
-
 def number(count: int) -> tuple[int, str]:
     """Returns the chapter in the URL, from 0, and a note if there is no such chapter."""
     text = st.query_params.get(CHAPTER, "1")
@@ -275,8 +272,10 @@ def number(count: int) -> tuple[int, str]:
 
 
 def switch(page: str, chapter: OpenChapter | None) -> None:
-    """Draws the links between the modes of a lesson. Explore opens with what the chapter sets, the story with the chapter that
-    was left."""
+    """Draws the links between the modes of a lesson that has a story. Explore opens with what the chapter sets, the story with
+    the chapter that was left."""
+    if not any(lesson.page == page and lesson.chapters for lesson in LESSONS):
+        return
     wide, left = _kept(), st.session_state.setdefault(_LEFT, {})
     if chapter:
         left[page] = {CHAPTER: str(chapter.at + 1)} if chapter.at else {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,9 @@ from pages.parts.links import drawn
 from pages.parts.query import chosen, explored, others
 from pages.parts.text import quiet
 
-# Adjacent fields without a gap: (name, label, width in px).
+# Adjacent fields without a gap: (name, marked label, width in px).
 Group = tuple[tuple[str, str, int], ...]
+NO_TEXTS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -57,22 +58,24 @@ def preset_link(page: str, fields: Fields, to: Callable[[Any], dict[str, str]]) 
 
 
 def presets(link: Link, chips: Mapping[str, str], presets_by_key: Mapping[str, Preset], shape: Shape | None) -> None:
-    """Draws a popover with a chip for each preset of `chips` (key: label). That of the page's shape is bold and names it."""
-    current = next((label for key, label in chips.items() if presets_by_key[key].shape == shape), tr("presets"))
+    """Draws a popover with a chip for each preset of `chips` (key: marked label). That of the page's shape is bold and names
+    it."""
+    current = next((tr(label) for key, label in chips.items() if presets_by_key[key].shape == shape), tr("presets"))
     with st.popover(current, key="presets"), st.container(key="chips_presets", horizontal=True):
         for key, label in chips.items():
             preset = presets_by_key[key]
-            link(preset, f"**{label}**" if preset.shape == shape else label)
+            link(preset, f"**{tr(label)}**" if preset.shape == shape else tr(label))
 
 
 def numbers(fields: Fields, groups: Iterable[Group], bounds: Mapping[str, Bound]) -> None:
-    """Draws number fields. The caller's container has a key that begins with "params"; `bounds` are the current ones."""
+    """Draws number fields with marked labels. The caller's container has a key that begins with "params"; `bounds` are the
+    current ones."""
     for group in groups:
         joined = len(group) > 1
         key = f"pair_{group[0][0]}"
         with st.container(key=key, horizontal=True, width="content", gap=None) if joined else nullcontext():
             for name, label, width in group:
-                _number(fields, name, label, width, bounds[name])
+                _number(fields, name, tr(label), width, bounds[name])
 
 
 def _number(fields: Fields, name: str, label: str, width: int, bound: Bound) -> None:
@@ -83,7 +86,7 @@ def _number(fields: Fields, name: str, label: str, width: int, bound: Bound) -> 
         min_value=float(bound.low),
         max_value=float(bound.high),
         value=float(field.default) if bound.low <= field.default <= bound.high else None,
-        step=1.0,
+        step=field.step,
         format="%.0f" if field.whole else "%g",
         required=True,
         key=name,
@@ -126,10 +129,49 @@ def select(fields: Fields, name: str, width: int, label: str = "", choices: Sequ
 
 
 def chooser(name: str, choices: Mapping[str, str]) -> None:
-    """Draws a choice bound to the URL, in a popover. `choices` maps each choice to its explanation."""
+    """Draws a choice bound to the URL, in a popover. `choices` maps each choice to its marked explanation."""
     with st.popover(f"{name}: {chosen(name, choices)}", key=f"{name}_chooser"):
         option(name, list(choices))
-        st.caption(" ".join(f"{choice}: {text}." for choice, text in choices.items()))
+        st.caption(" ".join(f"{choice}: {tr(text)}." for choice, text in choices.items()))
+
+
+@contextmanager
+def more(label: str, fields: Fields, groups: Iterable[Group], bounds: Mapping[str, Bound]) -> Iterator[None]:
+    """Draws rare number fields in a popover, and under them what the block draws. `label` names what is set; "" if nothing is."""
+    with st.container(key="chips_more", width="content"), st.popover(label or tr("more"), key="more"):
+        with st.container(key="params_rare", horizontal=True):
+            numbers(fields, groups, bounds)
+        yield
+
+
+def derived(text: str) -> None:
+    """Writes what follows from the fields, HTML, at the end of their line."""
+    st.html(f'<p class="kt-derived">{text}</p>')
+
+
+def choice_links(
+    page: str,
+    fields: Fields,
+    values: Values,
+    name: str,
+    label: str,
+    titles: Mapping[str, str],
+    follow: Callable[[Values], Values] = dict,
+    about: Mapping[str, str] = NO_TEXTS,
+) -> None:
+    """Draws the choices of a field as links in a popover. They keep the other values.
+
+    `titles` and `about` map each choice to a marked title and to what is said on hover; `follow(values)` returns the values
+    after a choice.
+    """
+    with st.popover(label, key=f"{name}_chooser"), st.container(key=f"rungs_{name}", gap=None):
+        for choice, title in titles.items():
+            to = follow({**values, name: choice})
+            params = drawn(
+                explored({**others(fields), **fields.write(to)}), {name, *(n for n in to if to[n] != values[n])}
+            )
+            text = f"**{tr(title)}**" if choice == values[name] else tr(title)
+            st.page_link(page, label=text, query_params=params, help=tr(about[choice]) if choice in about else None)
 
 
 def limits(values: Values, bounds: Mapping[str, Bound]) -> None:

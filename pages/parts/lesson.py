@@ -51,10 +51,10 @@ def is_stage_alone() -> bool:
     return address.is_presented(st.query_params) or bool(st.context.is_embedded and watched)
 
 
-def begin(title: str, *more: str, page: str = "", chapter: OpenChapter | None = None) -> tuple[frozenset[str], bool]:
+def begin(title: str, *more: str, page: str, chapter: OpenChapter | None = None) -> tuple[frozenset[str], bool]:
     """Returns the parts to draw (`more` as in `parts`) and whether they are the whole page. Draws its heading if so.
 
-    `page` is the file of a lesson that has a story: links switch between its modes. `chapter` is the open one.
+    `page` is the file of the lesson: if it has a story, links switch between its modes. `chapter` is the open one.
     """
     guess.keep(has_question=False)  # until a stage is drawn
     visible = parts(*more)
@@ -62,8 +62,7 @@ def begin(title: str, *more: str, page: str = "", chapter: OpenChapter | None = 
     if whole:
         with st.container(key="title_row", horizontal=True, vertical_alignment="center"):
             heading(title)
-            if page:
-                chapters.switch(page, chapter)
+            chapters.switch(page, chapter)
     views = (address.EXPLORE, address.STORY, *sorted(PARTS | set(more)))
     note_in_place(*address.choice_notes(address.VIEW, st.query_params.get(address.VIEW), views))
     note_in_place(*(chapter.notes() if chapter else ()))

@@ -49,9 +49,15 @@ class Line:
         return tile_sizes.broken(self.rung, self.shape, self.tiles)
 
 
-def selection(
-    page: str, address: Address, controls: Callable[[Fields, Selection, Link], None] | None
-) -> tuple[Selection, Link]:
+Controls = Callable[[Fields, Selection, Link], None]
+
+
+def reader(page: str, address: Address, controls: Controls) -> Callable[[bool], tuple[Selection, Link]]:
+    """Returns what a `LadderPage` reads with: `selection`, with the controls if they are visible."""
+    return lambda visible: selection(page, address, controls if visible else None)
+
+
+def selection(page: str, address: Address, controls: Controls | None) -> tuple[Selection, Link]:
     """Returns the selection, and a function that draws a link to another preset and keeps all else.
 
     `controls` draws the controls of the shape, above the line of the rung. With None only the URL is read.

@@ -10,6 +10,10 @@ import streamlit as st
 from kernels.i18n import tr
 
 
+def nothing(*_: object) -> None:
+    """Draws nothing."""
+
+
 def heading(title: str) -> None:
     """Writes the title of a page."""
     st.html(f'<h1 class="kt-title">{title}</h1>')

@@ -94,10 +94,8 @@ def fields(topic: str) -> Fields:
 
 def bounds(topic: str, values: Values) -> dict[str, Bound]:
     """Returns the range of each number of a topic; that of an output depends on the layer."""
-    found = {name: Bound(f.minimum, f.maximum) for name, f in FIELDS[topic].items() if isinstance(f, Number)}
-    if topic == INT8:
-        found["output"] = Bound(0, outputs(values["layer"]) - 1)
-    return found
+    found = fields(topic).bounds
+    return found | {"output": Bound(0, outputs(values["layer"]) - 1)} if topic == INT8 else found
 
 
 @cached(16)

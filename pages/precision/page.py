@@ -6,11 +6,14 @@ import streamlit as st
 
 from kernels.i18n import mark, tr
 from pages.parts import gpu_choice, lesson, query, run, sources
-from pages.parts.address import Fields, Values
+from pages.parts.address import Values
+from pages.parts.chapters import OpenChapter
 from pages.parts.controls import Link, numbers, select
+from pages.parts.run_settings import RunSettings
 from pages.parts.sizes import Sizes
 from pages.parts.stage import Stage
-from pages.parts.text import idea, note_in_place, quiet
+from pages.parts.text import quiet
+from pages.parts.values_page import Parts, ValuesPage
 from pages.precision import address, cards
 from pages.precision.chapters import STORY
 from visuals.precision import notes as precision_notes
@@ -97,7 +100,14 @@ NUMBERS = {"x": 150, "output": 100}
 LADDERS = address.INSTRUCTIONS, address.PRODUCTS  # topics that are about a ladder
 
 
-def controls(topic: str, fields: Fields, values: Values) -> None:
+chapter = STORY.open()
+topic = address.topic(query.url_values())
+ladder, fields = address.ladder(topic), address.fields(topic)
+own: Callable[..., str] = products.name if topic == address.PRODUCTS else precision_notes.name  # of the ladder's shape
+sizes = Sizes(own, address.real)
+
+
+def controls(values: Values) -> None:
     """Draws links to the topics, then the fields of this one."""
     with st.container(key="chips", horizontal=True):
         for other, title in address.TITLES.items():
@@ -109,18 +119,17 @@ def controls(topic: str, fields: Fields, values: Values) -> None:
             )
     if not fields.by_name:
         return
-    bounds = address.bounds(topic, values)
+    bounds, hidden = address.bounds(topic, values), address.unused(values)
     with st.container(key="params", horizontal=True):
-        hidden = address.unused(values)
         for each in fields.by_name:
             if each in WIDTHS and each not in hidden:
                 select(fields, each, WIDTHS[each], tr(LABELS.get(each, each)))
         numbers(fields, tuple(((n, n, NUMBERS[n]),) for n in bounds if n not in hidden), bounds)
 
 
-def about_strip(topic: str, values: Values) -> str:
+def about_strip(values: Values) -> str:
     """Returns what the figures under the picture have to do with it."""
-    measured = tr(address.ladder(topic).rung(address.rung(topic, values)).title)
+    measured = tr(ladder.rung(address.rung(topic, values)).title)
     if address.computes_in(topic, values):
         return tr("The figures under the picture are those of {rung}, which computes with such numbers.", rung=measured)
     return tr(
@@ -130,48 +139,49 @@ def about_strip(topic: str, values: Values) -> str:
     )
 
 
-chapter = STORY.open()
-topic = address.topic(query.url_values())
-title, about = map(tr, IDEAS[topic])
-parts, whole = lesson.begin(title, page=PAGE, chapter=chapter)
-visible = whole and not chapter
-fields = address.fields(topic)
-values, notes = query.current_values(fields, visible)
-query.follow_link("_precision_topic", topic)
-with lesson.controls(visible):
-    if visible:
-        controls(topic, fields, values)
-note_in_place(*notes)
-ladder, shape = address.ladder(topic), address.stage_shape(topic, values)
-rung = ladder.rung(address.rung(topic, values))
-settings = run.options(ladder, shape, (rung.name, rung.default_tiles), visible=False)
-own: Callable[..., str] = products.name if topic == address.PRODUCTS else precision_notes.name  # of the ladder's shape
-sentences = products.PRODUCTS if topic == address.PRODUCTS else precision_notes.RATE
-sizes = Sizes(own, address.real)
-if "watch" in parts:
-    curve = address.curve(topic)
+def settings_of(values: Values) -> RunSettings:
+    rung = ladder.rung(address.rung(topic, values))
+    return run.options(ladder, address.stage_shape(topic, values), (rung.name, rung.default_tiles), visible=False)
+
+
+def stage(values: Values, chapter: OpenChapter | None) -> None:
+    settings, curve = settings_of(values), address.curve(topic)
     Stage(
         "precision",
         address.scene(topic, values),
         settings,
-        rung,
+        ladder.rung(address.rung(topic, values)),
         sizes,
         chapter=chapter,
         curve=curve,
         has_strip=not chapter or bool(curve) or topic in LADDERS,
     ).draw()
-    if visible and topic not in LADDERS:
-        quiet(about_strip(topic, values))
-    if visible and topic == address.PRODUCTS and shape.dtype == "int8":
+    if chapter or len(lesson.parts()) == 1:
+        return
+    if topic not in LADDERS:
+        quiet(about_strip(values))
+    if topic == address.PRODUCTS and settings.shape.dtype == "int8":
         quiet(tr("The picture shows a sum of FP8 products. Sums of INT8 products are exact."))
-if whole:
-    idea(about)
-    if not chapter:
+
+
+def measured(parts: Parts) -> bool:
+    """Returns whether the page shows the figures of the ladder: its topic is about it, or they are all that is shown."""
+    return topic in LADDERS or len(parts) == 1
+
+
+def panels(values: Values, parts: Parts) -> None:
+    if len(parts) > 1 and not chapter:
         cards.draw(topic, values)
-measured = topic in LADDERS or not whole
-if {"run", "why"} & parts and measured:
-    link = Link(PAGE, dict, address.of_preset)
-    run.run_section(settings, sentences, link, sizes=sizes)
-if "kernel" in parts and measured:
-    sources.draw_tabs(ladder, shape, lambda each: each.default_tiles, first=rung.name)
-lesson.load_deferred(parts)
+    if measured(parts):
+        sentences = products.PRODUCTS if topic == address.PRODUCTS else precision_notes.RATE
+        run.run_section(settings_of(values), sentences, Link(PAGE, dict, address.of_preset), sizes=sizes)
+
+
+def kernels(values: Values, parts: Parts) -> None:
+    if measured(parts):
+        first = address.rung(topic, values)
+        sources.draw_tabs(ladder, address.stage_shape(topic, values), lambda rung: rung.default_tiles, first)
+
+
+title, about = map(tr, IDEAS[topic])
+ValuesPage(PAGE, title, about, fields, (), controls, stage, panels, kernels).draw(chapter)

@@ -6,12 +6,12 @@ Also builds the scene of that row. Pure functions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.i18n import cached, decimal, tr, trn
+from kernels.i18n import cached, tr, trn
 from kernels.ladders import LADDERS
 from kernels.model.program import RuleError
 from kernels.model.rung import Rung
@@ -19,8 +19,9 @@ from kernels.model.shape import Bound
 from kernels.softmax import ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
-from pages.parts import rung_address
-from pages.parts.address import MAX_TEXT_CHARS, Number, Values, fewest_resets
+from pages.parts import rules, rung_address
+from pages.parts.address import MAX_TEXT_CHARS, Number
+from visuals import units
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 from visuals.softmax import inputs
 from visuals.softmax.scene import MAX_THREADS, softmax_scene, visible_columns
@@ -36,22 +37,7 @@ MIN_ITERATIONS = 4  # minimum number of loop iterations of a row's threads at th
 FIELDS = {name: Number(getattr(DEFAULT, name), 1, maximum) for name, maximum in MAX.items()}
 
 
-def _whole(n: float) -> str:
-    return decimal(f"{n:,.0f}")
-
-
-def _fits(values: Values) -> bool:
-    return values["M"] * values["N"] <= MAX_ELEMENTS
-
-
-def _fix(values: Values) -> Iterator[tuple[str, Values]]:
-    if not _fits(values):
-        rule = tr(
-            "x may have at most {max} elements on this page, and M*N is {n}",
-            max=_whole(MAX_ELEMENTS),
-            n=_whole(values["M"] * values["N"]),
-        )
-        yield rule, fewest_resets(values, DEFAULT.params(), tuple(MAX), _fits)
+RULE = rules.at_most(MAX_ELEMENTS, x="M*N")
 
 
 def default_tiles_for(rung: Rung, shape: SoftmaxShape) -> dict[str, int]:
@@ -85,17 +71,13 @@ def _blocks(tiles: Mapping[str, int]) -> int:
     return 0 if "CLUSTER" in tiles else -tiles["BLOCK"]
 
 
-ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT, fit=default_tiles_for)
+FIX = rules.fix(DEFAULT.params(), rules.Rule(RULE, tuple(MAX)))
+ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, FIX, first=DEFAULT, fit=default_tiles_for)
 
 
 def bounds(s: SoftmaxShape) -> dict[str, Bound]:
     """Returns, for each extent, the values that keep the page's rule while the other stays the same."""
-    found = {}
-    for name, maximum in MAX.items():
-        largest = MAX_ELEMENTS // (s.elements // getattr(s, name))
-        rule = tr("x has at most {max} elements, M*N", max=_whole(MAX_ELEMENTS))
-        found[name] = Bound(1, min(largest, maximum), why_high=rule if largest < maximum else "")
-    return found
+    return rules.bounds(FIELDS, s.params(), RULE)
 
 
 # -- the row on the stage --------------------------------------------------------------------------
@@ -128,10 +110,13 @@ def row(s: SoftmaxShape, name: str, numbers: str = "") -> Row:
                 note=tr("{rule}. Until then, the row is “{kind}”.", rule=error, kind=tr(inputs.SMALL)),
             )
     n = visible_columns(s.N)
-    source = tr("row 0 of {rows}", rows=_whole(s.M))
+    source = tr("row 0 of {rows}", rows=units.whole(s.M))
     if n < s.N:
         source = tr(
-            "row 0 of {rows}, its first {n} of {columns} columns", rows=_whole(s.M), n=_whole(n), columns=_whole(s.N)
+            "row 0 of {rows}, its first {n} of {columns} columns",
+            rows=units.whole(s.M),
+            n=units.whole(n),
+            columns=units.whole(s.N),
         )
     return Row(inputs.row(name, n).tobytes(), source)
 

@@ -9,7 +9,7 @@ from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
 from pages.parts import rung_picker
 from pages.parts.address import MAX_TEXT_CHARS, Fields
-from pages.parts.controls import Link, chooser, limits, numbers, presets
+from pages.parts.controls import Link, chooser, derived, limits, numbers, presets
 from pages.parts.query import chosen, url_values
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
@@ -32,14 +32,11 @@ CHIPS = {
 LINE = ((("M", "M", 104), ("N", "N", 112)),)
 
 
-def read(page: str, visible: bool) -> tuple[Selection, address.Row, Link]:
-    """Draws the controls; returns their query, the row on the stage and a function that links to another preset.
-
-    The link keeps all other settings. If not `visible`, only the URL is read."""
-    query, link = rung_picker.selection(page, ADDRESS, _controls if visible else None)
-    stage_row = _row(query.shape)
-    note(*filter(None, [stage_row.note]))
-    return query, stage_row, link
+def read(visible: bool) -> tuple[Selection, Link]:
+    """Draws the controls, or only reads the URL; returns what they select, and the links to presets."""
+    query, link = rung_picker.selection("softmax/page.py", ADDRESS, _controls if visible else None)
+    note(*filter(None, [row(query.shape).note]))
+    return query, link
 
 
 REAL = SOFTMAX_PRESETS["softmax-large"].shape
@@ -61,15 +58,16 @@ def name(s: SoftmaxShape) -> str:
     return trn("{n} row of {columns}", "{n} rows of {columns}", s.M, columns=decimal(f"{s.N:,}"))
 
 
-def _row(s: SoftmaxShape) -> address.Row:
+def row(s: SoftmaxShape) -> address.Row:
+    """Returns the row on the stage."""
     text = url_values().get(NUMBERS) if st.context.url else st.session_state.get(NUMBERS)
     return address.row(s, chosen(LOGITS, inputs.LOGITS), text or "")
 
 
 def _controls(fields: Fields, query: Selection, link: Link) -> None:
     with st.container(key="chips", horizontal=True):
-        presets(link, {key: tr(label) for key, label in CHIPS.items()}, SOFTMAX_PRESETS, ADDRESS.lit_shape(query))
-        chooser(LOGITS, {name: tr(text) for name, text in inputs.LOGITS.items()})
+        presets(link, CHIPS, SOFTMAX_PRESETS, ADDRESS.lit_shape(query))
+        chooser(LOGITS, inputs.LOGITS)
     custom = chosen(LOGITS, inputs.LOGITS) == inputs.OWN_NUMBERS
     s, bounds = query.shape, address.bounds(query.shape)
     with st.container(key="params", horizontal=True):
@@ -84,14 +82,12 @@ def _controls(fields: Fields, query: Selection, link: Link) -> None:
                 placeholder=inputs.DEFAULT_OWN_NUMBERS,
                 width=330,
             )
-        st.html(
-            '<p class="kt-derived">'
-            + tr(
+        derived(
+            tr(
                 "x <b>{x}</b> · at least <b>{least}</b> moved: x read once, y written once",
                 x=units.bytes_(4 * s.elements),
                 least=units.bytes_(s.bytes),
             )
-            + "</p>"
         )
     limits(s.params(), bounds)
     if custom:

@@ -50,7 +50,7 @@ FIELDS = Fields(
         "network": Choice(next(iter(NETWORKS)), tuple(NETWORKS)),
         "batch": Number(32, 1, MAX_BATCH),
         "optimizer": Choice(next(iter(OPTIMIZERS)), tuple(OPTIMIZERS)),
-        "lr": Number(0.05, 0, 1e6, whole=False),
+        "lr": Number(0.05, 0, 1e6, whole=False, step=0.01),
         "keep": Choice(1, (1, 2, 3, 4, 6)),
         "parts": Number(1, 1, MAX_PARTS),
         "epochs": Number(10, 1, MAX_EPOCHS),

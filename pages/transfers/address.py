@@ -38,10 +38,11 @@ def settings(values: Values) -> Settings:
     return Settings(row.key, int(values["rows"]), int(values["n"]) if row.n else 1)
 
 
-def params(scenario: str, **more: int) -> dict[str, str]:
-    """Returns the parameters of a scenario with its usual number, without those at their default."""
-    row = SCENARIOS[scenario]
-    return FIELDS.write(FIELDS.defaults | {"scenario": scenario, "n": row.default_n if row.n else DEFAULT_N} | more)
+def usual(values: Values) -> Values:
+    """Returns the values of their scenario with its usual number, and its usual rows if it has no others."""
+    row = SCENARIOS[values["scenario"]]
+    found = values | {"n": row.default_n if row.n else DEFAULT_N}
+    return found | {"rows": ROWS} if settings(found | {"n": 1}).short else found
 
 
 @cached(MAX_CACHED_SCENES)

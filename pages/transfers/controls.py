@@ -4,38 +4,26 @@ from __future__ import annotations
 
 import streamlit as st
 
-from kernels.i18n import tr
+from kernels.i18n import mark, tr
 from kernels.model.shape import Bound
-from kernels.transfers.scenarios import MAX_N, MAX_ROWS, PIECES, SCENARIOS
-from pages.parts.address import Fields, Values
-from pages.parts.controls import numbers
-from pages.parts.links import drawn
-from pages.parts.query import explored, others
-from pages.transfers import address
+from kernels.transfers.scenarios import MAX_N, PIECES, SCENARIOS
+from pages.parts.address import Values
+from pages.parts.controls import choice_links, numbers
+from pages.transfers.address import FIELDS, settings, usual
+
+PAGE = "transfers/page.py"
 
 
-def draw(page: str, fields: Fields, values: Values) -> None:
+def draw(values: Values) -> None:
     """Draws the scenarios as links, then the numbers that the current one has."""
     row = SCENARIOS[values["scenario"]]
-    with (
-        st.container(key="chips", horizontal=True),
-        st.popover(tr("scenario: {name}", name=tr(row.title)), key="scenario_chooser"),
-        st.container(key="rungs_scenarios", gap=None),
-    ):
-        for key, other in SCENARIOS.items():
-            label = f"**{tr(other.title)}**" if key == row.key else tr(other.title)
-            rows = (
-                {"rows": int(values["rows"])} if not address.settings({**values, "scenario": key, "n": 1}).short else {}
-            )
-            st.page_link(
-                page,
-                label=label,
-                query_params=drawn(explored({**others(fields), **address.params(key, **rows)}), fields.by_name),
-            )
+    titles = {key: other.title for key, other in SCENARIOS.items()}
+    with st.container(key="chips", horizontal=True):
+        label = tr("scenario: {name}", name=tr(row.title))
+        choice_links(PAGE, FIELDS, values, "scenario", label, titles, usual)
     with st.container(key="params", horizontal=True):
         most = min(MAX_N, int(values["rows"])) if row.n == PIECES else MAX_N
         why = tr("a piece has at least one row") if most < MAX_N else ""
-        bounds = {"rows": Bound(1, MAX_ROWS), "n": Bound(1, most, why_high=why)}
-        short = address.settings(values).short
-        line = ([] if short else [(("rows", tr("rows"), 170),)]) + ([(("n", tr(row.n), 150),)] if row.n else [])
-        numbers(fields, line, bounds)
+        rows = [] if settings(values).short else [(("rows", mark("rows"), 170),)]
+        n = [(("n", row.n, 150),)] if row.n else []
+        numbers(FIELDS, rows + n, FIELDS.bounds | {"n": Bound(1, most, why_high=why)})

@@ -11,6 +11,7 @@ from benchmarks import sanitize
 from kernels import precompile, sources
 from kernels.engines.emulator.compiler import compile as compiler
 from kernels.ladders import LADDERS
+from tests.helpers.offenders import every
 
 NAMES = tuple(sanitize.RUNS)
 SEVERAL_GPUS = "collectives/"  # benchmarks/collectives.py launches these on all GPUs at once
@@ -34,7 +35,7 @@ def test_launches_cover_every_kernel_at_every_set_of_tile_sizes():
     }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_launches_are_few_and_small(name):
     chosen = sanitize.launches(name)
     assert 0 < len(chosen) <= MAX_LAUNCHES

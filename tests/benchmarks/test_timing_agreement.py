@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.timing_agreement import table
+from tests.helpers.offenders import every
 
 ROOT = Path(__file__).parents[2]
 RECORDING = json.loads((ROOT / "tests" / "fixtures" / "timing_agreement_h200.json").read_text(encoding="utf-8"))
@@ -27,7 +28,7 @@ def test_cases_span_four_decades():
     assert 30 < max(ms["ours"] for ms in CASES.values()) < 50
 
 
-@pytest.mark.parametrize("name", LONG)
+@every("name", LONG)
 def test_long_launches_agree(name):
     ms = LONG[name]
     assert ms["ours"] == pytest.approx(ms["do_bench"], rel=0.03, abs=GAP)
@@ -39,7 +40,7 @@ def test_gap_exceeds_3_percent_only_at_36_us():
     assert exceptions <= {"resnet50-res2-3x3-n1: gemm"} and GAP < 0.0015
 
 
-@pytest.mark.parametrize("name", sorted(CASES.keys() - LONG.keys()))
+@every("name", sorted(CASES.keys() - LONG.keys()))
 def test_short_launches_differ_by_the_cost_of_the_events(name):
     """The profiler does not count the cost of the two events, and do_bench's queue runs empty before each launch."""
     ms = CASES[name]

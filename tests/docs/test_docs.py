@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib
 import re
 
-import pytest
-
 from benchmarks import tables
 from pages._lessons import LESSONS
+from tests.helpers.offenders import every
 
 DOCS = tables.PAGE.parent
 README = DOCS.parent / "README.md"
@@ -24,7 +23,7 @@ def links(text: str) -> list[str]:
     return _LINK.findall(_CODE.sub("", text))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(README.parent).as_posix())
+@every("page", PAGES, ids=lambda page: page.relative_to(README.parent).as_posix())
 def test_every_relative_link_has_a_file(page):
     found = links(page.read_text(encoding="utf-8"))
     missing = [target for target in found if not (page.parent / target).exists()]

@@ -11,6 +11,7 @@ from typing import Any
 from hall import pages as hall_pages
 from kernels.engines import cpu
 from kernels.jobs.worker import Worker
+from tests.helpers import shared_recordings
 
 RATE = 1e10  # FLOP/s of this processor, as both sides take it: it is not measured
 AGO = ""  # since a run: a minute may pass between the two sides
@@ -19,6 +20,7 @@ SESSION = "0" * 32
 
 def begin(site: Path) -> None:
     cpu.product_rate = lambda: RATE
+    shared_recordings.install()
     hall_pages.begin(site)
     hall_pages._counting = lambda state: ""  # nothing is counted while pages are compared
     from pages.parts import run_settings

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kernels.ladders import LADDERS
 from kernels.model.program import INPUT, OUTPUT
+from tests.helpers.offenders import every
 
 # Vectors of a number per row or channel are left out.
 NORMS = [name for name in LADDERS if "norm" in name]
@@ -21,13 +20,13 @@ def moved(name: str, shape) -> int:
     return program.nbytes(INPUT) + program.nbytes(OUTPUT)
 
 
-@pytest.mark.parametrize("name", EXACT)
+@every("name", EXACT)
 def test_each_input_is_read_once_and_each_output_written_once(name):
     for preset in LADDERS[name].presets.values():
         assert preset.shape.bytes == moved(name, preset.shape), preset.key
 
 
-@pytest.mark.parametrize("name", NORMS)
+@every("name", NORMS)
 def test_a_norm_leaves_out_only_its_vectors(name):
     largest = max((preset.shape for preset in LADDERS[name].presets.values()), key=lambda s: s.elements)
     assert 1 <= moved(name, largest) / largest.bytes < 1.01

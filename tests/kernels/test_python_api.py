@@ -14,6 +14,7 @@ from kernels.model import values
 from kernels.model.names import closest_first, unknown
 from kernels.model.program import INPUT, Buffer
 from tests.helpers.fake_torch import FakeTensor
+from tests.helpers.offenders import every
 
 
 def listed(error: pytest.ExceptionInfo) -> list[str]:
@@ -69,7 +70,7 @@ def test_names_with_the_same_end_are_all_listed():
     assert unknown("preset", "x", many).endswith(" and 70 more")
 
 
-@pytest.mark.parametrize("ladder", LADDERS.values(), ids=lambda ladder: ladder.name)
+@every("ladder", LADDERS.values(), ids=lambda ladder: ladder.name)
 def test_the_shape_class_of_every_ladder_is_exported_under_its_name(ladder):
     assert getattr(kernels, ladder.shape.__name__) is ladder.shape
     assert ladder.shape.__name__ in kernels.__all__
@@ -87,13 +88,13 @@ def test_a_shape_is_made_from_a_preset_or_from_fields():
     assert run("gemm/naive", "square-8", engine="cpu", measure=False).shape == shape("gemm", "square-8")
 
 
-@pytest.mark.parametrize("ladder", LADDERS.values(), ids=lambda ladder: ladder.name)
+@every("ladder", LADDERS.values(), ids=lambda ladder: ladder.name)
 def test_every_ladder_makes_its_presets_from_their_fields(ladder):
     for preset in ladder.presets.values():
         assert shape(ladder.name, **preset.shape.params()) == preset.shape
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "message"),
     [
         ({"N": 1, "stridee": 2}, "no field 'stridee' of max-pool; there are: stride, "),
@@ -160,8 +161,8 @@ def test_an_element_that_breaks_a_rule_is_named(buffer, value, text):
 
 
 # -- tensors ---------------------------------------------------------------------------------------
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn"])
-@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+@every("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn"])
+@every("device", ["cpu", "cuda:0"])
 def test_a_tensor_of_pytorch_is_an_array(dtype, device):
     array = np.random.default_rng(0).standard_normal((4, 5)).astype(dtype)
     b = Buffer("A", INPUT, array.shape, dtype)
@@ -242,7 +243,7 @@ def test_a_mask_for_a_shape_without_one_names_the_field():
 
 
 # -- spellings of NumPy and PyTorch ------------------------------------------------------------------
-@pytest.mark.parametrize(
+@every(
     ("spelling", "dtype"),
     [
         *((name, "fp16") for name in ("fp16", "FP16", "half", "float16", "torch.float16", np.float16, np.dtype("f2"))),
@@ -255,7 +256,7 @@ def test_a_type_has_its_names_of_numpy_and_pytorch(spelling, dtype):
     assert shape("gemm", M=8, N=8, K=8, dtype=spelling) == shape("gemm", M=8, N=8, K=8, dtype=dtype)
 
 
-@pytest.mark.parametrize("spelling", ["float", float, "double", np.float64, "i8", "float8_e5m2", np.zeros(2), {}])
+@every("spelling", ["float", float, "double", np.float64, "i8", "float8_e5m2", np.zeros(2), {}])
 def test_a_type_that_no_kernel_has_is_refused_with_those_there_are(spelling):
     with pytest.raises(ShapeError, match="dtype must be one of fp32, fp16, bf16, int8, got "):
         shape("gemm", M=8, N=8, K=8, dtype=spelling)
@@ -293,7 +294,7 @@ def test_padding_is_pad():
             shape(ladder, **fields, padding=1, pad=1)
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "message"),
     [
         (
@@ -340,8 +341,8 @@ MULTIPLES = [  # a rung, its preset, a field, the divisor
 ]
 
 
-@pytest.mark.parametrize("size", [2, 35])
-@pytest.mark.parametrize(("rung", "preset", "field", "divisor"), MULTIPLES)
+@every("size", [2, 35])
+@every(("rung", "preset", "field", "divisor"), MULTIPLES)
 def test_a_size_that_is_no_multiple_names_the_nearest_that_are(rung, preset, field, divisor, size):
     variants = {"M": 40} if rung == "attention/flash-decode-ring" else {}
     plain = shape(rung, preset).with_(**variants)

@@ -24,6 +24,7 @@ from kernels.model.program import RuleError
 from kernels.model.rules import thread_rules
 from kernels.model.shape import ShapeError
 from kernels.runner import compare, run
+from tests.helpers.offenders import every
 
 ROOT = Path(__file__).parents[2]
 TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
@@ -188,7 +189,7 @@ def test_closed_output_and_ascii_terminal():
 
 
 # -- from Python -----------------------------------------------------------------------------------
-@pytest.mark.parametrize(
+@every(
     ("rung", "arguments", "error", "message"),
     [
         ("conv/direct", {"shape": None}, ShapeError, "conv/direct takes a shape of type ConvShape, got None"),
@@ -230,7 +231,7 @@ def test_call_that_breaks_a_rule(rung, arguments, error, message):
         run(rung, **({"shape": TOY, "engine": "emulator"} | arguments))
 
 
-@pytest.mark.parametrize("rungs", [[], (), None, "conv/direct", {"conv/direct"}, 5, [None]])
+@every("rungs", [[], (), None, "conv/direct", {"conv/direct"}, 5, [None]])
 def test_compare_requires_a_list_of_names(rungs):
     with pytest.raises(RuleError, match=r"rungs are a list of at least one name|a rung is a name"):
         compare(rungs, TOY, engine="emulator")
@@ -244,19 +245,19 @@ def test_every_block_of_a_launch_can_be_traced():
         run("conv/direct", shape, engine="emulator", trace=4)
 
 
-@pytest.mark.parametrize("field", ["seconds", "samples", "min_samples", "warm_up_s"])
-@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), None, "1"])
+@every("field", ["seconds", "samples", "min_samples", "warm_up_s"])
+@every("value", [-1, float("nan"), float("inf"), None, "1"])
 def test_budget_requires_finite_numbers(field, value):
     with pytest.raises(RuleError, match=f"{field} of a budget"):
         Budget(**{field: value})
 
 
-@pytest.mark.parametrize(("threads", "broken"), [(0, 1), (32, 0), (1000, 1), (1024, 0), (1056, 1), (1057, 2)])
+@every(("threads", "broken"), [(0, 1), (32, 0), (1000, 1), (1024, 0), (1056, 1), (1057, 2)])
 def test_a_block_has_whole_warps_and_at_most_1024_threads(threads, broken):
     assert len([*thread_rules("BLOCK", threads)]) == broken
 
 
-@pytest.mark.parametrize("value", [[], {}, None, 5, "fp99", np.zeros(2)])
+@every("value", [[], {}, None, 5, "fp99", np.zeros(2)])
 def test_field_of_a_shape_with_fixed_values(value):
     with pytest.raises(ShapeError, match="dtype must be one of"):
         GemmShape(4, 4, 4, dtype=value)

@@ -27,6 +27,7 @@ from kernels.model.rung import Cost
 from kernels.records import availability
 from kernels.runner import VerificationError, compare
 from kernels.runner import run as run_rung
+from tests.helpers.offenders import every
 from tests.helpers.shapes import conv_shapes
 
 RUNGS = [r.name for r in conv_ladder.BASIC_RUNGS]
@@ -65,7 +66,7 @@ def test_padded_copy_of_numpy_is_counted_as_workspace():
     assert r.measurement.workspace_bytes >= 4 * 8 * 66 * 66
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "rule"),
     [
         ({"rungs": ["conv/nothing"]}, "no rung 'conv/nothing'; there are: conv/direct"),

@@ -14,6 +14,7 @@ from pages._lessons import LESSONS, Lesson
 from pages.parts import chapters
 from pages.parts.chapters import Chapter, OpenChapter, fields, filled
 from tests.helpers.chapters import WITH_STORY, every_text, open_chapter, story, unmeasured
+from tests.helpers.offenders import every
 from tests.helpers.page_runner import SHELL, heads, links, open_page, strip, texts
 from visuals.strip.facts import Evidences
 
@@ -90,7 +91,7 @@ def test_figures_are_known_and_claims_hold(lesson: Lesson, n: int) -> None:
     assert not unmeasured(evidences, chapter), "python -m benchmarks.chapter_cases says how to measure it"
 
 
-@pytest.mark.parametrize("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
+@every("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
 def test_a_lesson_has_five_to_ten_chapters_with_short_sentences(lesson: Lesson) -> None:
     found = story(lesson).chapters
     assert 5 <= len(found) <= 10
@@ -102,7 +103,7 @@ def test_a_lesson_has_five_to_ten_chapters_with_short_sentences(lesson: Lesson) 
     assert any(chapter.question for chapter in found)
 
 
-@pytest.mark.parametrize("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
+@every("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
 def test_a_chapter_has_two_to_four_sentences_and_a_nudge_of_one(lesson: Lesson) -> None:
     for chapter in story(lesson).chapters:
         assert sum(map(count_sentences, chapter.text)) in SENTENCES, chapter.title
@@ -114,7 +115,7 @@ def test_a_chapter_of_five_sentences_would_fail() -> None:
     assert count_sentences("{real_against_naive} {stage_against_naive}") == 2
 
 
-@pytest.mark.parametrize("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
+@every("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
 def test_a_story_begins_without_jargon_asks_shows_a_real_size_and_leads_on(lesson: Lesson) -> None:
     first, *rest = story(lesson).chapters
     assert first.step <= 30 and first.params.get("order") not in ("map", "timeline", "warps", "fragments")
@@ -124,14 +125,14 @@ def test_a_story_begins_without_jargon_asks_shows_a_real_size_and_leads_on(lesso
     assert re.search(r"\]\(/\w+\)", " ".join(every_text(rest[-1]))), "the last chapter names no next lesson"
 
 
-@pytest.mark.parametrize(("lesson", "n"), CHAPTERS)
+@every(("lesson", "n"), CHAPTERS)
 def test_a_question_has_two_to_four_answers(lesson: Lesson, n: int) -> None:
     if question := story(lesson).chapters[n].question:
         assert 2 <= len(question.answers) <= 4
         assert len(set(question.answers)) == len(question.answers)
 
 
-@pytest.mark.parametrize("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
+@every("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
 def test_a_sentence_that_compares_has_a_figure_or_a_check(lesson: Lesson) -> None:
     unchecked = Chapter("", ()).holds
     for chapter in story(lesson).chapters:
@@ -154,7 +155,7 @@ OF_LESSONS = {
 }
 
 
-@pytest.mark.parametrize("paths", OF_LESSONS, ids="-".join)
+@every("paths", OF_LESSONS, ids="-".join)
 def test_every_own_kernel_of_a_ladder_is_in_a_chapter(paths: tuple[str, ...]) -> None:
     lessons = [lesson for lesson in LESSONS if lesson.path in paths]
     chapters_of = [(lesson, n) for lesson in lessons for n in range(len(story(lesson).chapters))]
@@ -214,7 +215,7 @@ CLEAR = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", CLEAR)
+@every("path", CLEAR)
 def test_a_lesson_makes_clear_what_it_must_in_order(path: str) -> None:
     lesson = next(lesson for lesson in LESSONS if lesson.path == path)
     said = [

@@ -1,11 +1,11 @@
 """The sentences of all chapters read easily: the Flesch-Kincaid grade of each lesson is 9 or lower."""
 
-import pytest
 import textstat
 
 from pages._lessons import Lesson
 from pages.parts.chapters import fields
 from tests.helpers.chapters import WITH_STORY, every_text, story
+from tests.helpers.offenders import every
 from tests.pages.test_chapters import plain
 
 MAX_GRADE = 9
@@ -17,7 +17,7 @@ def graded(texts: list[str]) -> float:
     return textstat.flesch_kincaid_grade(" ".join(text for text in shown if text.endswith((".", "?", "!"))))
 
 
-@pytest.mark.parametrize("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
+@every("lesson", WITH_STORY, ids=lambda lesson: lesson.path)
 def test_a_story_reads_easily(lesson: Lesson) -> None:
     assert graded([text for chapter in story(lesson).chapters for text in every_text(chapter)]) <= MAX_GRADE
 

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.offenders import every
 from tests.helpers.rows_of import a_full_row, a_row
 from visuals import units
 from visuals.charts import compare, roofline, sweeps
 from visuals.charts.ladder_notes import device_comparison, fastest_library, shares
 
 
-@pytest.mark.parametrize(
+@every(
     ("actual", "expected"),
     [
         (units.bytes_(1536), "1.54 KB"),
@@ -48,7 +49,7 @@ def test_numbers_are_formatted(actual, expected):
     assert actual == expected
 
 
-@pytest.mark.parametrize(
+@every(
     ("title", "inside", "first"),
     [
         ("naive", "naive", "Naive"),
@@ -213,7 +214,7 @@ def test_days_of_rows_are_the_first_and_the_last():
     assert units.days(rows) == "2026-11-21 to 2026-11-28"
 
 
-@pytest.mark.parametrize(
+@every(
     ("title", "quoted"),
     [
         ("loss, then gradient", True),

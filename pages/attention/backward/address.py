@@ -7,7 +7,7 @@ from math import prod
 
 from kernels.attention.backward.presets import BACKWARD_PRESETS
 from kernels.attention.backward.shape import AttentionBackwardShape
-from kernels.i18n import cached, mark, tr
+from kernels.i18n import cached, mark
 from kernels.ladders import LADDERS
 from kernels.model.program import RuleError
 from kernels.model.rung import Rung
@@ -33,11 +33,6 @@ def fit(rung: Rung, s: AttentionBackwardShape) -> dict[str, int]:
 
 
 ADDRESS = forward.address_of(LADDER, DEFAULT, DEFAULT_RUNG, fit)
-
-
-def orders() -> dict[str, str]:
-    """Returns the orders in which the stage can play, with a description of each."""
-    return {order: tr(text) for order, text in ORDERS.items()}
 
 
 @cached(MAX_CACHED_SCENES)

@@ -12,7 +12,6 @@ from kernels.i18n import decimal, mark, tr, trn
 from pages.attention.backward import address
 from pages.attention.backward.address import ADDRESS
 from pages.attention.controls import draw_fields, name
-from pages.parts import rung_picker
 from pages.parts.address import Fields
 from pages.parts.controls import Link, chooser, presets
 from pages.parts.rung_address import Selection
@@ -42,18 +41,11 @@ def sizes(query: Selection) -> Sizes:
     return Sizes(name, lambda s: replace(REAL, causal=s.causal, dtype=s.dtype), ADDRESS.chosen_tiles(query))
 
 
-def read(page: str, visible: bool) -> tuple[Selection, Link]:
-    """Draws the controls and returns their query and a function that links to another preset.
-
-    The link keeps all other settings. If not `visible`, only the URL is read."""
-    return rung_picker.selection(page, ADDRESS, _controls if visible else None)
-
-
-def _controls(fields: Fields, query: Selection, link: Link) -> None:
+def draw(fields: Fields, query: Selection, link: Link) -> None:
+    """Draws presets, numbers on the stage, extents and type."""
     with st.container(key="chips", horizontal=True):
-        labels = {key: tr(label) for key, label in CHIPS.items()}
-        presets(link, labels, BACKWARD_PRESETS, ADDRESS.lit_shape(query))
-        chooser(address.VALUES, {name: tr(caption) for name, caption in KINDS.items()})
+        presets(link, CHIPS, BACKWARD_PRESETS, ADDRESS.lit_shape(query))
+        chooser(address.VALUES, KINDS)
     types = tr("The type is that of Q, K, V, O and of all gradients.")
     draw_fields(fields, query.shape, types, _derived(query.shape))
 

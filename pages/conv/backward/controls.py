@@ -14,9 +14,9 @@ from kernels.i18n import decimal, mark, tr, trn
 from pages.conv import controls as conv_controls
 from pages.conv.backward import address
 from pages.conv.backward.address import FILTERS, GRADIENT, TRANSPOSED, Shape
-from pages.parts import every_step, rung_picker
+from pages.parts import every_step
 from pages.parts.address import Fields
-from pages.parts.controls import Link, choose, limits, numbers, presets
+from pages.parts.controls import Link, choose, derived, limits, more, numbers, presets
 from pages.parts.links import drawn
 from pages.parts.query import explored, others, url_values
 from pages.parts.rung_address import Selection
@@ -25,6 +25,7 @@ from visuals import units
 from visuals.conv.backward.notes import most_additions
 from visuals.conv.backward.scene import folds
 
+PAGE = "conv/backward/page.py"
 CHIPS = {
     "backward-stride-toy": mark("Toy, stride 2"),
     "backward-toy": mark("Toy 8×8"),
@@ -60,17 +61,6 @@ REAL_STRIDED = BACKWARD_PRESETS["backward-resnet50-res3-stride2-n32"].shape
 REAL_TRANSPOSED = TRANSPOSE_PRESETS["dcgan-conv2-n128"].shape
 
 
-def read(page: str, gradient: str, visible: bool) -> tuple[Selection, Link]:
-    """Draws the controls; returns what they select and a function that links to another preset.
-
-    The link keeps all other settings. If not `visible`, only the URL is read."""
-    return rung_picker.selection(
-        page,
-        address.ADDRESSES[gradient],
-        (lambda fields, selection, link: _controls(page, gradient, fields, selection, link)) if visible else None,
-    )
-
-
 def sizes(gradient: str, selection: Selection) -> Sizes:
     """Returns how the strip names a shape, and a layer of a real network: with a stride if the shape on the stage has one."""
 
@@ -97,24 +87,24 @@ def name(s: Shape) -> str:
 
 
 # -- drawing ---------------------------------------------------------------------------------------
-def _controls(page: str, gradient: str, fields: Fields, selection: Selection, link: Link) -> None:
+def draw(gradient: str, fields: Fields, selection: Selection, link: Link) -> None:
+    """Draws gradients, presets, extents and what is rare of a shape."""
     chips = TRANSPOSE_CHIPS if gradient == TRANSPOSED else CHIPS
     with st.container(key="chips", horizontal=True):
-        _gradients(page, gradient, fields, selection)
-        labels = {key: tr(label) for key, label in chips.items()}
-        presets(link, labels, address.presets(gradient), selection.shape)
+        _gradients(gradient, fields, selection)
+        presets(link, chips, address.presets(gradient), selection.shape)
     if folds(selection.rung.name):
-        every_step.toggle(page, fields)
+        every_step.toggle(PAGE, fields)
     _fields(gradient, fields, selection.shape)
 
 
-def _gradients(page: str, gradient: str, fields: Fields, selection: Selection) -> None:
+def _gradients(gradient: str, fields: Fields, selection: Selection) -> None:
     """Draws the gradients as links: another one has other kernels, and its shape may have other fields."""
     kept = {name: value for name, value in others(fields).items() if name != GRADIENT}
     for other, about in address.ABOUT.items():
         label = f"**{tr(other)}**" if other == gradient else tr(other)
         params = drawn(explored(_other_fields_left_out(kept) | address.at_gradient(selection, other)), fields.by_name)
-        st.page_link(page, label=label, query_params=params, help=tr(about))
+        st.page_link(PAGE, label=label, query_params=params, help=tr(about))
 
 
 def _other_fields_left_out(params: Mapping[str, str]) -> dict[str, str]:
@@ -125,11 +115,8 @@ def _other_fields_left_out(params: Mapping[str, str]) -> dict[str, str]:
 def _fields(gradient: str, fields: Fields, shape: Shape) -> None:
     bounds = address.bounds(shape)
     with st.container(key="params", horizontal=True):
-        numbers(fields, conv_controls.labelled(LINE), bounds)
-        with st.container(key="chips_more", width="content"), st.popover(_more_label(shape), key="more"):
-            with st.container(key="params_rare", horizontal=True):
-                rare = (*OUTPUT_PAD, *RARE) if gradient == TRANSPOSED else RARE
-                numbers(fields, conv_controls.labelled(rare), bounds)
+        numbers(fields, LINE, bounds)
+        with more(_more_label(shape), fields, (*OUTPUT_PAD, *RARE) if gradient == TRANSPOSED else RARE, bounds):
             if gradient == TRANSPOSED:
                 st.caption(tr("Several output sizes fit a stride. The output pad chooses one of them."))
                 st.caption(tr("At the end of the output, pad + “after” elements are cut off."))
@@ -137,7 +124,7 @@ def _fields(gradient: str, fields: Fields, shape: Shape) -> None:
                 st.caption(tr(conv_controls.PADDING_AFTER))
                 choose(fields, "mode")
                 st.caption(tr("The mode “convolution” flips the filter in both axes in the forward pass."))
-        st.html(f'<p class="kt-derived">{_derived(gradient, shape)}</p>')
+        derived(_derived(gradient, shape))
     limits({"groups": shape.groups, **EXTRA_SINCE, **shape.params()}, bounds)
 
 
@@ -152,7 +139,7 @@ def _more_label(shape: Shape) -> str:
         parts.append(trn("{n} group", "{n} groups", shape.groups))
     if url_values().get("mode") == "convolution" and not isinstance(shape, TransposeShape):
         parts.append(tr("filter flipped"))
-    return ", ".join(parts) or tr("more")
+    return ", ".join(parts)
 
 
 def _derived(gradient: str, s: Shape) -> str:

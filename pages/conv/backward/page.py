@@ -1,15 +1,17 @@
 """Convolution backward: the gradients of input and filters, and transposed convolution."""
 
+from functools import partial
+
 from kernels.i18n import mark, tr
 from pages.conv.backward import address, controls
 from pages.conv.backward.chapters import STORY
-from pages.parts import every_step, lesson, query, run, sources
-from pages.parts.stage import Stage
-from pages.parts.text import idea, note_in_place
+from pages.parts import every_step, query
+from pages.parts.ladder_page import LadderPage, Played
+from pages.parts.rung_address import Selection
+from pages.parts.rung_picker import reader
 from visuals.conv.backward import notes
 from visuals.conv.backward.scene import folds
 
-PAGE = "conv/backward/page.py"
 IDEAS = {
     address.INPUT_GRADIENT: mark(
         'Training needs the <span class="kt-output">gradient</span> of each pixel: how much the loss changes if the pixel '
@@ -32,27 +34,26 @@ IDEAS = {
 NOTES = {address.INPUT_GRADIENT: notes.DINPUT, address.FILTERS: notes.DWEIGHT, address.TRANSPOSED: notes.TRANSPOSE}
 
 chapter = STORY.open()
-parts, whole = lesson.begin(tr("Convolution backward: the same links, the other way"), page=PAGE, chapter=chapter)
-visible = whole and not chapter
-gradient = address.gradient(query.url_values())
-note_in_place(*address.note(query.url_values()))
-ladder = address.ladder(gradient)
+values = query.url_values()
+gradient = address.gradient(values)
+query.note_on(address.GRADIENT, address.note(values))
 query.follow_link("_gradient", gradient)
-with lesson.controls(visible):
-    selection, link = controls.read(PAGE, gradient, visible)
-    settings = run.options(ladder, selection.shape, selection.rung_tiles, visible=visible)
-sizes = controls.sizes(gradient, selection)
-if "watch" in parts:
-    scene, reason = address.scene(selection, every_step.every_step())
-    # A broken rule is already named beside the tile sizes.
-    note_in_place("" if visible and selection.broken else reason)
-    opens = every_step.shown(folds(selection.rung.name))
-    Stage("backward", scene, settings, selection.rung, sizes, link, chapter=chapter, every_step=opens).draw()
-if whole:
-    idea(tr(IDEAS[gradient]))
-if {"run", "why"} & parts:
-    run.run_section(settings, NOTES[gradient], link, sizes=sizes)
-if "kernel" in parts:
-    rung = selection.rung.name
-    sources.draw_tabs(ladder, selection.shape, selection.tiles_of, rung, address.FILES.get(rung, ""))
-lesson.load_deferred(parts)
+
+
+def play(selected: Selection) -> Played:
+    opens = every_step.shown(folds(selected.rung.name))
+    return Played(*address.scene(selected, every_step.every_step()), every_step=opens)
+
+
+LadderPage(
+    page=controls.PAGE,
+    stage="backward",
+    title=tr("Convolution backward: the same links, the other way"),
+    about=tr(IDEAS[gradient]),
+    ladder=address.ladder(gradient),
+    notes=lambda _: NOTES[gradient],
+    read=reader(controls.PAGE, address.ADDRESSES[gradient], partial(controls.draw, gradient)),
+    play=play,
+    sizes=partial(controls.sizes, gradient),
+    file=lambda selected: address.FILES.get(selected.rung.name, ""),
+).draw(chapter)

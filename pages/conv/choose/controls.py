@@ -11,9 +11,10 @@ from kernels.conv.shape import EXTRA_SINCE, ConvShape, conv_bounds
 from kernels.i18n import mark, tr, trn
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS
-from pages.conv.controls import LINE, PADDING_AFTER, RARE, causal, labelled, padding_after
+from pages.conv.controls import LINE, PADDING_AFTER, RARE, causal, padding_after
 from pages.parts import query
-from pages.parts.controls import Link, choose, limits, numbers, preset_link, presets
+from pages.parts.controls import Link, choose, limits, more, numbers, preset_link, presets
+from pages.parts.controls import derived as derived_line
 from pages.parts.text import note
 from visuals import units
 
@@ -46,7 +47,7 @@ def read(page: str, visible: bool) -> tuple[ConvShape, str, Link]:
     link = preset_link(page, FIELDS, lambda to: address.at_shape(to, predict))
     if visible:
         with st.container(key="chips", horizontal=True):
-            presets(link, {key: tr(label) for key, label in CHIPS.items()}, PRESETS, shape)
+            presets(link, CHIPS, PRESETS, shape)
         _fields(shape)
     note(*notes)
     return shape, predict, link
@@ -55,17 +56,15 @@ def read(page: str, visible: bool) -> tuple[ConvShape, str, Link]:
 def _fields(shape: ConvShape) -> None:
     bounds = conv_bounds(shape, address.MAX)
     with st.container(key="params", horizontal=True):
-        numbers(FIELDS, labelled(FIELD_LINE), bounds)
-        with st.container(key="chips_more", width="content"), st.popover(tr("more"), key="more"):
-            with st.container(key="params_rare", horizontal=True):
-                numbers(FIELDS, labelled(RARE), bounds)
+        numbers(FIELDS, FIELD_LINE, bounds)
+        with more("", FIELDS, RARE, bounds):
             st.caption(tr(PADDING_AFTER))
             choose(FIELDS, "mode")
             with st.container(key="params_layer", horizontal=True):
                 choose(FIELDS, "bias", tr("bias"))
                 choose(FIELDS, "relu", "ReLU")
             choose(FIELDS, "groups", tr("groups"), _groups(shape))
-        st.html(f'<p class="kt-derived">{derived(shape)}</p>')
+        derived_line(derived(shape))
     limits({**EXTRA_SINCE, **shape.params()}, bounds)
 
 

@@ -142,11 +142,6 @@ def expected(inputs: Inputs) -> np.ndarray:
     return outputs(inputs, 1, inputs.shape.P, inputs.shape.Q)[0]
 
 
-def orders() -> dict[str, str]:
-    """Returns the orders in which the stage can play, with a description of each."""
-    return {order: tr(text) for order, text in ORDERS.items()}
-
-
 @cached(MAX_CACHED_SCENES)
 def scene(
     inputs: Inputs, tile: int, padding: str, order: str = EXPLAINING, name: str = RUNG.name

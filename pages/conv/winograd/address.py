@@ -155,11 +155,6 @@ def scene(inputs: Inputs, watched: Watched, order: str = EXPLAINING) -> tuple[Sc
     return found, smaller(inputs.shape, shown(inputs.shape, watched.m)) if in_steps else ""
 
 
-def orders() -> dict[str, str]:
-    """Returns the orders in which the stage can play, with a description of each."""
-    return {order: tr(text) for order, text in ORDERS.items()}
-
-
 def scene_at(params: Mapping[str, str]) -> Scene:
     """Returns the scene of the page at `params`, provided that the shape can run."""
     query = conv_address.query_of(FIELDS.read(params)[0])

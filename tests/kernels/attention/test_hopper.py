@@ -22,6 +22,7 @@ from kernels.model.verify import agrees
 from kernels.runner import seeded_inputs
 from tests.helpers.emulated import needs_nvrtc, resources
 from tests.helpers.hard_scores import CORRUPTED, corrupted, side_by_side, stacked
+from tests.helpers.offenders import every
 from tests.helpers.rung_runs import computed, legal, memory_of, same_in_any_order, verified_output
 from tests.helpers.shapes import attention_shapes
 
@@ -255,7 +256,7 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)
+@every(("name", "shape", "tiles", "message"), RULES)
 def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
     s = AttentionShape(**{"B": 1, "H": 1, "N": 8, "d": 8, "dtype": "fp16"} | shape)
     with pytest.raises(RuleError, match=message):

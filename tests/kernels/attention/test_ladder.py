@@ -18,6 +18,7 @@ from kernels.runner import check_memory, seeded_inputs
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc, resources
 from tests.helpers.hard_scores import CORRUPTED, adversarial, corrupted, side_by_side, stacked
+from tests.helpers.offenders import every
 from tests.helpers.rung_runs import verified_output
 from tests.helpers.shapes import attention_shapes
 
@@ -202,14 +203,14 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)
+@every(("name", "shape", "tiles", "message"), RULES)
 def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
     with pytest.raises(RuleError, match=message):
         RUNGS[name].check(shape, tiles)
 
 
 # -- memory and cost --------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", RUNGS)
+@every("name", RUNGS)
 def test_only_unfused_rungs_allocate_s_and_p(name):
     shape = AttentionShape(1, 2, 8192, 64)
     rung = RUNGS[name]
@@ -235,7 +236,7 @@ def test_s_larger_than_memory_is_refused_with_its_bytes():
     assert bytes_in_message > program.nbytes() > 2 * 4 * 64 * 16 * 32_768**2
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@every("name", RUNGS)
 def test_cpu_engine_allocates_the_predicted_bytes(name):
     """S and P if used, and less than one of them besides. Flash attention on the CPU allocates only tiles."""
     shape = AttentionShape(1, 2, 300, 32)

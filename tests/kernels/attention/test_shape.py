@@ -23,6 +23,7 @@ from kernels.model.shape import ShapeError
 from kernels.records import availability
 from kernels.records.jsontext import canonical
 from kernels.runner import seeded_inputs
+from tests.helpers.offenders import every
 from tests.helpers.shapes import attention_shapes
 
 extents = st.integers(1, 2**12)
@@ -61,7 +62,7 @@ def test_bytes_equal_those_of_the_buffers(dtype):
     assert s.bytes == sum(b.nbytes for b in attention_ladder.parts.buffers(s))
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "message"),
     [
         ({"N": 0}, r"N must be in 1 .. 2147483647, got 0"),

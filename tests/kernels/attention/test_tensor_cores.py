@@ -21,6 +21,7 @@ from kernels.model.program import INPUT, RuleError
 from kernels.runner import seeded_inputs
 from tests.helpers.emulated import archived, needs_nvrtc, resources
 from tests.helpers.hard_scores import CORRUPTED, adversarial, corrupted, side_by_side, stacked
+from tests.helpers.offenders import every
 from tests.helpers.rung_runs import (
     computed,
     each_choice_is_legal,
@@ -293,7 +294,7 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)
+@every(("name", "shape", "tiles", "message"), RULES)
 def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
     s = AttentionShape(**{"B": 1, "H": 1, "N": 8, "d": 4, "dtype": "fp16"} | shape)
     with pytest.raises(RuleError, match=message):

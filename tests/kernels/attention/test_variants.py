@@ -20,6 +20,7 @@ from kernels.model.verify import agrees
 from kernels.runner import run, seeded_inputs
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 from tests.helpers.rung_runs import verified_output
 
 RUNGS = {rung.name.partition("/")[2]: rung for rung in variants.RUNGS}
@@ -197,7 +198,7 @@ def test_tiles_outside_of_a_window_are_not_loaded():
 
 
 # -- rules -----------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
+@every(
     ("rung", "fields", "rule"),
     [
         ("flash", {"M": 9}, "M == N, got 9"),

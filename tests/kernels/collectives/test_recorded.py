@@ -7,6 +7,7 @@ import pytest
 from kernels.collectives import cost, recorded
 from kernels.collectives.recorded import NCCL
 from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, ITEM
+from tests.helpers.offenders import every
 
 ROWS = [row for run in recorded.runs() for row in run["rows"]]
 
@@ -30,7 +31,7 @@ def test_every_recorded_row_is_whole():
         assert run["device"] and run["date"] and run["machine"]["ranks"] >= 2
 
 
-@pytest.mark.parametrize(
+@every(
     "change",
     [{"error": 2.0}, {"median_ms": 9.0}, {"bytes": 5}, {"algorithm": "guess"}, {"bus_bytes_per_s": 1}, {"n": 1}],
 )

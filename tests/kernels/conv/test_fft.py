@@ -18,6 +18,7 @@ from kernels.engines.emulator.compiler.compile import ptxas_log
 from kernels.model.program import WORKSPACE, RuleError
 from kernels.model.verify import agrees, relative_error
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 from tests.helpers.rung_runs import computed, reference_and_scale, same_in_any_order
 from tests.helpers.shapes import conv_shapes
 
@@ -161,7 +162,7 @@ def test_transforms_cover_every_output(s, tiles):
     )
 
 
-@pytest.mark.parametrize(
+@every(
     ("shape", "tiles", "message"),
     [
         (ConvShape(1, 4, 8, 8, 4, 3, 3, groups=2), {}, "groups must be 1, got 2"),

@@ -22,6 +22,7 @@ from kernels.precompile import ptxas_resources
 from kernels.runner import seeded_inputs
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 from tests.helpers.rung_runs import verified_output
 from tests.helpers.shapes import conv_shapes, layer_shapes
 
@@ -189,7 +190,7 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)
+@every(("name", "shape", "tiles", "message"), RULES)
 def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
     with pytest.raises(RuleError, match=message):
         (RUNGS | BASIC_RUNGS)[name].check(shape, tiles)

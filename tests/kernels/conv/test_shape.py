@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PADDING, CONV_PRESETS
 from kernels.conv.shape import ConvShape, conv_bounds, parse_conv
 from kernels.model.shape import INT_MAX, ShapeError
+from tests.helpers.offenders import every
 from tests.helpers.shapes import conv_shapes, layer_shapes
 
 LIMITED = ("N", "C", "K", "H", "W", "R", "S", "u", "v", "pad_h", "pad_w", "extra_h", "extra_w")
@@ -27,7 +28,7 @@ def test_one_number_equals_one_number_per_axis():
     assert (both.stride, both.pad, both.dilation) == ((2, 1), (0, 1), (1, 2))
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "rule"),
     [
         ({"R": 9}, r"dilation\*\(R-1\)\+1 <= H\+2\*pad_h, but 9 > 8"),

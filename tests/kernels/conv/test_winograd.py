@@ -19,6 +19,7 @@ from kernels.model.program import WORKSPACE, RuleError
 from kernels.model.verify import agrees, relative_error
 from kernels.runner import seeded_inputs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 from tests.helpers.rung_runs import (
     computed,
     reference_and_scale,
@@ -149,7 +150,7 @@ def test_lost_product_exceeds_the_tolerance(m, lost):
 
 
 # -- rules ------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
+@every(
     ("name", "shape", "message"),
     [
         ("2x2", ConvShape(1, 1, 8, 8, 1, 5, 3), "R and S must be 3, got 5 and 3"),

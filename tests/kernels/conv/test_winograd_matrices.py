@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.conv import winograd_matrices
+from tests.helpers.offenders import every
 
 SIZES = [(m, r) for m in range(1, 7) for r in range(1, 6)]
 fractions = st.fractions(-100, 100, max_denominator=50)
@@ -35,7 +36,7 @@ def basis(*shape: int):
         yield e
 
 
-@pytest.mark.parametrize(("m", "r"), SIZES)
+@every(("m", "r"), SIZES)
 def test_identity_holds_for_every_pair_of_basis_vectors(m, r):
     """Both sides are linear in g and in d, so the identity holds for all g and d."""
     t = winograd_matrices.derive(m, r)

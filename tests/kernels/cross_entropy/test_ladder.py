@@ -16,6 +16,7 @@ from kernels.model.verify import agrees, by_output
 from kernels.runner import VerificationError, inputs_of, run, rung_reference
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 
 OURS = (*ce.FORWARD_RUNGS, *ce.BACKWARD_RUNGS, *ce.STEP_RUNGS)
 RUNGS = {rung.name: rung for rung in OURS}
@@ -158,7 +159,7 @@ def test_fault_in_a_kernel_is_detected(fault):
 
 
 # -- rules, cost -----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", RUNGS)
+@every("name", RUNGS)
 def test_each_choice_is_legal(name):
     rung_runs.each_choice_is_legal(RUNGS[name], of(name, 2, 100))
 

@@ -40,6 +40,7 @@ from kernels.runner import inputs_of, run
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.fake_torch import fake_cuda, no_context
+from tests.helpers.offenders import every
 
 RUNGS = {rung.name: (ladder, rung) for ladder in elementwise.LADDERS for rung in ladder.rungs if not rung.library}
 ENGINES = (emulator, cpu)
@@ -81,8 +82,8 @@ def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name,
         rung_runs.verified_outputs(engine, rung, shape, tiles)
 
 
-@pytest.mark.parametrize("name", RUNGS)
-@pytest.mark.parametrize("count", [1, 32, 33, 129])
+@every("name", RUNGS)
+@every("count", [1, 32, 33, 129])
 def test_edges_of_a_word_a_warp_and_a_float4(name, count):
     ladder, rung = RUNGS[name]
     for fields in options(ladder.shape):
@@ -99,8 +100,8 @@ HARD = {
 }
 
 
-@pytest.mark.parametrize("name", RUNGS)
-@pytest.mark.parametrize("kind", HARD)
+@every("name", RUNGS)
+@every("kind", HARD)
 def test_hard_numbers(name, kind):
     ladder, rung = RUNGS[name]
     for fields in options(ladder.shape):
@@ -129,7 +130,7 @@ def test_relu_passes_nan_on(keep):
             assert reference.is_positive(shape, out["mask"]).ravel().tolist() == [True, False, False, True, False]
 
 
-@pytest.mark.parametrize("name", [name for name in RUNGS if name.startswith(("relu-backward/", "residual-backward/"))])
+@every("name", [name for name in RUNGS if name.startswith(("relu-backward/", "residual-backward/"))])
 def test_a_gradient_that_is_not_finite_is_dropped_where_relu_is_flat(name):
     """PyTorch's gradient is 0 there whatever dy is: infinity times 0 would be NaN."""
     ladder, rung = RUNGS[name]
@@ -162,7 +163,7 @@ def test_gelu_passes_nan_on(form):
         assert np.isnan(dx["dx"].ravel()[1]) and dx["dx"].ravel()[4:].tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@every("name", RUNGS)
 def test_any_order_of_the_warps_gives_the_same_bits_without_a_race(name):
     ladder, rung = RUNGS[name]
     shape = ladder.shape(2, 3, 5, 9)
@@ -287,7 +288,7 @@ def test_what_is_kept_costs_bytes():
     assert ReluShape(1, 1, 1, 33, BITS).mask_bytes == 8
 
 
-@pytest.mark.parametrize("name", [name for name in RUNGS if name not in ATOMICS])
+@every("name", [name for name in RUNGS if name not in ATOMICS])
 def test_the_cost_counts_what_the_threads_request(name):
     """At whole warps and aligned maps, where every byte of a request is used. b and the sums of few channels are left out:
     threads read them again from a cache."""
@@ -311,7 +312,7 @@ def test_a_residual_in_one_launch_moves_three_fifths():
 
 
 # -- shapes and rules ---------------------------------------------------------------------------------
-@pytest.mark.parametrize(
+@every(
     ("make", "message"),
     [
         (lambda: ReluShape(1, 1, 1, 1, "x"), "keep must be one of y, bytes, bits"),

@@ -19,6 +19,7 @@ from kernels.model.verify import agrees
 from kernels.runner import inputs_of, run
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 
 OURS = (*embedding.FORWARD_RUNGS, *embedding.BACKWARD_RUNGS)
 RUNGS = {rung.name: rung for rung in OURS}
@@ -67,8 +68,8 @@ ADVERSARIAL = {
 }
 
 
-@pytest.mark.parametrize("name", RUNGS)
-@pytest.mark.parametrize("kind", ADVERSARIAL)
+@every("name", RUNGS)
+@every("kind", ADVERSARIAL)
 def test_repeated_tokens_are_right(name, kind):
     shape = of(name, 33, 40, 5)
     program = RUNGS[name].build(shape, RUNGS[name].default_tiles)

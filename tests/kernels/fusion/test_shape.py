@@ -22,6 +22,7 @@ from kernels.model.program import INPUT, RuleError
 from kernels.model.shape import ShapeError
 from kernels.records.row import kernel_digest
 from kernels.runner import run, seeded_inputs
+from tests.helpers.offenders import every
 from tests.helpers.shapes import chain_shapes
 
 TILES = {"BLOCK": 256, "FOURS": 1}
@@ -38,7 +39,7 @@ def test_chain_survives_params_and_text(s):
     assert list(s.params()) == ["N", "C", "H", "W", "chain"]
 
 
-@pytest.mark.parametrize(
+@every(
     "text, expected",
     [
         ("conv:8:R=3", "conv:K=8:R=3"),
@@ -78,7 +79,7 @@ INVALID = {
 }
 
 
-@pytest.mark.parametrize("chain", INVALID)
+@every("chain", INVALID)
 def test_invalid_chain_names_the_rule(chain):
     with pytest.raises(ShapeError, match=INVALID[chain]):
         ChainShape(1, 2, 4, 4, chain)
@@ -120,7 +121,7 @@ def test_chain_numbers_computed_by_hand():
     assert s.bytes == 4 * sum(s.elements.values()) and s.macs == s.flops // 2
 
 
-@pytest.mark.parametrize("key", FUSION_PRESETS)
+@every("key", FUSION_PRESETS)
 def test_presets_are_labelled_and_run(key):
     preset = FUSION_PRESETS[key]
     assert preset.key == key and preset.label and preset.source
@@ -185,7 +186,7 @@ GROUPED = {
 }
 
 
-@pytest.mark.parametrize("chain", GROUPED)
+@every("chain", GROUPED)
 def test_groups_by_hand(chain):
     assert [" ".join(group.kinds) for group in codegen.groups(chain.split())] == GROUPED[chain]
 

@@ -22,6 +22,7 @@ from kernels.model.program import INPUT, OUTPUT, Launch, RuleError
 from kernels.runner import run, seeded_inputs
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 
 RUNGS = {rung.name.removeprefix("gemm/"): rung for rung in hopper.RUNGS}
 SMALL = {  # few threads and stages, several tiles for each block
@@ -182,7 +183,7 @@ def test_multicast_halves_the_bytes_of_b():
         assert total["flops_mma"] == s.flops
 
 
-@pytest.mark.parametrize(
+@every(
     "name, change, tiles, rule",
     [
         ("wgmma", {"dtype": "fp32"}, {}, "dtype must be fp16 or bf16"),
@@ -203,7 +204,7 @@ def test_rules(name, change, tiles, rule):
     assert any(rule in text for text in broken) if rule else not broken
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@every("name", RUNGS)
 def test_every_legal_set_fits_into_shared_memory(name):
     s = GemmShape(4096, 4096, 4096, dtype="fp16")
     for tiles in rung_runs.legal(RUNGS[name], s):
@@ -224,7 +225,7 @@ def test_gpus_of_other_capabilities_are_refused_in_words(monkeypatch):
         assert cuda.refusal(rung, s, rung.default_tiles) == message
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@every("name", RUNGS)
 def test_a_rung_says_which_gpus_run_it(name):
     assert RUNGS[name].needs == "Of all GPUs, only those of compute capability 9.0 run it."
     assert not LADDERS["gemm"].rung("gemm/mma-sync").needs

@@ -21,6 +21,7 @@ from kernels.model.program import Launch, RuleError
 from kernels.runner import VerificationError, run, seeded_inputs
 from tests.helpers import rung_runs
 from tests.helpers.emulated import archived, needs_nvrtc
+from tests.helpers.offenders import every
 from tests.helpers.rung_runs import verified_output
 from tests.helpers.shapes import gemm_shapes
 
@@ -153,7 +154,7 @@ def test_committed_fp32_kernels_are_small():
     assert sum(committed[name] for name in names) < 500_000
 
 
-@pytest.mark.parametrize("rung", gemm_ladder.FP32_RUNGS, ids=lambda r: r.name)
+@every("rung", gemm_ladder.FP32_RUNGS, ids=lambda r: r.name)
 def test_no_precompiled_kernel_spills(rung):
     for tiles in rung.tile_sets(CUBE):
         for step in rung.build(CUBE, tiles).steps:
@@ -161,7 +162,7 @@ def test_no_precompiled_kernel_spills(rung):
             assert info["spill_bytes"] == 0 and info["registers"] <= 255, tiles
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "shape", "tiles", "message"),
     [
         ("gemm/naive", GemmShape(8, 8, 8, dtype="fp16"), {}, "dtype must be fp32, got fp16"),

@@ -20,6 +20,7 @@ from kernels.model.program import INPUT, Buffer, RuleError
 from kernels.model.shape import ShapeError
 from kernels.records.jsontext import canonical
 from kernels.runner import seeded_inputs
+from tests.helpers.offenders import every
 
 extents = st.integers(1, 2**20)
 factors = st.floats(-1e6, 1e6, width=32)
@@ -55,7 +56,7 @@ def test_bytes_equal_those_of_the_buffers(shape, nbytes):
     assert shape.bytes == nbytes == sum(b.nbytes for b in gemm_ladder.common.buffers(shape))
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "message"),
     [
         ({"M": 0}, r"M must be in 1 .. 2147483647, got 0"),
@@ -75,7 +76,7 @@ def test_invalid_shape_is_explained(fields, message):
         GemmShape(**({"M": 1, "N": 1, "K": 1} | fields))
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "message"),
     [
         ("M=1,N=2", "missing K"),
@@ -116,7 +117,7 @@ def test_seeded_values_have_the_type_of_their_buffer(dtype):
             assert (values_f64.min(), values_f64.max()) == (-127, 127)
 
 
-@pytest.mark.parametrize(
+@every(
     ("dtype", "value", "message"),
     [
         ("int8", [1, 128], r"whole numbers in -128 .. 127 \(int8\)"),

@@ -25,6 +25,7 @@ from kernels.model.program import INPUT, OUTPUT, RuleError
 from kernels.model.verify import agrees
 from kernels.runner import seeded_inputs
 from tests.helpers.emulated import archived, needs_nvrtc
+from tests.helpers.offenders import every
 from tests.helpers.rung_runs import legal, without_barrier
 
 RUNGS = {rung.name.removeprefix("gemm/"): rung for rung in tensor_cores.RUNGS}
@@ -274,7 +275,7 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize("name, shape, tiles, rule", RULES)
+@every("name, shape, tiles, rule", RULES)
 def test_broken_rule_is_named(name, shape, tiles, rule):
     s = GemmShape(**{"M": 64, "N": 64, "K": 64, "dtype": "fp16"} | shape)
     with pytest.raises(RuleError, match=re.escape(rule)):
@@ -346,10 +347,8 @@ def test_tf32_has_ten_bits_of_fraction():
     np.testing.assert_array_equal(tensor_cores.tf32(x), np.float32([1, 1 + 2**-10, 1 + 2**-10, 1, -(1 + 2**-10), 0]))
 
 
-@pytest.mark.parametrize(
-    "name, dtype", [*KERNELS, ("cublas-tf32", "fp32"), ("cublas-fp16", "fp16"), ("cublas-fp16", "bf16")]
-)
-@pytest.mark.parametrize("beta", [0, 2])
+@every("name, dtype", [*KERNELS, ("cublas-tf32", "fp32"), ("cublas-fp16", "fp16"), ("cublas-fp16", "bf16")])
+@every("beta", [0, 2])
 def test_cpu_implementations_agree_with_the_reference(name, dtype, beta):
     s = GemmShape(37, 45, 70, alpha=-2, beta=beta, dtype=dtype)
     rung = RUNGS[name]

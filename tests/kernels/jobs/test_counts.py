@@ -18,6 +18,7 @@ from kernels.records import availability
 from kernels.records.row import kernel_digest
 from kernels.runner import run
 from tests.children.helpers import act, begun
+from tests.helpers.offenders import every
 
 RUNGS = conv_ladder.BASIC_RUNGS
 DIRECT, IM2COL, LIBRARY = RUNGS[:3]
@@ -55,7 +56,7 @@ def test_counts_equal_the_emulator_and_are_keyed_by_tiles_and_shape(counts):
 TILED = [rung.name for ladder in LADDERS.values() for rung in ladder.rungs if len(rung.tiles) > 1]
 
 
-@pytest.mark.parametrize("name", TILED)
+@every("name", TILED)
 def test_digest_does_not_depend_on_the_order_of_tiles(name):
     rung, presets = find(name), ladder_of(name).presets
     shape = next(p.shape for p in presets.values() if availability.runs(rung, p.shape, rung.default_tiles))

@@ -18,6 +18,7 @@ from kernels.jobs.process import ROOT
 from kernels.jobs.worker import Worker
 from tests.children.acts import RAISED
 from tests.children.helpers import act, begun, until
+from tests.helpers.offenders import every
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals")
 
@@ -196,7 +197,7 @@ RAISES = {
 }
 
 
-@pytest.mark.parametrize("raised", RAISES)
+@every("raised", RAISES)
 def test_message_says_what_happened_where_and_what_to_try(raised):
     kind, _, message = raised.partition(" ")
     error = RAISED[kind](message)

@@ -16,6 +16,7 @@ from kernels.model.verify import agrees, by_output
 from kernels.runner import inputs_of, run
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 
 OURS = tuple(rung for rungs in linear.OURS.values() for rung in rungs)
 RUNGS = {rung.name: rung for ladder in linear.LADDERS for rung in ladder.rungs}
@@ -63,7 +64,7 @@ def test_several_tiles_and_thin_matrices(name, size):
         rung_runs.verified_outputs(engine, RUNGS[name], of(name, *size), own(name, SMALL | {"BLOCK": 8}))
 
 
-@pytest.mark.parametrize("name", WITH_CPU)
+@every("name", WITH_CPU)
 def test_whole_numbers_are_exact(name):
     """Sums of small whole numbers have no rounding: every term is there once."""
     shape = of(name, 19, 23, 21)

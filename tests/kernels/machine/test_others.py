@@ -17,12 +17,13 @@ from kernels.machine.timing import Budget
 from kernels.records import rows
 from kernels.records.row import is_disturbed, row
 from kernels.runner import compare, run
+from tests.helpers.offenders import every
 
 QUICK = Budget(samples=20, seconds=0.5, min_samples=3, warm_up_s=0)
 QUIET = {"waited": 0.04, "cores": 0.09}
 
 
-@pytest.mark.parametrize(
+@every(
     ("readings", "used"),
     [
         (QUIET, ""),

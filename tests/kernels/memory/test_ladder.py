@@ -17,6 +17,7 @@ from kernels.model.program import RuleError
 from kernels.model.shape import ShapeError
 from kernels.records.nearest import nearest
 from kernels.runner import VerificationError, run, seeded_inputs
+from tests.helpers.offenders import every
 from tests.helpers.rung_runs import same_in_any_order, verified_output
 
 SHAPES = st.one_of(
@@ -61,7 +62,7 @@ def test_predicted_bytes_of_a_strided_copy_equal_counted_sectors(n, stride):
     assert s.sectors == len(set(np.arange(n) * stride // 8))
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3, 4, 8, 12, 16, 31, 32])
+@every("stride", [1, 2, 3, 4, 8, 12, 16, 31, 32])
 def test_wavefronts_follow_from_the_banks(stride):
     lane = np.arange(32) * stride
     for rung, pitch in (("banks/plain", 32), ("banks/padded", 33)):
@@ -140,7 +141,7 @@ def test_shapes_survive_text(ladder):
             assert nearest(rung.name, preset.shape, {}, "cold", [row]).exact
 
 
-@pytest.mark.parametrize(
+@every(
     ("cls", "text", "message"),
     [
         (StrideShape, "n=0,stride=1", "n must be in 1"),

@@ -6,13 +6,12 @@ import json
 import random
 import re
 
-import pytest
-
 from kernels import records, sources
 from kernels.ladders import LADDERS
 from kernels.model.program import Launch
 from kernels.model.tokens import tokens
 from kernels.records.row import digest_of
+from tests.helpers.offenders import every
 
 SOURCE = r"""#define SQUARE(x) ((x) * (x))  // of a number
 #pragma unroll 4
@@ -34,7 +33,7 @@ SOURCES = sorted(
 )
 
 
-@pytest.mark.parametrize(
+@every(
     ("before", "after"),
     [
         ("// of a number", "// squared"),
@@ -53,7 +52,7 @@ def test_comments_and_layout_do_not_count(before, after):
     assert tokens(SOURCE.replace(before, after)) == tokens(SOURCE)
 
 
-@pytest.mark.parametrize(
+@every(
     ("before", "after"),
     [
         ("i < n", "i <= n"),
@@ -81,7 +80,7 @@ def test_operators_are_not_split_by_spaces():
     assert tokens("a<<2;a>>=1") == "a << 2 ; a >>= 1"
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@every("source", SOURCES)
 def test_edited_comments_leave_the_projects_tokens_unchanged(source):
     """Edits of comments and layout do not change the tokens of a kernel; one letter of its code does."""
     rng = random.Random(source)

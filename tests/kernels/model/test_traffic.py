@@ -10,6 +10,7 @@ from kernels.embedding.shape import EQUAL, TOKENS, EmbeddingShape
 from kernels.ladders import find, ladder_of
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Launch, Program
 from kernels.model.traffic import necessary_bytes
+from tests.helpers.offenders import every
 
 FLOATS = 1000
 SIZE = 4 * FLOATS
@@ -27,7 +28,7 @@ def program(*steps: str, in_place: bool = False, used: int = 0) -> Program:
     return Program(buffers, tuple(launches))
 
 
-@pytest.mark.parametrize(
+@every(
     ("steps", "cache_bytes", "moved"),
     [
         (("xy",), 0, 2),  # read x, write y, however often the launch loads x
@@ -57,8 +58,8 @@ def test_of_a_table_only_the_rows_that_are_named_are_read() -> None:
     assert necessary_bytes(program("xy", used=10)) == 40 + SIZE
 
 
-@pytest.mark.parametrize("tokens", TOKENS)
-@pytest.mark.parametrize(("M", "V"), [(3, 1), (100, 7), (1024, 50257), (65536, 50257)])
+@every("tokens", TOKENS)
+@every(("M", "V"), [(3, 1), (100, 7), (1024, 50257), (65536, 50257)])
 def test_rows_used_are_those_of_random_tokens(M: int, V: int, tokens: str) -> None:
     s = EmbeddingShape(M, V, 4, tokens)
     uniform = {"tokens": np.random.default_rng(0).integers(0, V, M).astype(np.int32)}

@@ -10,11 +10,12 @@ from kernels.elementwise.shape import ResidualShape
 from kernels.gemm.shape import GemmShape
 from kernels.model.verify import agrees, relative_error
 from kernels.runner import compare
+from tests.helpers.offenders import every
 
 ZEROS, ONES = np.zeros(4), np.ones(4)
 
 
-@pytest.mark.parametrize(
+@every(
     ("out", "ref", "scale", "error", "right"),
     [
         (ONES * 1.5, ONES, ONES, 0.5, False),

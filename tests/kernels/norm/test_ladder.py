@@ -20,6 +20,7 @@ from kernels.norm.shape import LAYOUTS, BatchNormShape
 from kernels.runner import VerificationError, inputs_of, run, rung_reference
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 
 LADDER_OF = {rung.name: ladder for ladder in LADDERS for rung in ladder.rungs}
 RUNGS = {rung.name: rung for ladder in LADDERS for rung in ladder.rungs if not rung.library}
@@ -116,7 +117,7 @@ def test_hard_numbers_stay_finite_and_right(name):
         rung_runs.verified_outputs(engine, RUNGS[name], shape, some_tiles(name), inputs)
 
 
-@pytest.mark.parametrize("name", FORWARD)
+@every("name", FORWARD)
 def test_saved_statistics_give_the_result(name):
     """The backward pass uses them: y = (x - mean) * invstd * gamma + beta, within roundings."""
     shape = medium(name)
@@ -325,13 +326,13 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "extents", "tiles", "message"), RULES)
+@every(("name", "extents", "tiles", "message"), RULES)
 def test_unsupported_settings_name_the_rule(name, extents, tiles, message):
     with pytest.raises(RuleError, match=message):
         RUNGS[name].check(shape_of(name, *extents), tiles)
 
 
-@pytest.mark.parametrize("ladder", LADDERS, ids=lambda ladder: ladder.name)
+@every("ladder", LADDERS, ids=lambda ladder: ladder.name)
 def test_text_is_parsed_or_refused(ladder):
     if ladder.name.startswith("batch"):
         assert ladder.parse("N=2,C=3,H=4,W=5") == ladder.shape(2, 3, 4, 5, "nchw")

@@ -24,6 +24,7 @@ from kernels.runner import inputs_of, run
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.fake_torch import fake_cuda, no_context
+from tests.helpers.offenders import every
 
 RUNGS = {rung.name: (ladder, rung) for ladder in optimizer.LADDERS for rung in ladder.rungs if not rung.library}
 LIBRARIES = {rung.name: (ladder, rung) for ladder in optimizer.LADDERS for rung in ladder.rungs if rung.library}
@@ -60,7 +61,7 @@ def test_both_engines_agree_with_the_reference_at_any_list_and_tile_sizes(name, 
         rung_runs.verified_outputs(engine, rung, shape, tiles)
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@every("name", RUNGS)
 def test_small_presets(name):
     ladder, rung = RUNGS[name]
     for key in ("toy", "odd"):
@@ -79,8 +80,8 @@ HARD = {
 }
 
 
-@pytest.mark.parametrize("name", RUNGS)
-@pytest.mark.parametrize("kind", HARD)
+@every("name", RUNGS)
+@every("kind", HARD)
 def test_hard_numbers(name, kind):
     ladder, rung = RUNGS[name]
     shape = ladder.shape("5 70")
@@ -102,7 +103,7 @@ def test_any_order_of_the_warps_gives_the_same_bits_without_a_race(name):
     rung_runs.same_in_any_order(all_outputs)
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@every("name", RUNGS)
 def test_the_gaps_between_the_tensors_keep_their_bits(name):
     ladder, rung = RUNGS[name]
     shape = ladder.shape("1 63 65")
@@ -115,7 +116,7 @@ def test_the_gaps_between_the_tensors_keep_their_bits(name):
             assert (result[~gaps] != inputs[array][~gaps]).all()
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@every("name", RUNGS)
 def test_all_rungs_of_a_ladder_give_the_same_bits(name):
     ladder, rung = RUNGS[name]
     shape = ladder.shape("33 4097", weight_decay=0.25)
@@ -243,7 +244,7 @@ def test_the_lists_of_networks():
     assert shapes["x-gpt2-layer"].elements == 7_087_872 and shapes["x-64m"].elements == 2**26
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "message"),
     [
         (lambda: SgdShape(""), "sizes must name at least one tensor"),
@@ -293,7 +294,7 @@ def test_a_launch_per_tensor_and_one_for_all():
     assert len(set(names)) == 10
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@every("name", RUNGS)
 def test_the_cost_counts_what_the_threads_request(name):
     ladder, rung = RUNGS[name]
     shape = ladder.shape("256 512")

@@ -17,6 +17,7 @@ from kernels.training import digits, step
 from kernels.training.graph import BACKWARD, FORWARD, UPDATE, node_program
 from kernels.training.networks import NETWORKS
 from tests.helpers.fake_team import FakeTeam
+from tests.helpers.offenders import every
 
 BATCH, STEPS = 12, 2
 FACTORS = {"lr": 0.1}
@@ -62,8 +63,8 @@ def test_without_the_waits_between_streams_the_weights_are_wrong():
         check_near(graph, weights[0], alone("lenet5"))
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("bucket_bytes", [1, 20_000, 10**9])
+@every("network", NETWORKS)
+@every("bucket_bytes", [1, 20_000, 10**9])
 def test_segments_end_at_the_buckets_and_before_the_update(network, bucket_bytes):
     graph = step.build(NETWORKS[network], 4, step.ON_GPU)
     found = data.buckets(graph, bucket_bytes)

@@ -19,6 +19,7 @@ from kernels.training import digits, step
 from kernels.training import graph as graphs
 from kernels.training.networks import NETWORKS
 from kernels.training.step import GRADIENTS, WEIGHTS, Memory
+from tests.helpers.offenders import every
 
 RATE = 0.5
 LIMIT = 1e-5
@@ -227,7 +228,7 @@ def test_a_received_tensor_that_is_lost_shows(monkeypatch):
 
 
 # -- rules ---------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
+@every(
     ("values", "words"),
     [
         ({"network": "lenet5", "gpus": 3, "batch": 32}, "32 images cannot be split equally over 3 GPUs"),

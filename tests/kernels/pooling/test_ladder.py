@@ -17,6 +17,7 @@ from kernels.pooling.ladder import LADDERS as POOLING
 from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape
 from kernels.runner import run
 from tests.helpers import rung_runs
+from tests.helpers.offenders import every
 from tests.helpers.pooling import KINDS, avg_shapes, global_shapes, hard, max_shapes
 
 RUNGS = {rung.name: rung for ladder in POOLING for rung in ladder.rungs if not rung.library}
@@ -101,9 +102,9 @@ def test_every_tile_choice_of_a_patch_is_right(name):
             outputs(emulator, name, shape, {tile: value})
 
 
-@pytest.mark.parametrize("name", [n for n in RUNGS if n.startswith("max-pool/")])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("engine", [cpu, emulator])
+@every("name", [n for n in RUNGS if n.startswith("max-pool/")])
+@every("kind", KINDS)
+@every("engine", [cpu, emulator])
 def test_ties_infinities_and_nan_follow_pytorchs_rule(name, kind, engine):
     """Exact to the bit: the first of equal values, the last NaN, the first pixel where all are -infinity."""
     for shape in (
@@ -266,13 +267,13 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)
+@every(("name", "shape", "tiles", "message"), RULES)
 def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
     with pytest.raises(RuleError, match=message):
         RUNGS[name].check(shape, tiles)
 
 
-@pytest.mark.parametrize("ladder", POOLING, ids=lambda ladder: ladder.name)
+@every("ladder", POOLING, ids=lambda ladder: ladder.name)
 def test_every_preset_runs_on_every_rung(ladder):
     for preset in ladder.presets.values():
         for rung in ladder.rungs:
@@ -289,7 +290,7 @@ def test_an_index_outside_of_the_plane_is_refused():
         run("max-pool-backward/scatter", shape, {"index": np.full(shape.y_shape, 16)}, engine="cpu", measure=False)
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@every("name", RUNGS)
 def test_predicted_bytes_are_those_of_the_tensors(name):
     """A scatter moves dx twice more: its zeros, and the atomics that read and write it."""
     shape = ALIGNED.get(name[:3], GlobalShape(2, 3, 4, 5))

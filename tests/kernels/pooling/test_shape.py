@@ -19,6 +19,7 @@ from kernels.pooling.shape import (
     parse_global,
     parse_max,
 )
+from tests.helpers.offenders import every
 from tests.helpers.pooling import avg_shapes, max_shapes
 
 PLAIN = {"N": 1, "C": 3, "H": 8, "W": 8, "R": 3, "S": 3}
@@ -31,7 +32,7 @@ def test_the_stride_is_the_window_by_default():
     assert str(MaxPoolShape(**PLAIN, stride=(2, 1), pad=1, ceil=1)) == "N1 C3 8x8 window 3x3 stride 2,1 pad 1 ceil"
 
 
-@pytest.mark.parametrize(
+@every(
     ("extent", "window", "stride", "pad", "dilation", "ceil", "expected"),
     [
         (112, 3, 2, 1, 1, 0, 56),  # the stem of ResNet-50
@@ -77,7 +78,7 @@ def test_every_window_holds_a_pixel(s):
             assert any(0 <= i * stride - pad + t * dilation < extent for t in range(window))
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "rule"),
     [
         ({"pad": 2}, r"pad_h <= R // 2, got 2 > 1"),

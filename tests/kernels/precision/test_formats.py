@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kernels.precision import formats
 from kernels.precision.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, TF32
+from tests.helpers.offenders import every
 
 TYPES = {
     FP32: np.float32,
@@ -68,7 +69,7 @@ def test_tf32_keeps_ten_bits_of_the_mantissa(x):
     np.testing.assert_array_equal(formats.rounded(x, TF32), np.float64(expected))
 
 
-@pytest.mark.parametrize("f", FORMATS.values(), ids=lambda f: f.name)
+@every("f", FORMATS.values(), ids=lambda f: f.name)
 def test_a_saturated_value_is_the_largest(f):
     np.testing.assert_array_equal(formats.rounded([4 * f.max, -np.inf, 1.0], f, saturate=True), [f.max, -f.max, 1.0])
 

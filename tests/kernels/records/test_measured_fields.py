@@ -16,6 +16,7 @@ from kernels.records import row as records_row
 from kernels.records.jsontext import RowError
 from kernels.records.row import is_current, is_disturbed
 from kernels.runner import compare
+from tests.helpers.offenders import every
 from tests.helpers.recordings import own_recordings
 from tests.helpers.rows_of import CEILINGS, COPIES, TIMELINE, a_full_row, a_row
 
@@ -54,7 +55,7 @@ def test_row_of_a_run_is_accepted_and_unchanged_by_export():
 STAGE = TIMELINE[0]
 
 
-@pytest.mark.parametrize(
+@every(
     ("changes", "message"),
     [
         ({"timeline": {}}, "timeline must be a list"),

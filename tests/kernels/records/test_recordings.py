@@ -25,7 +25,7 @@ from kernels.records.nearest import nearest as find_nearest
 from kernels.records.row import digest_of, is_current, kernel_digest
 from kernels.runner import run
 from kernels.sweep import GROUPS, Sweep, by_rules
-from tests.helpers.offenders import over
+from tests.helpers.offenders import every, over
 from visuals import units
 
 # Of each ladder the rows of the GPU that it is shown from.
@@ -91,7 +91,7 @@ def test_recordings_cover_a_whole_sweep(presets, modes):
             assert present or unsupported.recorded(rung, group.shape), (rung, str(group))
 
 
-@pytest.mark.parametrize("rung", WITH_FASTER)
+@every("rung", WITH_FASTER)
 def test_a_sweep_compares_tile_sizes_for_the_shape_and_takes_every_set_once(rung):
     found, ladder, several = find(rung), ladder_of(rung), 0
     for key, preset in ladder.presets.items():
@@ -171,7 +171,7 @@ def test_nearest_is_the_exact_recording_if_there_is_one():
     assert match.caption == "recorded at this shape"
 
 
-@pytest.mark.parametrize("rung", [r.name for r in LADDERS["conv"].rungs if r.library != "cuDNN"])
+@every("rung", [r.name for r in LADDERS["conv"].rungs if r.library != "cuDNN"])
 def test_nearest_names_the_shape_and_the_ratio_of_the_work(rung):
     tiles = find(rung).default_tiles
     match = records.nearest(rung, VGG.with_(N=2, C=60), tiles)
@@ -192,7 +192,7 @@ def test_nearest_compares_work_first_and_extents_second():
     )
 
 
-@pytest.mark.parametrize(
+@every(
     "change",
     [
         {"R": 5},
@@ -396,7 +396,7 @@ def test_recordings_stay_small():
     assert sum(file.stat().st_size for file in records.FOLDER.iterdir()) <= 13e6
 
 
-@pytest.mark.parametrize("rung", WITH_FASTER)
+@every("rung", WITH_FASTER)
 def test_tile_sizes_for_a_shape_are_the_fastest_recorded(rung):
     found, several = find(rung), 0
     for preset in LADDERS[rung.partition("/")[0]].presets.values():

@@ -9,6 +9,7 @@ import pytest
 
 from kernels import records
 from kernels.records import statistics
+from tests.helpers.offenders import every
 from tests.helpers.rows_of import SHAPE, a_row
 
 
@@ -130,7 +131,7 @@ def timed(median: float, low: float | None = None, high: float | None = None, n:
 SAME, UNDECIDED, DIFFERENT = "same", "undecided", "different"
 
 
-@pytest.mark.parametrize(
+@every(
     ("a", "b", "what"),
     [
         (timed(1.51), timed(1.52), SAME),  # within 5 %, without an overlap

@@ -15,6 +15,7 @@ from kernels.records import folder, store
 from kernels.records.entry import newest_first
 from kernels.records.jsontext import canonical, id_of
 from kernels.records.store import HERE, Entry, Filter, Store, StoreError
+from tests.helpers.offenders import every
 from tests.helpers.rows_of import SHAPE, a_row
 from tests.helpers.stores import KINDS, new_store
 
@@ -225,7 +226,7 @@ def test_ten_thousand_rows_are_listed_within_a_second(user_store):
     assert time.process_time() - start < 1.0
 
 
-@pytest.mark.parametrize(
+@every(
     ("environ", "platform", "expected"),
     [
         ({folder.VARIABLE: "/data/here"}, "linux", Path("/data/here")),

@@ -19,6 +19,7 @@ from kernels.records import row as records_row
 from kernels.records.jsontext import RowError, canonical, id_of
 from kernels.records.store import Store
 from kernels.runner import run
+from tests.helpers.offenders import every
 from tests.helpers.rows_of import SHAPE, a_row
 
 
@@ -75,7 +76,7 @@ def test_one_malformed_row_refuses_the_whole_import(tmp_path, message, row):
     assert user_store.count() == 0
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "message"),
     [
         ("", "not JSON"),
@@ -184,7 +185,7 @@ def test_too_long_link_leaves_out_the_largest_unknown_field():
     assert link.pack(a_row(samples=[noise.uniform(1, 2) for _ in range(9000)])) == ""
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "message"),
     [
         ("", "not one that this app wrote"),

@@ -25,6 +25,7 @@ from kernels.softmax.shape import SoftmaxShape, parse_softmax
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.fake_torch import fake_cuda
+from tests.helpers.offenders import every
 
 RUNGS = {rung.name: rung for rung in softmax_ladder.RUNGS}
 SAFE = [name for name in RUNGS if name != "softmax/unsafe"]
@@ -297,7 +298,7 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)
+@every(("name", "shape", "tiles", "message"), RULES)
 def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
     with pytest.raises(RuleError, match=message):
         RUNGS[name].check(shape, tiles)
@@ -371,7 +372,7 @@ def test_operations_per_element():
     assert per_element["softmax/cluster"] == per_element["softmax/one-launch"] == per_element["softmax/registers"]
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@every("name", RUNGS)
 def test_cpu_engine_allocates_no_second_matrix(name):
     """It allocates at most a maximum and a sum per row, and NumPy's temporaries for them."""
     shape = SoftmaxShape(512, 1000)

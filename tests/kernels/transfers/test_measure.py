@@ -14,6 +14,7 @@ from kernels.transfers.gpu import FILE, Gpu
 from kernels.transfers.operations import COMPUTE, HOST, IN, OUT, Timeline, text_log
 from kernels.transfers.scenarios import SCENARIOS, Settings, operations
 from tests.helpers import fake_cupy
+from tests.helpers.offenders import every
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +37,7 @@ def usual(key: str) -> Settings:
     return Settings(key, 24, min(4, SCENARIOS[key].default_n))
 
 
-@pytest.mark.parametrize("key", SCENARIOS)
+@every("key", SCENARIOS)
 def test_a_scenario_is_verified_and_has_a_timeline_of_all_its_operations(key):
     found = measure.measure(usual(key), repeats=2)
     ops, timeline = operations(usual(key)), Timeline.from_json(found["timeline"])

@@ -24,6 +24,7 @@ from kernels.transfers.operations import (
 )
 from kernels.transfers.scenarios import SCENARIOS, Settings, operations
 from tests.helpers.lazy_gpu import Lazy
+from tests.helpers.offenders import every
 
 ROWS = 12
 
@@ -54,14 +55,14 @@ def narrow(monkeypatch):
     operations.cache_clear()
 
 
-@pytest.mark.parametrize("key", SCENARIOS)
+@every("key", SCENARIOS)
 def test_a_program_computes_its_result_and_notes_the_same_without_executing(key):
     error, ops = executed(usual(key), Host())
     assert error <= scenarios.TOLERANCE
     assert ops == operations(usual(key))
 
 
-@pytest.mark.parametrize("key", SCENARIOS)
+@every("key", SCENARIOS)
 def test_a_program_is_right_in_every_order_that_it_allows(key):
     for seed in range(5):
         assert executed(usual(key), Lazy(seed))[0] <= scenarios.TOLERANCE
@@ -118,7 +119,7 @@ def test_a_graph_is_one_operation_of_all_its_launches():
     assert len([op for op in operations(usual("launches")) if op.kind == LAUNCH]) == 4
 
 
-@pytest.mark.parametrize("key", SCENARIOS)
+@every("key", SCENARIOS)
 def test_every_operation_names_its_line_of_the_program(key):
     text, first = SCENARIOS[key].source()
     lines = FILE.read_text("utf-8").splitlines()
@@ -149,13 +150,13 @@ def test_a_leak_grows_by_one_result_a_step_and_its_log_names_the_line():
     assert "d_y = gpu.empty" in FILE.read_text("utf-8").splitlines()[line - 1]
 
 
-@pytest.mark.parametrize("key", [key for key in SCENARIOS if not key.endswith("leak")])
+@every("key", [key for key in SCENARIOS if not key.endswith("leak")])
 def test_all_memory_is_released_at_the_end(key):
     assert memory_after(operations(usual(key)))[-1:] == [0]
 
 
 # -- rules -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
+@every(
     ("values", "words"),
     [
         (("teleport", 8, 1), "no scenario teleport"),

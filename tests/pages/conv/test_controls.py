@@ -8,6 +8,7 @@ import pytest
 from kernels.conv.presets import CONV_PADDING, CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from pages.conv import address, controls
+from tests.helpers.offenders import every
 from tests.helpers.page_runner import open_page, open_part, texts
 from visuals.conv import pictures
 from visuals.conv.inputs import Inputs, outputs
@@ -101,7 +102,7 @@ def test_padding_after_the_input_is_read_from_the_link():
     assert at.session_state["got"].shape == ConvShape(1, 1, 1, 64, 2, 1, 5, pad=(0, 4), extra=(0, 2))
 
 
-@pytest.mark.parametrize("key", CONV_PADDING)
+@every("key", CONV_PADDING)
 def test_presets_of_padding_are_written_and_read(key):
     params = address.at_shape(address.DEFAULT, CONV_PADDING[key].shape)
     query, wrong = address.read(params)
@@ -136,7 +137,7 @@ def test_the_popover_names_the_padding_after(extra, label):
     assert controls.padding_after(ConvShape(1, 1, 8, 8, 1, 3, 3, pad=4, extra=extra)) == label
 
 
-@pytest.mark.parametrize("key", CONV_PADDING)
+@every("key", CONV_PADDING)
 def test_a_causal_convolution_is_called_so(key):
     assert bool(controls.causal(CONV_PADDING[key].shape)) == ("causal" in key and "rows" not in key)
     assert not controls.causal(CONV_PADDING[key].shape.with_(pad_w=8, extra_w=0))
@@ -156,7 +157,7 @@ def test_uploaded_picture_is_not_part_of_a_link():
     assert at.session_state["got"].picture == "digit"
 
 
-@pytest.mark.parametrize(
+@every(
     "shape",
     [
         ConvShape(1, 1, 8, 8, 2, 3, 3),
@@ -164,7 +165,7 @@ def test_uploaded_picture_is_not_part_of_a_link():
         ConvShape(1, 3, 3, 3, 2, 2, 2, mode="convolution"),
     ],
 )
-@pytest.mark.parametrize("filter_", ["sobel-x", "blur", "random"])
+@every("filter_", ["sobel-x", "blur", "random"])
 def test_outputs_are_the_convolution(shape, filter_):
     inputs = Inputs(shape, "digit", filter_)
     x, w = inputs.x(1).astype(float), inputs.w().astype(float)

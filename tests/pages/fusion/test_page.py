@@ -15,6 +15,7 @@ from pages.fusion import address, controls
 from pages.fusion.address import ADDRESS, DEFAULT, MAX, MAX_CHAIN, rule
 from pages.fusion.controls import CHIPS
 from tests.helpers.chapters import WITH_STORY, open_chapter, story
+from tests.helpers.offenders import every
 from tests.helpers.page_runner import finish, links, open_page, stages, strip, texts
 from tests.helpers.recordings import recordings
 from tests.helpers.rows_of import a_full_row
@@ -64,7 +65,7 @@ def test_invalid_values_give_a_legal_state_and_notes(raw):
     assert all(len(note) < 400 and note.isprintable() for note in notes)
 
 
-@pytest.mark.parametrize(("raw", "says"), [
+@every(("raw", "says"), [
     ({"chain": "conv:K=2:R=3 softmax"}, "chain: block 2 must be one of bias, bn, relu, add, conv, maxpool, avgpool, gap, got 'softmax': chain=conv:K=2:R=3 bias bn relu is used"),
     ({"chain": "conv:K=2"}, "chain: block 1 (conv) needs R: chain=conv:K=2:R=3 bias bn relu is used"),
     ({"chain": "relu " * 9}, f"chain: a chain has 1 to {MAX_BLOCKS} blocks, got 9: chain=conv:K=2:R=3 bias bn relu is used"),
@@ -116,9 +117,9 @@ def test_field_bounds_end_at_the_first_illegal_value(s):
 def _edges(bound, make):
     assert rule(lambda: make(bound.low)) == rule(lambda: make(bound.high)) == ""
     if bound.why_high:
-        assert rule(lambda: make(bound.high + 1)) == bound.why_high
+        assert rule(lambda: make(bound.high + 1)).startswith(bound.why_high)
     if bound.why_low:
-        assert rule(lambda: make(bound.low - 1)) == bound.why_low
+        assert rule(lambda: make(bound.low - 1)).startswith(bound.why_low)
 
 
 def test_changing_a_window_adjusts_stride_and_padding():

@@ -1,6 +1,5 @@
 """Tests of the GEMM lesson's URL and the rules of its tile sizes: round trips, corrected invalid values."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from pages.gemm.address import DEFAULT, RUNGS
 from pages.parts import tiles as tile_sizes
 from pages.parts.rung_address import Selection
 from tests.helpers.hostile import anything, assert_bounds, assert_changed_with_note, assert_valid
+from tests.helpers.offenders import every
 
 EXTENTS = st.integers(1, address.MAX)
 FACTORS = st.floats(-address.MAX_FACTOR, address.MAX_FACTOR).map(lambda value: float(f"{value:.3g}"))
@@ -49,7 +49,7 @@ def test_invalid_values_give_a_valid_state_and_notes(raw):
     assert_valid(*address.read(raw), GemmShape, RUNGS)
 
 
-@pytest.mark.parametrize(
+@every(
     ("raw", "says"),
     [
         ({"M": "0"}, "M must be 1 to 65,536 on this page, got “0”: M=64 is used"),
@@ -112,7 +112,7 @@ def test_choices_nearest_and_tried_tiles_are_legal(query, maximum):
     assert tiles in tried or tiles not in legal
 
 
-@pytest.mark.parametrize("rung", RUNGS.values(), ids=lambda rung: rung.name)
+@every("rung", RUNGS.values(), ids=lambda rung: rung.name)
 def test_default_tiles_are_precompiled_and_give_several_blocks_if_possible(rung):
     for preset in GEMM_PRESETS.values():
         shape, default_tiles = preset.shape, tile_sizes.default_tiles_for(rung, preset.shape)

@@ -17,6 +17,7 @@ from pages.layers import address, controls
 from pages.layers.layers import BACKWARD, FORWARD, LAYERS
 from pages.parts import tiles
 from tests.helpers.chapters import WITH_STORY, open_chapter, story
+from tests.helpers.offenders import every
 from tests.helpers.page_runner import finish, heads, links, open_page, stages, strip, texts
 from visuals.pooling.links import windows
 
@@ -77,7 +78,7 @@ def test_forward_and_backward_show_the_same_arrays(layer):
     assert any(name.startswith("d") for name in backward)
 
 
-@pytest.mark.parametrize(
+@every(
     ("layer", "kept", "fields"),
     [
         ("relu", "y", {}),

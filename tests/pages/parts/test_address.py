@@ -10,6 +10,7 @@ from pages.conv import address as conv_address
 from pages.conv.address import DEFAULT, MAX, MIN, NAMES, ConvQuery
 from pages.parts import query
 from pages.streamlit_patches import request
+from tests.helpers.offenders import every
 from tests.helpers.page_runner import open_part
 
 SHAPES = st.fixed_dictionaries(
@@ -57,7 +58,7 @@ def test_hostile_values_give_a_valid_shape_and_notes(raw):
     assert all(len(note) < 300 for note in notes)
 
 
-@pytest.mark.parametrize(
+@every(
     ("raw", "says"),
     [
         (
@@ -90,7 +91,7 @@ def test_one_bad_value_changes_no_other():
     assert settings == ConvQuery(ConvShape(1, 1, 32, 32, 2, 3, 5), "gradient")
 
 
-@pytest.mark.parametrize("key", CONV_PRESETS)
+@every("key", CONV_PRESETS)
 def test_every_preset_has_a_url(key):
     shape = CONV_PRESETS[key].shape
     assert conv_address.read(conv_address.at_shape(DEFAULT, shape)) == (ConvQuery(shape), [])

@@ -8,13 +8,14 @@ import textstat
 from pages._lessons import LESSONS
 from pages.parts import glossary
 from pages.parts.glossary import GROUPS, TERMS, marked
+from tests.helpers.offenders import every
 from tests.helpers.page_runner import heads, links, open_page, texts
 from tests.pages.test_chapters import SENTENCE_END, words
 
 MAX_WORDS, MAX_GRADE = 28, 9
 
 
-@pytest.mark.parametrize("term", TERMS.values(), ids=lambda term: term.key)
+@every("term", TERMS.values(), ids=lambda term: term.key)
 def test_a_term_has_short_sentences_and_a_chapter_that_shows_it(term):
     assert re.fullmatch(r"\w+", term.key)
     assert words(term.text) <= MAX_WORDS and term.text.endswith(".")
@@ -34,7 +35,7 @@ def test_the_sentences_are_plain_and_the_terms_differ():
     assert len(forms) == len(set(forms))
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     "batch norm, layer norm, cross-entropy, scatter, gather, atomics, gradient, optimiser, Adam, momentum, epoch, loss scaling, "
     "master weights, quantisation, activation, recompute, checkpointing".split(", "),

@@ -6,6 +6,7 @@ from streamlit.runtime.state.query_params import QueryParams
 from pages.parts import query
 from pages.parts.address import opens_story
 from pages.streamlit_patches import request
+from tests.helpers.offenders import every
 from tests.helpers.page_runner import heads, links, open_bare, open_page, press, texts
 
 GEMM, SOFTMAX = "gemm/page.py", "softmax/page.py"
@@ -17,7 +18,7 @@ def chapter(at) -> int | None:
     return panel and panel["number"] + 1
 
 
-@pytest.mark.parametrize(
+@every(
     ("params", "story"),
     [
         ({}, True),

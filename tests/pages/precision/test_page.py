@@ -15,6 +15,7 @@ from kernels.precision.ladder import LADDER
 from pages import _teasers
 from pages.parts.address import Choice
 from pages.precision import address, chapters
+from tests.helpers.offenders import every
 from tests.helpers.page_runner import finish, heads, links, open_page, stages, strip, texts
 from visuals.precision import products
 from visuals.precision.tables import FULL
@@ -200,7 +201,7 @@ def test_the_figures_of_the_chapters_are_those_of_the_data():
     assert facts["tie_stored"] == "2048"
 
 
-@pytest.mark.parametrize("n", range(len(chapters.CHAPTERS)))
+@every("n", range(len(chapters.CHAPTERS)))
 def test_no_stage_tells_the_answer_before_the_guess(n):
     """At the step where a chapter opens, the caption has no answer of its question."""
     chapter = chapters.CHAPTERS[n]

@@ -98,10 +98,7 @@ def test_invalid_numbers_are_reported_and_replaced(numbers):
         ({"M": "0"}, "M must be 1 to 1,048,576"),
         ({"N": "x"}, "N must be a whole number"),
         ({"rung": "fast"}, f"rung must be one of {', '.join(r.name.partition('/')[2] for r in ladder.RUNGS)}"),
-        (
-            {"M": 2**20, "N": 2**20},
-            "x may have at most 268,435,456 elements on this page, and M*N is 1,099,511,627,776",
-        ),
+        ({"M": 2**20, "N": 2**20}, "x may have at most 268,435,456 elements on this page, M*N is 1,099,511,627,776"),
         ({"BLOCK": 7}, "BLOCK must be one of 4, 8, 32"),
     ],
 )

@@ -11,6 +11,7 @@ from kernels.attention.lse.presets import LSE_PRESETS
 from kernels.attention.lse.shape import LseShape
 from kernels.ladders import LADDERS, find
 from kernels.runner import run
+from tests.helpers.offenders import every
 from visuals.attention.inputs import qkv
 from visuals.attention.lse import BLOCKED, LSE, SCENES, lse_scene, why_not
 from visuals.attention.lse_notes import NOTES
@@ -93,7 +94,7 @@ def test_captions_and_payload(rung, s):
         assert "{" not in scene.caption(t) and "nan" not in scene.caption(t).lower()
 
 
-@pytest.mark.parametrize("key", LSE_PRESETS)
+@every("key", LSE_PRESETS)
 def test_the_story_names_the_bytes_of_l(key):
     text = NOTES["attention-lse"].cost(LSE_PRESETS[key].shape)
     assert re.match(r"L is [\d.,]+ [KMG]?B, ", text) and "{" not in text

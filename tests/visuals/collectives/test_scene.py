@@ -12,6 +12,7 @@ from kernels.collectives import cost, executor, schedules
 from kernels.collectives.emulated import Ranks
 from kernels.collectives.kernels import KERNELS
 from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, RING, CollectiveShape
+from tests.helpers.offenders import every
 from tests.helpers.scenes import counted_otherwise
 from visuals.collectives import scene as scenes
 from visuals.collectives.scene import collective_scene, numbers
@@ -79,7 +80,7 @@ def test_a_cell_names_the_terms_of_its_sum():
     assert [a.tensor for a in scene.annotations] == ["gpu0", "gpu1", "gpu2"]
 
 
-@pytest.mark.parametrize(("kind", "algorithm"), PAIRS)
+@every(("kind", "algorithm"), PAIRS)
 def test_the_rounds_of_a_caption_are_not_counted_as_the_players_steps(kind, algorithm):
     assert counted_otherwise(collective_scene(CollectiveShape(kind, algorithm, 4, 12))) == []
 
@@ -108,7 +109,7 @@ def test_readings_count_the_port_and_the_final_numbers(shape):
     assert final[-1] == wanted and (np.diff(final) >= 0).all()
 
 
-@pytest.mark.parametrize(("kind", "algorithm"), PAIRS)
+@every(("kind", "algorithm"), PAIRS)
 def test_every_caption_is_filled(kind, algorithm):
     scene = collective_scene(CollectiveShape(kind, algorithm, 4, 16))
     texts = [scene.caption(t) for t in range(scene.steps)]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from tests.helpers.offenders import every
 from visuals.conv import pictures
 from visuals.conv.pictures import CUSTOM, FILTERS, PICTURES, PictureError
 from visuals.palette import LIGHT
@@ -100,7 +101,7 @@ def png_of_size(width, height):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
 
 
-@pytest.mark.parametrize(
+@every(
     ("data", "says"),
     [
         (b"", "PNG or JPEG"),
@@ -190,7 +191,7 @@ def test_custom_taps_round_trip(R, S, data):
     assert (w[0, 2].ravel() == values).all()
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "says"),
     [
         ("1 2 3", "3 × 3 = 9 numbers, got 3"),

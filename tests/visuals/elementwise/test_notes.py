@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kernels.elementwise import ladder as elementwise
 from kernels.elementwise.shape import KEPT, ReluShape, ResidualShape
+from tests.helpers.offenders import every
 from visuals.charts.beside import beside_copy
 from visuals.elementwise.notes import NOTES
 
@@ -14,7 +13,7 @@ def row(rung: str, ms: float, shape, **more):
     return {"rung": rung, "engine": "cuda", "shape": shape.params(), "median_ms": ms, "p20_ms": ms, "p80_ms": ms} | more
 
 
-@pytest.mark.parametrize("ladder", elementwise.LADDERS, ids=lambda ladder: ladder.name)
+@every("ladder", elementwise.LADDERS, ids=lambda ladder: ladder.name)
 def test_every_ladder_has_a_story_at_each_preset(ladder):
     for preset in ladder.presets.values():
         text = NOTES[ladder.name].cost(preset.shape)

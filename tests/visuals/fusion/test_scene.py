@@ -18,6 +18,7 @@ from kernels.fusion.shape import ChainShape
 from kernels.ladders import find
 from kernels.runner import run
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 from tests.helpers.shapes import chain_shapes
 from visuals.charts.roofline import Roof
 from visuals.fusion import charts, notes, plan
@@ -238,7 +239,7 @@ def test_convolution_above_the_ridge_hardly_pays():
     assert "Here fusion hardly saves time." in text
 
 
-@pytest.mark.parametrize("key", FUSION_PRESETS)
+@every("key", FUSION_PRESETS)
 def test_only_one_sentence_says_what_limits_a_chain(key):
     s = FUSION_PRESETS[key].shape
     conclusion, *reasons = notes.pays(s, ROOF)
@@ -287,7 +288,7 @@ def test_times_are_no_powers_of_ten_and_no_ratio_is_one():
     assert "Our fastest version takes the same time as this copy." in notes.fusion_gain(rows)
 
 
-@pytest.mark.parametrize(
+@every(
     ("words", "says"),
     [
         ("bn relu maxpool:3:stride=1", "read each value 4× on average, and compute these blocks as often"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import find
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 from tests.kernels.gemm.test_hopper import SMALL, emulated
 from visuals.gemm.accumulator import sharing
 from visuals.gemm.hopper_map import PERSISTENT, hopper_map, loads, tile_position, tiles_of_block_0
@@ -31,7 +32,7 @@ def test_bytes_are_those_that_the_emulator_counts(rung):
     assert loads(s, rung, tiles) == total["bulk_bytes_ld"]
 
 
-@pytest.mark.parametrize("rung", RUNGS)
+@every("rung", RUNGS)
 def test_every_rung_has_a_map_at_a_real_size(rung):
     found = hopper_map(REAL, rung, {})
     scene = map_scene(found)
@@ -54,8 +55,8 @@ def test_the_order_of_tiles_visits_each_once(rows, cols, group):
     assert {r for r, _ in order} == set(range(rows)) and {c for _, c in order} == set(range(cols))
 
 
-@pytest.mark.parametrize("rung", PERSISTENT)
-@pytest.mark.parametrize("blocks", [128, 132])
+@every("rung", PERSISTENT)
+@every("blocks", [128, 132])
 def test_blocks_share_all_tiles(rung, blocks):
     """Tiles of C in each block, times blocks, are at least all tiles: block 0 has the most."""
     tiles = find(rung).default_tiles | {"BLOCKS": blocks}

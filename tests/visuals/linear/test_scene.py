@@ -13,6 +13,7 @@ from kernels.linear.ladder import SMALL, extents
 from kernels.model.launch import ceil
 from kernels.model.program import RuleError
 from kernels.runner import inputs_of
+from tests.helpers.offenders import every
 from visuals.linear.scene import SCENES, linear_scene
 from visuals.scene.launch_scene import executed
 from visuals.scene.payload import payload
@@ -89,14 +90,14 @@ def test_tiles_are_parts_of_the_factors_with_one_row_per_term(rung, size):
             np.testing.assert_array_equal(held, expected, err_msg=f"{name} {n}")
 
 
-@pytest.mark.parametrize("rung", TILED)
+@every("rung", TILED)
 def test_tiles_are_linked_to_the_factors(rung):
     scene, _, _ = made(rung, (33, 37, 19))
     copied = {w.target: w.source for w in scene.writes if w.target.startswith("tile")}
     assert len(copied) == 2 and all(name == f"tile_{source.lower()}" for name, source in copied.items())
 
 
-@pytest.mark.parametrize("rung", TILED)
+@every("rung", TILED)
 def test_barriers_are_those_of_the_loop(rung):
     """One barrier for each tile of the terms, and STAGES - 1 tiles are copied before the first."""
     size = (33, 37, 19)

@@ -13,6 +13,7 @@ from kernels import sources
 from kernels.ladders import find
 from kernels.memory.shape import AddShape, BanksShape, BranchShape, LayoutShape, StrideShape
 from kernels.runner import run
+from tests.helpers.offenders import every
 from tests.helpers.scenes import counted_otherwise
 from visuals.memory.scene import BLOCK, inputs, memory_scene
 from visuals.memory.views import LINES
@@ -140,8 +141,8 @@ def test_addresses_equal_the_output(shape, along):
     assert f"byte {4 * source[-1]}" in scene.caption(scene.steps - 1)
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3])
-@pytest.mark.parametrize("name", ["lanes", "warps"])
+@every("rounds", [1, 2, 3])
+@every("name", ["lanes", "warps"])
 def test_branches_end_in_the_kernels_output_and_each_lane_runs_its_branch(name, rounds):
     scene = memory_scene(f"branch/{name}", BranchShape(64, rounds))
     result = run_watched(f"branch/{name}", BranchShape(64, rounds))

@@ -16,6 +16,7 @@ from kernels.engines.emulator.launch import Options
 from kernels.ladders import find, ladder_of
 from kernels.norm.ladder import LADDERS
 from kernels.norm.shape import MapsShape
+from tests.helpers.offenders import every
 from visuals.norm.scene import SIDES, inputs_at, norm_scene, units
 from visuals.norm.views import SAME, VIEWS
 from visuals.scene.compiler.view import Shared
@@ -165,7 +166,7 @@ def test_shared_memory_equals_the_kernels_stores(rung):
     np.testing.assert_allclose(np.sort(stored), np.sort(written), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("rung", TREES)
+@every("rung", TREES)
 def test_each_level_of_a_tree_merges_the_halves_of_the_one_before(rung):
     """Sums add, and so does n."""
     scene = scene_of(rung)
@@ -242,7 +243,7 @@ def test_units_are_the_channels_of_both_layouts():
 
 
 # -- captions, lines, payload ---------------------------------------------------------------------------
-@pytest.mark.parametrize("rung", RUNGS)
+@every("rung", RUNGS)
 def test_every_step_has_a_caption_a_line_and_a_small_payload(rung):
     scene = scene_of(rung)
     for t in range(scene.steps):
@@ -255,7 +256,7 @@ def test_every_step_has_a_caption_a_line_and_a_small_payload(rung):
     assert len(block) < 200_000 and meta["steps"] == scene.steps
 
 
-@pytest.mark.parametrize("rung", RUNGS)
+@every("rung", RUNGS)
 def test_sentences_are_short(rung):
     """Twenty words or fewer, without the numbers and signs of a formula."""
     for step in (step for launch in VIEWS[rung].launches for step in launch.values()):
@@ -265,7 +266,7 @@ def test_sentences_are_short(rung):
                 assert len(words) <= 20, sentence
 
 
-@pytest.mark.parametrize("rung", [r for r in RUNGS if any("level" in kind for kind in VIEWS[r].launches[-1])])
+@every("rung", [r for r in RUNGS if any("level" in kind for kind in VIEWS[r].launches[-1])])
 def test_every_barrier_of_a_tree_is_a_step(rung):
     """Each store and each level of the first block ends at a barrier: its caption says so."""
     _, tiles = small(rung)

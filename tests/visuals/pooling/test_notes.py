@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.ladders import LADDERS
 from kernels.pooling.presets import AVG_PRESETS, MAX_PRESETS
 from kernels.pooling.shape import AvgPoolShape, GlobalShape, MaxPoolShape
+from tests.helpers.offenders import every
 from tests.helpers.pooling import avg_shapes, max_shapes
 from visuals.pooling import notes
 from visuals.pooling.links import windows
@@ -90,7 +90,7 @@ def test_small_shapes_say_nothing_of_a_copy():
     assert "copy" not in POOLING["max-pool"].gain(rows)
 
 
-@pytest.mark.parametrize("ladder", POOLING)
+@every("ladder", POOLING)
 def test_examples_are_of_recordings(ladder):
     for preset, text in POOLING[ladder].examples():
         assert preset.key in LADDERS[ladder].presets and "×" in text

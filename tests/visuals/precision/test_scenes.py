@@ -18,6 +18,7 @@ from kernels.precision.ladder import INSTRUCTIONS, LADDER
 from kernels.precision.quantize import CALIBRATIONS
 from kernels.precision.shape import K, M, N
 from kernels.runner import seeded_inputs
+from tests.helpers.offenders import every
 from visuals.precision import curves, histogram, tables
 from visuals.precision.activations import COUNT, activations_scene, first_shown, numbers
 from visuals.precision.bits import INT8, INT8_SCALE, NAMES, PLACES, REST, Parts, bits_scene
@@ -84,7 +85,7 @@ def test_a_step_says_how_it_rounds(x, words):
     assert words in scene.caption(3), scene.caption(3)
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "x", "words"),
     [
         ("FP16", 70000.0, "It becomes infinity"),
@@ -209,8 +210,8 @@ def test_the_sums_of_fp8_products_are_the_computed_ones():
 
 
 # -- INT8 ------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("per", [TENSOR, CHANNEL])
+@every("layer", LAYERS)
+@every("per", [TENSOR, CHANNEL])
 def test_a_row_of_weights_is_quantised_as_the_net_is(layer, per):
     w, q, output = layer_weights(layer), quantizer(layer, per), 4
     scene = int8_scene(layer, output, per)
@@ -224,8 +225,8 @@ def test_a_row_of_weights_is_quantised_as_the_net_is(layer, per):
     assert scene.captions.args[-1, 0] == pytest.approx(scale / 2)  # the largest error that rounding allows
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("calibration", CALIBRATIONS)
+@every("layer", LAYERS)
+@every("calibration", CALIBRATIONS)
 def test_activations_are_quantised_as_the_net_does(layer, calibration):
     x, q = numbers(layer), record.activations(layer, calibration)
     scene = activations_scene(layer, calibration)

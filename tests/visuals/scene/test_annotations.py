@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kernels.conv.shape import ConvShape
+from tests.helpers.offenders import every
 from tests.visuals.conv.fft.test_scene import scene_of
 from visuals.scene.parts import Annotation, Captions, SceneError
 from visuals.scene.scene import number
@@ -22,7 +23,7 @@ SIZE = GOOD.tensor("Y").size
 CAPTIONS = Captions(("{0}",), np.zeros(SIZE, int), np.zeros((SIZE, 1)))
 
 
-@pytest.mark.parametrize(
+@every(
     ("annotation", "message_part"),
     [
         (Annotation("Z", CAPTIONS), "names no tensor"),

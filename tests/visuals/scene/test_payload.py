@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kernels.conv.shape import ConvShape
 from tests.helpers import scenes
 from tests.helpers.histories import histories, scene_of
+from tests.helpers.offenders import every
 from tests.helpers.shapes import conv_shapes
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.part import part_of
@@ -47,7 +48,7 @@ def read(block: bytes, entry: dict) -> np.ndarray:
 
 
 # -- arrays -----------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
+@every(
     ("low", "high", "dtype"),
     [
         (0, 0, "u1"),
@@ -156,7 +157,7 @@ def cells_of(entry, width: int, block) -> np.ndarray:
     return np.concatenate([f + n // c * width + n % c for f, c, n in zip(first, cols, steps, strict=True)])
 
 
-@pytest.mark.parametrize(
+@every(
     ("cells", "sent"),
     [
         ([[0, 1, 5, 6], [], [12, 13, 14], [4, 9, 14]], "first"),  # rectangles of a tensor 5 cells wide

@@ -12,6 +12,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from tests.helpers import scenes
 from tests.helpers.histories import CELLS, histories, scene_of
+from tests.helpers.offenders import every
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.part import part_of
 from visuals.scene.parts import MAX_STEPS, Captions, Flow, Group, Lanes, Reading, SceneError, Tensor, Write
@@ -158,7 +159,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@every("fault", FAULTS)
 def test_a_scene_that_breaks_the_contract_raises(fault):
     fields, message = FAULTS[fault]
     with pytest.raises(SceneError) as caught:

@@ -9,6 +9,7 @@ import pytest
 from pages._lessons import LESSONS
 from pages.parts import address
 from tests.helpers.harness import ROOT
+from tests.helpers.offenders import every
 from tests.helpers.site import OPTIONS, PAGES, build
 from visuals.site import crawl
 from visuals.site.files import Files, name_of
@@ -33,7 +34,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize(("params", "key"), KEYS)
+@every(("params", "key"), KEYS)
 def test_key_of_an_address(params, key):
     assert crawl.key_of(params) == key
     assert crawl.is_story(params) == address.opens_story(params)

@@ -18,6 +18,7 @@ from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
 from pages.parts.rung_address import Selection
 from pages.softmax import address as softmax_address
+from tests.helpers.offenders import every
 from visuals.scene.payload import payload
 from visuals.softmax import inputs as softmax_inputs
 from visuals.softmax import notes as softmax_notes
@@ -305,7 +306,7 @@ def test_parse_own_numbers(text, expected):
     np.testing.assert_array_equal(softmax_inputs.parse(text), np.array(expected, np.float32))
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "words"),
     [
         ("1 two 3", "“two” is not a number .inf, -inf and nan are allowed."),

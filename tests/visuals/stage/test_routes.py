@@ -14,6 +14,7 @@ import pytest
 from PIL import Image, ImageDraw
 from starlette.applications import Starlette
 
+from tests.helpers.offenders import every
 from visuals import stage
 from visuals.stage import routes as stage_routes
 from visuals.stage.routes import LAST_FRAME_EXTRA_MS, MAX_BYTES, MAX_FRAMES, animate, routes
@@ -197,7 +198,7 @@ def jpeg():
     return out.getvalue()
 
 
-@pytest.mark.parametrize(
+@every(
     ("frames", "status", "sentence"),
     [
         ([], 400, "A GIF needs a frame."),

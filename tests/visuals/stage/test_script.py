@@ -9,6 +9,7 @@ from itertools import chain
 
 import pytest
 
+from tests.helpers.offenders import every
 from visuals import stage
 from visuals.stage.standalone import takeaway
 
@@ -81,7 +82,7 @@ def test_modules_have_nothing_that_joining_breaks():
         assert [line for line in code.splitlines() if re.search(r";\}|,[]})]|\(\w+\)=>", line)] == [], module.name
 
 
-@pytest.mark.parametrize(
+@every(
     ("code", "lines"),
     [
         ("`a ${f(`b`)} c`", [1]),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kernels.training.memory import ROLES
 from kernels.training.step import Memory
+from tests.helpers.offenders import every
 from visuals.strip import curve
 from visuals.training import flops, recorded, strip, timeline
 from visuals.training.evidence import Measured, StepEvidence, facts
@@ -148,7 +149,7 @@ def test_a_column_is_as_high_as_its_bytes(sizes):
         assert sum(shares) == pytest.approx(100 * row.sum() / most, abs=0.04)
 
 
-@pytest.mark.parametrize("role", ROLES)
+@every("role", ROLES)
 def test_a_part_of_a_column_has_the_colour_of_its_role(role):
     (part,) = timeline._column(np.array([100 * (each == role) for each in ROLES]), 100)
     assert f'class="kt-{HUES[role]}' in part and ("kt-faint" in part) == (role in FAINT)

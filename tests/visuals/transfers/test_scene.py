@@ -14,6 +14,7 @@ from kernels.transfers import model, recorded
 from kernels.transfers.operations import HOST, QUEUES
 from kernels.transfers.rates import WAYS, rates
 from kernels.transfers.scenarios import MAX_N, MAX_ROWS, PIECES, SCENARIOS, Settings
+from tests.helpers.offenders import every
 from visuals import units
 from visuals.scene.gantt import ticks
 from visuals.transfers import charts, evidence, strip
@@ -61,7 +62,7 @@ def test_every_recorded_scenario_is_shown_as_recorded():
         assert strip.badge(found)["text"].startswith("recorded · H200")
 
 
-@pytest.mark.parametrize("n", [p["n"] for p in recorded.curve() if p["n"] <= 32])
+@every("n", [p["n"] for p in recorded.curve() if p["n"] <= 32])
 def test_a_number_of_pieces_has_one_recorded_total(n):
     found = evidence.of("pieces", n=n)
     assert found.kind == "recorded" and found.total_ms == recorded.pieces_ms(ROWS)[n]
@@ -70,7 +71,7 @@ def test_a_number_of_pieces_has_one_recorded_total(n):
     assert ("predicted" in strip.time(found)["text"]) == (found.found is None)  # the boxes are
 
 
-@pytest.mark.parametrize("key", recorded.newest()["scenarios"])
+@every("key", recorded.newest()["scenarios"])
 def test_the_busiest_queue_is_compared_with_the_run_that_it_is_of(key):
     found = TransferEvidence(Settings(key, **recorded.newest()["scenarios"][key]["settings"]))
     timed, longest = found.timeline.total_ms, found.timeline.longest
@@ -106,7 +107,7 @@ def test_the_strip_compares_what_belongs_together():
     assert [bar["current"] for bar in bars].count(True) == 1 and max(bar["share"] for bar in bars) == 1
 
 
-@pytest.mark.parametrize("whole", [0.003, 0.09, 1.0, 7.3, 24.5, 9_999.0])
+@every("whole", [0.003, 0.09, 1.0, 7.3, 24.5, 9_999.0])
 def test_ticks_are_round_and_inside(whole):
     found = ticks(whole)
     shares = np.array([share for _, share in found])

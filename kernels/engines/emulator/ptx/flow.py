@@ -74,7 +74,8 @@ class Loop:
         strong = [i for i in loads if i.parts[0] in ("atom", "mbarrier") or STRONG & set(i.parts)]
         if loads and any(i.opcode.startswith(ORDERS) for i in self.body):
             strong = loads
-        return [i for i in strong if any(i is source for source in self._deciding[1])] if strong else []
+        deciding = {id(source) for source in self._deciding[1]} if strong else ()
+        return [i for i in strong if id(i) in deciding]
 
     @property
     def registers(self) -> set[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from kernels.engines.emulator.ptx.flow import Flow
 from kernels.engines.emulator.ptx.kernel import Instruction, Line, Operand, type_bytes
@@ -23,6 +24,8 @@ MOST_USES = 4
 _FLOATS = ("f32", "f64")
 _COPIED = (*_FLOATS, "b32", "b64")
 _MOST_COPIES = 8  # from the product to the sum
+K = TypeVar("K")
+V = TypeVar("V")
 Cell = tuple[str, int]  # a place in the thread's own memory: a register or a symbol, and bytes
 
 
@@ -89,39 +92,53 @@ class _Known:
         self._far: set[str] = set()  # products of an earlier block
         self._copies: dict[str, str] = {}
         self._cells: dict[Cell, str] = {}
+        self._of: dict[
+            str, list[tuple[dict[Any, Any], Any, Any]]
+        ] = {}  # what was known of a register: table, key, value
 
     def execute(self, i: Instruction) -> None:
         for name in written(i):
             self._forget(name)
         kind, first = i.parts[-1], i.operands[0] if i.operands else None
         if _is_plain(i, "mul"):
-            self.products[i.operands[0].name] = i
+            self._know(self.products, i.operands[0].name, i, {i.operands[0].name} | read(i))
         elif i.parts[0] == "mov" and kind in _COPIED and {o.kind for o in i.operands} == {"reg"}:
-            self._copies[i.operands[0].name] = i.operands[1].name
+            self._copy(i.operands[0].name, i.operands[1].name)
         elif i.parts[0] == "ld" and i.operands[0].kind == "reg" and (cell := _cell(i.operands[1])) in self._cells:
-            self._copies[i.operands[0].name] = self._cells[cell]
+            self._copy(i.operands[0].name, self._cells[cell])
         elif i.parts[0] in ("st", "atom", "red") and not {"global", "shared"} & set(i.parts):
             cell = _cell(first) if first is not None and i.elements == 1 else None
             if cell is None:
-                self._cells = {}  # it may write any of them
+                self._cells.clear()  # it may write any of them
             elif i.operands[1].kind == "reg":
-                self._cells[cell] = i.operands[1].name
+                self._know(self._cells, cell, i.operands[1].name, {i.operands[1].name})
             else:
                 self._cells.pop(cell, None)
 
     def _forget(self, name: str) -> None:
         """A register has a new value."""
-        self.products = {p: i for p, i in self.products.items() if p != name and name not in read(i)}
+        for table, key, value in self._of.pop(name, ()):
+            if table.get(key) is value:
+                del table[key]
         self._far.discard(name)
-        self._copies = {a: b for a, b in self._copies.items() if name not in (a, b)}
-        self._cells = {cell: held for cell, held in self._cells.items() if held != name}
+
+    def _know(self, table: dict[K, V], key: K, value: V, until: Collection[str]) -> None:
+        """Adds what holds until one of these registers has a new value."""
+        table[key] = value
+        for name in until:
+            self._of.setdefault(name, []).append((table, key, value))
+
+    def _copy(self, name: str, of: str) -> None:
+        self._know(self._copies, name, of, {name, of})
 
     def join(self) -> None:
         """A block begins. A register that is written once is the same in all blocks that read it."""
-        self.products = {p: i for p, i in self.products.items() if p in self._once and read(i) <= self._once}
+        for p in [p for p, i in self.products.items() if p not in self._once or not read(i) <= self._once]:
+            del self.products[p]
         self._far = set(self.products)
-        self._copies = {a: b for a, b in self._copies.items() if a in self._once and b in self._once}
-        self._cells = {}
+        for a in [a for a, b in self._copies.items() if a not in self._once or b not in self._once]:
+            del self._copies[a]
+        self._cells.clear()
 
     def product_in(self, term: Operand, i: Instruction) -> str | None:
         """Returns the register of the product that a term of a sum is."""

@@ -21,6 +21,7 @@ from kernels.runner import VerificationError, inputs_of, run
 from tests.helpers import rung_runs
 from tests.helpers.emulated import archived, needs_nvrtc, resources
 from tests.helpers.hard_scores import side_by_side
+from tests.helpers.offenders import every
 from tests.helpers.rung_runs import verified_outputs
 from tests.helpers.shapes import attention_shapes
 
@@ -126,7 +127,7 @@ def test_hard_scores_stay_finite_and_right(name):
         assert all(np.isfinite(out.astype("f4")).all() for out in outputs.values())
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@every("name", RUNGS)
 def test_equal_keys_share_the_gradient(name):
     """With equal rows of K, P is 1/N everywhere: dV is the mean of dO for every key."""
     s = of_rung(name, AttentionBackwardShape(1, 1, 19, 8))
@@ -214,7 +215,7 @@ def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
             rung.check(shape, tiles)
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@every("name", RUNGS)
 def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(name):
     rung = RUNGS[name]
     for s in (TOY, AttentionBackwardShape(1, 1, 2048, 64), AttentionBackwardShape(1, 1, 2048, 128)):
@@ -267,15 +268,15 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)
+@every(("name", "shape", "tiles", "message"), RULES)
 def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
     with pytest.raises(RuleError, match=message):
         RUNGS[name].check(shape, tiles)
 
 
 # -- memory and cost --------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", RUNGS)
-@pytest.mark.parametrize("N", [256, 4096])
+@every("name", RUNGS)
+@every("N", [256, 4096])
 def test_only_the_naive_rung_needs_memory_that_grows_with_n_squared(name, N):
     s, rung = of_rung(name, AttentionBackwardShape(1, 2, N, 64)), RUNGS[name]
     program = rung.build(s, rung.default_tiles)

@@ -26,6 +26,7 @@ from kernels.model.shape import ShapeError
 from kernels.runner import seeded_inputs
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 from tests.helpers.rung_runs import verified_output
 from tests.helpers.shapes import plain_layer_shapes, transpose_shapes
 
@@ -194,8 +195,8 @@ def test_phases_have_every_pixel_once_and_every_link(s):
 RESNET = [f"backward-resnet50-res{stage}-3x3-n32" for stage in (2, 3, 4, 5)]
 
 
-@pytest.mark.parametrize("key", RESNET)
-@pytest.mark.parametrize("name", IMPLICIT)
+@every("key", RESNET)
+@every("name", IMPLICIT)
 def test_some_set_of_tile_sizes_gives_every_sm_of_an_h200_work(name, key):
     """The busiest of 132 SMs has at most a tenth more blocks than the average. With every set a quarter more, if the sum
     is split."""
@@ -208,7 +209,7 @@ def test_some_set_of_tile_sizes_gives_every_sm_of_an_h200_work(name, key):
         assert all(ceil(n, dweight.SMS) * dweight.SMS <= 1.25 * n for n in blocks), blocks
 
 
-@pytest.mark.parametrize("key", BACKWARD_PRESETS)
+@every("key", BACKWARD_PRESETS)
 def test_parts_cover_the_sum_and_are_short(key):
     s, tiles = BACKWARD_PRESETS[key].shape, DWEIGHT_FAST.default_tiles
     terms, inner = dweight.terms_of_part(s, tiles), s.N * s.PQ
@@ -235,12 +236,12 @@ def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung_runs.runs_or_names_its_rule(OURS[name], shape, tiles, "<=|==|stay below")
 
 
-@pytest.mark.parametrize("name", OF_CONV)
+@every("name", OF_CONV)
 def test_every_choice_is_in_a_legal_set(name):
     rung_runs.each_choice_is_legal(OURS[name], TOY)
 
 
-@pytest.mark.parametrize("name", OURS)
+@every("name", OURS)
 def test_no_precompiled_kernel_spills(name):
     shape = ladder_of(name).presets[next(iter(ladder_of(name).presets))].shape
     for tiles in OURS[name].tile_sets(shape):
@@ -282,7 +283,7 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "shape", "message"), RULES)
+@every(("name", "shape", "message"), RULES)
 def test_unsupported_settings_name_the_rule(name, shape, message):
     with pytest.raises(RuleError, match=message):
         ladder_of(name).rung(name).check(shape, {})
@@ -317,7 +318,7 @@ def test_every_transposed_preset_is_supported(key):
     assert runs_at("conv-transpose/implicit-gemm", s) and runs_at("conv-transpose/direct", s)
 
 
-@pytest.mark.parametrize("key", BACKWARD_PRESETS)
+@every("key", BACKWARD_PRESETS)
 def test_every_preset_is_supported(key):
     s = BACKWARD_PRESETS[key].shape
     assert all(runs_at(name, s) or s.groups > 1 for name in OF_CONV)

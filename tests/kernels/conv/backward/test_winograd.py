@@ -15,6 +15,7 @@ from kernels.engines import cpu, emulator
 from kernels.model.program import INPUT, RuleError
 from kernels.runner import seeded_inputs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 from tests.helpers.rung_runs import (
     assert_fault_in_launch_is_detected,
     reference_and_scale,
@@ -114,7 +115,7 @@ def test_it_multiplies_less_than_the_definition(rung):
     assert s.flops / 4 < executed < s.flops / 2
 
 
-@pytest.mark.parametrize(
+@every(
     ("changes", "rule"),
     [
         ({"pad_h": 3}, "pad_h must be 2 or less: dy is padded by 2 - pad_h, got 3"),

@@ -20,6 +20,7 @@ from kernels.model.tensor_map import TensorMap
 from kernels.runner import compare, run, seeded_inputs
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 from tests.helpers.shapes import half_shapes
 
 RUNGS = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs if not rung.library}
@@ -133,7 +134,7 @@ def test_every_wait_is_needed(name, right, wrong, message):
 
 
 # -- rules -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
+@every(
     ("name", "change", "tiles", "rule"),
     [
         ("mma", {"C": 12}, {}, "C % 8 == 0, got 12 % 8"),

@@ -13,6 +13,7 @@ from kernels.engines.emulator.compiler.compile import compile_ptx
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.launch import Options, device_memory, launch
 from tests.helpers.emulated import emulate, needs_nvrtc
+from tests.helpers.offenders import every
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 i32, u32 = np.int32, np.uint32
@@ -56,8 +57,8 @@ def test_pairs_of_warps_use_separate_named_barriers():
         np.testing.assert_array_equal(run["out"], (2 + t // 64) * 1000 + t // 64 * 64 + (t + 32) % 64)
 
 
-@pytest.mark.parametrize("order", ["forward", "reversed", 3])
-@pytest.mark.parametrize("asm", ["bar", "barrier.cta"])
+@every("order", ["forward", "reversed", 3])
+@every("asm", ["bar", "barrier.cta"])
 def test_producers_arrive_and_do_not_wait(order, asm):
     """Two warps fill two buffers and two warps empty them: bar.arrive counts without waiting."""
     source = f"""
@@ -133,7 +134,7 @@ def test_barriers_that_count_and_combine(threads, grid, limit, order):
     assert ((run["out"][:, 1] != 0) == p.all()).all() and ((run["out"][:, 2] != 0) == p.any()).all()
 
 
-@pytest.mark.parametrize(
+@every(
     ("call", "message"),
     [
         ("sync(16, 64)", r"kernel\.cu:\d+.*: barrier 16 does not exist: a block has 0 to 15"),
@@ -193,7 +194,7 @@ def test_guarded_barrier_is_for_threads_with_a_true_guard():
 
 
 # -- a barrier that some threads of the block miss ------------------------------------------------------------------
-@pytest.mark.parametrize(("condition", "count"), [("t < 32", 32), ("t != 40", 1), ("t % 2", 32)])
+@every(("condition", "count"), [("t < 32", 32), ("t != 40", 1), ("t % 2", 32)])
 def test_barrier_missed_by_threads_is_an_error(condition, count):
     source = f"""extern "C" __global__ void k(int* out) {{
   int t = threadIdx.x;
@@ -393,7 +394,7 @@ def _branches(first: str, second: str) -> np.ndarray:
     return memory.array("out")
 
 
-@pytest.mark.parametrize(
+@every(
     ("first", "second"),
     [
         ("7 3", "7 3"),  # the compiler makes no copies on two ways of a branch
@@ -542,7 +543,7 @@ def test_ended_lanes_are_not_waited_for():
     np.testing.assert_array_equal(run["out"], [32] * 32 + [18] * 18)
 
 
-@pytest.mark.parametrize(
+@every(
     ("call", "what"),
     [("__syncwarp()", "__syncwarp"), ("out[t] = __shfl_sync(~0u, t, 3)", ""), ("out[t] = __any_sync(~0u, t)", "")],
 )

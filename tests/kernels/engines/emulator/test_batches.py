@@ -16,6 +16,7 @@ from kernels.engines.emulator.launch import Options, device_memory, launch
 from kernels.engines.emulator.memory import WRITTEN
 from kernels.engines.emulator.ptx.parse import parse
 from tests.helpers.emulated import emulate, needs_nvrtc
+from tests.helpers.offenders import every
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 i32, f32 = np.int32, np.float32
@@ -178,7 +179,7 @@ ALONE = {
 }
 
 
-@pytest.mark.parametrize("kernel", ALONE)
+@every("kernel", ALONE)
 def test_blocks_that_may_wait_for_each_other_are_one_batch(kernel):
     options = [option.replace("compute_80", "compute_90") for option in OPTIONS]
     parsed = parse(compile_ptx(ALONE[kernel], "kernel.cu", options), "k")

@@ -12,6 +12,7 @@ from kernels.engines.emulator import arguments, comparison, user_kernel
 from kernels.engines.emulator.comparison import Check, compare, expected, parse
 from kernels.model.program import RuleError
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 
 VALUES = {
     f"arg{n}": arguments.parse(text)
@@ -58,7 +59,7 @@ def test_whole_numbers_are_computed_in_64_bits():
         assert expected(Check("arg2", expression), before).tolist() == want, expression
 
 
-@pytest.mark.parametrize(
+@every(
     ("expression", "message"),
     [
         ("arg0 +", "no expression"),

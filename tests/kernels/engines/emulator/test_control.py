@@ -10,6 +10,7 @@ import pytest
 from kernels.engines.emulator.errors import EmulatorError
 from tests.helpers.emulated import emulate, needs_nvrtc
 from tests.helpers.emulated_numbers import assert_same, f32, i32, rng, u32
+from tests.helpers.offenders import every
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 
@@ -260,7 +261,7 @@ def test_votes_in_a_partial_warp():
 ORDERS = ["forward", "reversed", 1, 2, 3]
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@every("order", ORDERS)
 def test_results_do_not_depend_on_the_warp_order(order):
     source = """
     extern "C" __global__ void k(int* sum, int* out, const int* in, int n) {

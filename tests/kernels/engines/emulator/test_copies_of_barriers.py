@@ -12,6 +12,7 @@ from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.ptx.flow import flow_of
 from kernels.engines.emulator.ptx.parse import parse
 from tests.helpers.emulated import emulate, needs_nvrtc
+from tests.helpers.offenders import every
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 f32, i32 = np.float32, np.int32
@@ -55,7 +56,7 @@ def test_barriers_on_two_ways_of_a_branch(body):
         _run(body.replace("%%", "%"))
 
 
-@pytest.mark.parametrize(
+@every(
     "body, right",
     [
         ("for (int i = 0; i < n; ++i) { SYNC; got += s[t ^ i]; }", lambda t: sum(t ^ i for i in range(5))),
@@ -72,7 +73,7 @@ def test_barriers_on_two_ways_of_a_branch(body):
         ("for (int i = 0; i < n; ++i) { if (i + 1 < n) SYNC; got += s[t ^ i]; }", lambda t: sum(t ^ i for i in range(5))),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("order", ["forward", "reversed"])
+@every("order", ["forward", "reversed"])
 def test_copies_of_one_barrier(body, right, order):
     source = KERNEL % body
     run = emulate(source, {}, {"out": ((64,), i32)}, args=["out", i32(5)], block=64, races=True, order=order)

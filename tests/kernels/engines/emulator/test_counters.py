@@ -7,6 +7,7 @@ import pytest
 
 from kernels.engines.emulator.counters import FIELDS
 from tests.helpers.emulated import Outcome, emulate, needs_nvrtc
+from tests.helpers.offenders import every
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 f32, i32 = np.float32, np.int32
@@ -17,7 +18,7 @@ def _pick(run: Outcome, *names: str) -> tuple[int, ...]:
 
 
 # -- global memory ---------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
+@every(
     "index, sectors",
     [
         ("t", 4),  # 128 bytes in a row
@@ -42,7 +43,7 @@ def test_sectors_of_one_request(index, sectors):
     assert _pick(run, "requests_st", "sectors_st", "bytes_st") == (1, 4, 128)
 
 
-@pytest.mark.parametrize("stride, sectors", [(1, 4), (2, 8), (33, 32)])
+@every("stride, sectors", [(1, 4), (2, 8), (33, 32)])
 def test_sectors_of_stores(stride, sectors):
     source = f'extern "C" __global__ void k(float* out) {{ out[threadIdx.x * {stride}] = 1.0f; }}'
     run = emulate(source, {}, {"out": ((3 * 96 * 33,), f32)}, block=96)
@@ -141,7 +142,7 @@ def test_wavefronts_of_one_shared_load(index, waves):
     assert _pick(run, "shared_requests_st", "wavefronts_st", "bank_conflicts_st") == (33, 33, 0)
 
 
-@pytest.mark.parametrize(
+@every(
     "type_, index, waves, ideal",
     [
         ("float2", "t", 2, 2),
@@ -196,7 +197,7 @@ def test_bank_conflicts_count_only_active_lanes():
     assert _pick(run, "wavefronts_ld", "bank_conflicts_ld") == (5, 4)
 
 
-@pytest.mark.parametrize("size, apart, waves, fewest", [(4, 1, 1, 1), (4, 2, 2, 1), (8, 1, 2, 2), (16, 1, 4, 4)])
+@every("size, apart, waves, fewest", [(4, 1, 1, 1), (4, 2, 2, 1), (8, 1, 2, 2), (16, 1, 4, 4)])
 def test_async_copies_are_counted_as_stores_and_separately(size, apart, waves, fewest):
     """One warp copies `size` bytes a lane, `apart` times as far apart in shared memory, and stores once."""
     floats = size // 4
@@ -220,7 +221,7 @@ def test_async_copies_are_counted_as_stores_and_separately(size, apart, waves, f
     assert _pick(run, "requests_ld", "sectors_ld") == (1, size)
 
 
-@pytest.mark.parametrize(
+@every(
     "type_, update, loads, waves",
     [
         ("int", "atomicAdd(&s[t / 8], t)", 0, 0),

@@ -8,6 +8,7 @@ import pytest
 from kernels.engines.emulator.ptx.names import variable
 from tests.helpers.emulated import emulate, needs_nvrtc
 from tests.helpers.emulated_numbers import rng
+from tests.helpers.offenders import every
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 f32, i32, u32, i64, u64 = np.float32, np.int32, np.uint32, np.int64, np.uint64
@@ -60,7 +61,7 @@ def test_arrays_indexed_at_run_time_are_local(order):
     np.testing.assert_array_equal(run["out"], ordered + np.take_along_axis(tail, ordered & 7, axis=1))
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@every("order", ORDERS)
 def test_static_and_dynamic_shared_memory(order):
     source = """
     extern __shared__ float extra[];
@@ -244,7 +245,7 @@ def test_compare_and_swap_loop():
     np.testing.assert_array_equal(np.sort(run["before"]), 2.0 ** np.arange(40, dtype=f32))
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@every("order", ORDERS)
 def test_histogram_in_shared_memory(order):
     source = """
     extern "C" __global__ void k(int* total, const unsigned char* in, int n) {
@@ -264,7 +265,7 @@ def test_histogram_in_shared_memory(order):
 
 
 # -- barriers ------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("order", ORDERS)
+@every("order", ORDERS)
 def test_barriers_in_uniform_code(order):
     source = """
     extern "C" __global__ void k(int* out, int* counts) {
@@ -318,7 +319,7 @@ def test_atomics_on_vectors_update_each_element():
     assert run["old"].tolist() == [0] * 32
 
 
-@pytest.mark.parametrize(
+@every(
     "mangled, name",
     [
         ("_ZZ4gemmE2As", "As"),

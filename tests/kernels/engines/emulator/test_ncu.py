@@ -12,6 +12,7 @@ from kernels.engines.emulator import ncu, nsight, user_kernel
 from kernels.engines.emulator.counters import FIELDS
 from kernels.model.program import RuleError
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 
 REPORTS = Path(__file__).parents[3] / "fixtures" / "ncu"
 # The measured kernels. Their inputs were zeros.
@@ -140,7 +141,7 @@ def test_details_page_has_launches_without_known_metrics():
 
 
 # -- reading -----------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
+@every(
     ("unit", "cell", "value"),
     [
         ("byte", "1,048,576", 2**20),

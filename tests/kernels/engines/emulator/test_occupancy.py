@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from kernels.engines.emulator.occupancy import occupancy
+from tests.helpers.offenders import every
 
 
-@pytest.mark.parametrize(
+@every(
     ("registers", "shared", "threads", "blocks", "limit"),
     [
         (32, 0, 256, 8, "warps"),  # 64 warps of 8

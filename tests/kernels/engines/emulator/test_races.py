@@ -7,6 +7,7 @@ import pytest
 
 from kernels.engines.emulator.compiler.compile import OPTIONS
 from tests.helpers.emulated import emulate, needs_nvrtc
+from tests.helpers.offenders import every
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 i32 = np.int32
@@ -234,8 +235,8 @@ def test_what_something_orders_is_not(order):
     assert not {name: races for name, body in RIGHT.items() if (races := found(body, order=order))}
 
 
-@pytest.mark.parametrize("to", ["y", "*p"])
-@pytest.mark.parametrize("x, races", [("a", 1), ("b", 0)])
+@every("to", ["y", "*p"])
+@every("x, races", [("a", 1), ("b", 0)])
 def test_one_buffer_under_two_names(to, x, races):
     source = f"""__device__ int* variable;
 extern "C" __global__ void k(int* y, const int* x) {{
@@ -312,7 +313,7 @@ extern "C" __global__ void k(int* out) {
     )
 
 
-@pytest.mark.parametrize(
+@every(
     "name, cure",
     [
         ("an atomic of the block for all", "for that block only"),
@@ -499,9 +500,9 @@ BY_BARRIER = {
 }
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("by", [BY_BARRIER, {"ARRIVE": ARRIVE, "WAIT": WAIT}])
-@pytest.mark.parametrize("silent, races", [(9, False), (2, True), (3, True)])
+@every("order", ORDERS)
+@every("by", [BY_BARRIER, {"ARRIVE": ARRIVE, "WAIT": WAIT}])
+@every("silent, races", [(9, False), (2, True), (3, True)])
 def test_a_reader_that_does_not_arrive_is_found_among_those_that_do(order, by, silent, races):
     source, count = READERS, 96 - 32 * races + 32 * (by is BY_BARRIER)
     for name, text in {**by, "SILENT": str(silent), "COUNT": str(count)}.items():

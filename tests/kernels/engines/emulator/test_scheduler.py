@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kernels.engines.emulator.errors import EmulatorError
 from tests.helpers.emulated import emulate, needs_nvrtc
+from tests.helpers.offenders import every
 
 pytestmark = [needs_nvrtc, pytest.mark.usefixtures("both_ways")]
 f32, i32, u32, u64 = np.float32, np.int32, np.uint32, np.uint64
@@ -451,7 +452,7 @@ def test_unknown_special_register_is_an_error():
         emulate(source, {}, {"out": ((1,), u32)})
 
 
-@pytest.mark.parametrize("block", [64, 128, 256, 384])
+@every("block", [64, 128, 256, 384])
 def test_turns_of_warpgroups_that_a_kernel_has_or_has_not(block):
     source = """extern "C" __global__ void k(int* out) {
   __shared__ int s[384];

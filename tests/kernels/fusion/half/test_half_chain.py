@@ -21,6 +21,7 @@ from kernels.model.verify import agrees
 from kernels.runner import seeded_inputs
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 
 RUNG, SMALL = hopper.RUNG, dict(hopper.SMALL)
 TWO_CONSUMERS = {"BM": 128, "STAGES": 2}
@@ -147,7 +148,7 @@ def test_a_name_is_enough_for_a_text():
 
 
 # -- rules -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
+@every(
     ("change", "tiles", "rule"),
     [
         ({"chain": "relu conv:K=8:R=3"}, {}, "the chain must be a convolution and pointwise blocks after it"),

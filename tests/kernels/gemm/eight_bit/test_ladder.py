@@ -25,6 +25,7 @@ from kernels.model.verify import agrees
 from kernels.runner import run, seeded_inputs
 from tests.helpers import rung_runs
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 
 LADDER = eight_bit.LADDER
 OURS = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs if not rung.library}
@@ -154,7 +155,7 @@ def test_every_wait_of_the_ring_is_needed(name, old, new, message):
 
 
 # -- rules ------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
+@every(
     "name, change, tiles, rule",
     [
         ("mma-int8", {"dtype": FP8}, {}, "dtype must be int8, got fp8"),

@@ -19,6 +19,7 @@ from pages.attention.address import MAX, MAX_ELEMENTS, bounds
 from pages.attention.backward import address, chapters, controls
 from pages.attention.backward.address import ADDRESS, DEFAULT
 from tests.helpers.hostile import anything, assert_bounds, assert_valid
+from tests.helpers.offenders import every
 from tests.helpers.page_runner import heads, links, open_page, stages, strip, texts
 from visuals import units
 from visuals.attention.backward.inputs import KINDS, inputs
@@ -47,14 +48,14 @@ def test_field_bounds_allow_only_valid_shapes(values):
     assert_bounds(shape, bounds(shape), ADDRESS.read)
 
 
-@pytest.mark.parametrize("key", BACKWARD_PRESETS)
+@every("key", BACKWARD_PRESETS)
 def test_a_preset_s_link_keeps_the_rung_or_leads_to_one_that_runs(key):
     first, _ = ADDRESS.read({})
     found, notes = ADDRESS.read(ADDRESS.at_shape(first, BACKWARD_PRESETS[key].shape))
     assert found.shape == BACKWARD_PRESETS[key].shape and not notes and not found.broken
 
 
-@pytest.mark.parametrize("name", OWN)
+@every("name", OWN)
 def test_small_heads_have_tiles_to_watch_and_large_ones_the_defaults(name):
     rung = RUNGS[name]
     small = DEFAULT.with_(N=32, d=16, dtype="fp16") if name in HALVES else DEFAULT

@@ -15,6 +15,7 @@ from pages.conv.controls import PRESETS
 from pages.conv.winograd import address, chapters, matrices
 from pages.conv.winograd.address import KERNELS
 from pages.parts.worker import worker
+from tests.helpers.offenders import every
 from tests.helpers.page_runner import components, heads, open_page, press, stages, strip, texts
 from visuals import units
 
@@ -147,8 +148,8 @@ def test_effective_and_actual_rates_use_different_flops():
 
 
 # -- the chooser -------------------------------------------------------------------------------------
-@pytest.mark.parametrize("m", matrices.OUTPUTS)
-@pytest.mark.parametrize("r", matrices.TAPS)
+@every("m", matrices.OUTPUTS)
+@every("r", matrices.TAPS)
 def test_matrices_on_the_page_are_the_derived_ones(m, r):
     html, t = matrices.transforms(m, r), winograd_matrices.derive(m, r)
     for X in (t.AT, t.G, t.BT):
@@ -167,7 +168,7 @@ def test_identity_is_checked_on_other_numbers():
     assert "<b>0</b> in exact fractions" in after and after != before
 
 
-@pytest.mark.parametrize(("m", "r"), [(1, 1), (1, 5), (2, 3), (4, 3), (6, 3), (6, 5)])
+@every(("m", "r"), [(1, 1), (1, 5), (2, 3), (4, 3), (6, 3), (6, 5)])
 def test_differences_are_rounding_errors_only(m, r):
     exact, double, single = matrices.differences.__wrapped__(m, r, 0)
     assert exact == 0 and double < 1e-9 and single < 0.1

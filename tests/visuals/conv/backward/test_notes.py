@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from kernels.conv.backward.presets import BACKWARD_PRESETS
 from kernels.conv.backward.transpose import PRESETS as TRANSPOSE_PRESETS
 from kernels.conv.shape import ConvShape
+from tests.helpers.offenders import every
 from tests.helpers.shapes import conv_shapes
 from visuals import units
 from visuals.conv.backward import notes
@@ -51,7 +52,7 @@ def test_transposed_kernels_are_compared():
     assert text == "“our GEMM + col2im by gather” is 2× as fast as “our GEMM + col2im by atomics”."
 
 
-@pytest.mark.parametrize("key", BACKWARD_PRESETS)
+@every("key", BACKWARD_PRESETS)
 def test_every_preset_has_sentences(key):
     s = BACKWARD_PRESETS[key].shape
     for text in (notes.dinput_cost(s), notes.dweight_cost(s)):

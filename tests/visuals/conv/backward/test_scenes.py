@@ -13,6 +13,7 @@ from kernels.engines import emulator
 from kernels.ladders import find
 from kernels.model.program import INPUT
 from kernels.runner import run, seeded_inputs
+from tests.helpers.offenders import every
 from tests.helpers.shapes import conv_shapes
 from visuals.conv.backward import winograd_cells
 from visuals.conv.backward.links import HOLE, OUTSIDE, Links
@@ -281,7 +282,7 @@ def test_the_data_matrix_is_im2col_s():
 
 
 # -- what is shown of a large shape --------------------------------------------------------------------
-@pytest.mark.parametrize("key", BACKWARD_PRESETS)
+@every("key", BACKWARD_PRESETS)
 def test_the_watched_shape_keeps_what_matters(key):
     s = BACKWARD_PRESETS[key].shape
     small = watched(s)

@@ -9,6 +9,7 @@ import pytest
 from kernels import records
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from kernels.records import availability
+from tests.helpers.offenders import every
 from tests.helpers.race_rows import LADDER, timed
 from tests.helpers.rows_of import CEILINGS
 from visuals.conv.choose import notes
@@ -45,7 +46,7 @@ def test_rungs_with_overlapping_spreads_are_named():
     )
 
 
-@pytest.mark.parametrize("key", CONV_PRESETS | CONV_LAYER_PRESETS)
+@every("key", CONV_PRESETS | CONV_LAYER_PRESETS)
 def test_predictions_cover_the_supported_rungs(key):
     shape = (CONV_PRESETS | CONV_LAYER_PRESETS)[key].shape
     titles, rows = notes.predicted(shape, "cuda")

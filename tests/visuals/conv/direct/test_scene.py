@@ -14,6 +14,7 @@ from kernels.conv.shape import ConvShape
 from kernels.engines import emulator
 from kernels.ladders import find
 from kernels.runner import compare
+from tests.helpers.offenders import every
 from tests.helpers.shapes import conv_shapes
 from visuals.conv.direct import notes
 from visuals.conv.direct.scene import CHANNELS, MANY_TERMS, ORDERS, arrays, direct_scene, shown
@@ -182,7 +183,7 @@ def row(rung: str, ms: float) -> dict:
     return {"rung": rung, "engine": "cuda", "median_ms": ms, "p20_ms": 0.99 * ms, "p80_ms": 1.01 * ms}
 
 
-@pytest.mark.parametrize(
+@every(
     ("rows", "says"),
     [
         ([], ""),

@@ -18,6 +18,7 @@ from kernels.engines import cpu, emulator
 from kernels.engines.emulator.launch import Options
 from kernels.model.program import INPUT, Launch
 from kernels.runner import seeded_inputs
+from tests.helpers.offenders import every
 from tests.helpers.shapes import conv_shapes
 from visuals.conv.fft import pictures
 from visuals.conv.fft import scene as scene_module
@@ -156,7 +157,7 @@ def test_last_step_shows_the_arrays(s, tile, padding):
     cells_are_the_arrays(scene, a)
 
 
-@pytest.mark.parametrize(
+@every(
     "s",
     [
         ConvShape(1, 3, 40, 37, 2, 3, 3, pad=1),
@@ -164,7 +165,7 @@ def test_last_step_shows_the_arrays(s, tile, padding):
         ConvShape(1, 2, 3, 3, 1, 1, 1, stride=8, pad=8),
     ],
 )
-@pytest.mark.parametrize("tile", TILES)
+@every("tile", TILES)
 def test_part_of_large_arrays_has_the_right_offset(s, tile):
     a, scene, _ = scene_of(s, tile)
     cells_are_the_arrays(scene, a)

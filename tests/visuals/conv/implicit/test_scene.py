@@ -16,6 +16,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from kernels.model.fast_division import magic
+from tests.helpers.offenders import every
 from tests.helpers.shapes import conv_shapes
 from tests.visuals.scene.test_payload import check_same_pictures, decoded, read  # noqa: F401
 from visuals.conv.implicit import notes
@@ -203,7 +204,7 @@ def row(rung: str, ms: float) -> dict:
     return {"rung": rung, "engine": "cuda", "median_ms": ms, "p20_ms": 0.99 * ms, "p80_ms": 1.01 * ms}
 
 
-@pytest.mark.parametrize(
+@every(
     ("rows", "says"),
     [
         ([], [""]),

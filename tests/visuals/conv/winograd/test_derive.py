@@ -14,6 +14,7 @@ from kernels import sources
 from kernels.conv import winograd_matrices
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
+from tests.helpers.offenders import every
 from visuals.conv.inputs import Inputs
 from visuals.conv.winograd import derive, nested
 from visuals.conv.winograd.part import numbers, part_of
@@ -29,7 +30,7 @@ def rows(m: int):
     return st.tuples(*[st.lists(VALUES, min_size=n, max_size=n) for n in (m + 2, 3)])
 
 
-@pytest.mark.parametrize("m", [*TILES, 1, 3, 8])
+@every("m", [*TILES, 1, 3, 8])
 def test_derived_matrices_equal_those_of_the_kernels_exactly(m):
     t, points = winograd_matrices.derive(m, 3), points_of(m)
     assert tuple(zip(*(p.column_of_AT for p in points), strict=True)) == t.AT

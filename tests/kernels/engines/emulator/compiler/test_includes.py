@@ -15,6 +15,7 @@ from kernels.engines.emulator import user_kernel
 from kernels.engines.emulator.compiler import compile, standard
 from kernels.engines.emulator.compiler.includes import fingerprint
 from tests.helpers.emulated import emulate, needs_nvrtc
+from tests.helpers.offenders import every
 
 KERNEL = 'extern "C" __global__ void k(int* x) { x[0] = VALUE; }\n'
 
@@ -215,7 +216,7 @@ def test_user_header_precedes_the_standard_librarys(files):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(
+@every(
     ("text", "message"),
     [
         ("#include <iostream>\n", "iostream was not found. It is a C++ header of the host, which NVRTC does not have"),

@@ -15,6 +15,7 @@ from kernels.engines.emulator.compiler.translated import translated
 from kernels.engines.emulator.ptx.kernel import Line
 from kernels.model.program import RuleError
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 
 CHAIN = """extern "C" __global__ void chain(const float* x, float* y, float a) {
   float v = x[threadIdx.x];
@@ -82,7 +83,7 @@ def own(tmp_path):
 
 
 # -- the bits ----------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
+@every(
     ("upper", "control"),
     [
         (0x000FC80000000000, Control(4, True, None, None, (), 0)),

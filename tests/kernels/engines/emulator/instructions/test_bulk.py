@@ -16,6 +16,7 @@ from kernels.engines.emulator.swizzle import swizzled
 from kernels.model.tensor_map import ELEMENTS, Im2colMap, StridedMap, TensorMap
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.hopper import LOAD_96_BYTES, run_hopper
+from tests.helpers.offenders import every
 
 i32, u8, f32 = np.int32, np.uint8, np.float32
 SHARED = 64 * 1024
@@ -121,7 +122,7 @@ def test_a_map_survives_its_128_bytes(case):
     assert tensor_maps.decoded(bytes(128)) is None
 
 
-@pytest.mark.parametrize(
+@every(
     "change, rule",
     [
         ({"strides": (24,)}, "strides in multiples of 16 bytes"),

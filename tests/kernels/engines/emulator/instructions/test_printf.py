@@ -21,6 +21,7 @@ from kernels.engines.emulator.printer import PRINT_BUFFER, Printed, Printer
 from kernels.engines.emulator.threads import Threads
 from tests.helpers.emulated import NAME, emulate, needs_nvrtc
 from tests.helpers.emulated_numbers import i32
+from tests.helpers.offenders import every
 
 FLAGS = st.text("-+ #0", max_size=3).map(lambda flags: "".join(dict.fromkeys(flags)))
 WIDTH = st.sampled_from(["", "1", "5", "12", "*"])
@@ -103,7 +104,7 @@ def test_floats_are_formatted_as_in_c(flags, width, precision, kind, drawn_stars
 
 
 @needs_c_library
-@pytest.mark.parametrize("text", ["%s", "%9s|", "%-9s|", "%.3s", "%*.*s|", "%%%s%%", "a%sb\n"])
+@every("text", ["%s", "%9s|", "%-9s|", "%.3s", "%*.*s|", "%%%s%%", "a%sb\n"])
 def test_strings_are_formatted_as_in_c(text):
     stars = (-8, 2) if "*" in text else ()
     assert formatted(text, *stars, b"hello") == _format_by_c(text, *stars, b"hello")

@@ -13,6 +13,7 @@ from kernels.engines.emulator.native.plan import Setting, plan_of
 from kernels.engines.emulator.native.record import KIND, STOP
 from kernels.engines.emulator.ptx.parse import parse
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 
 pytest.importorskip("llvmlite")
 pytestmark = needs_nvrtc
@@ -62,7 +63,7 @@ def test_what_lanes_exchange_is_what_numpy_gives(call, condition, width, block):
     assert _run(source, block, machine_code=True) == _run(source, block, machine_code=False)
 
 
-@pytest.mark.parametrize("call", CALLS)
+@every("call", CALLS)
 def test_they_are_handled(call):
     """Without this the comparison above compares NumPy with itself."""
     source = KERNEL.format(call=call.format(mask="~0u", width=16), condition="", mask="~0u")

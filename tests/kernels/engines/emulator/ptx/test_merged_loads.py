@@ -9,6 +9,7 @@ from kernels.engines.emulator.compiler import compile as compiler
 from kernels.engines.emulator.ptx.kernel import Kernel, type_bytes
 from kernels.engines.emulator.ptx.merged_loads import merged
 from kernels.engines.emulator.ptx.parse import parse
+from tests.helpers.offenders import every
 
 needs_nvrtc = pytest.mark.skipif(compiler.version() is None, reason="NVRTC is not installed here")
 
@@ -57,7 +58,7 @@ def loads(*offsets: int, base: str = "%r3") -> str:
     return " ".join(f"ld.shared.f32 %f{n}, [{base}+{at}];" for n, at in enumerate(offsets)) + " "
 
 
-@pytest.mark.parametrize(
+@every(
     "body, expected",
     [
         (ROW + loads(0, 4, 8, 12), [16]),

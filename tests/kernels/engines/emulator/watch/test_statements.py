@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.engines.emulator.watch.statements import PART, spread, statements
+from tests.helpers.offenders import every
 
 
 def pieces(line: str) -> list[str]:
@@ -16,7 +16,7 @@ def pieces(line: str) -> list[str]:
     return [part.strip() for part in re.split(r"\n#line \d+\n", spread(line).removesuffix("\n#line 2")) if part.strip()]
 
 
-@pytest.mark.parametrize(
+@every(
     "line, parts",
     [
         ("for (int i = 0; i < n; ++i) sum += x[i];", ["for (int i = 0; i < n; ++i)", "sum += x[i];"]),

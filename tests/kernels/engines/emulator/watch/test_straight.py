@@ -20,7 +20,7 @@ from kernels.model.program import Launch
 from kernels.model.rung import Ladder, Rung
 from kernels.runner import inputs_of
 from tests.helpers.emulated import needs_nvrtc
-from tests.kernels.engines.emulator.watch.test_same_bits import smallest
+from tests.kernels.engines.emulator.watch.test_same_bits import TILES, smallest
 
 WATCHED = ("cross-entropy", "embedding-backward", "linear", "max-pool", "max-pool-backward", "layer-norm", "softmax")
 BLOCKS = 2
@@ -53,7 +53,7 @@ def differences(a: object, b: object) -> list[str]:
 def recorded(rung: Rung, ladder: Ladder, machine_code: bool) -> list[object]:
     """Returns the launches of a rung, watched in every variable, and the program's buffers after them."""
     shape = smallest(ladder, rung)
-    program = rung.build(shape, rung.check(shape, None))
+    program = rung.build(shape, rung.check(shape, TILES.get(rung.name)))
     session = emulator.Session(program, inputs_of(ladder, shape, program), Options())
     found: list[object] = []
     for step in program.steps:

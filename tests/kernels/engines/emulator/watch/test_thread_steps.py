@@ -10,6 +10,7 @@ from kernels.__main__ import main
 from kernels.engines.emulator import user_kernel
 from kernels.model.program import RuleError
 from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.offenders import every
 
 TILE = """#define T 2
 extern "C" __global__ void tile(const int* A, const int* B, int* C, int n) {
@@ -50,7 +51,7 @@ def test_which_thread(text, block, thread):
     assert user_kernel.watched_thread(text, (2, 2, 1), (4, 4, 1)) == (block, thread)
 
 
-@pytest.mark.parametrize("text", ["", "x", "1:", ":1", "1:2:3", "-1"])
+@every("text", ["", "x", "1:", ":1", "1:2:3", "-1"])
 def test_a_thread_that_is_not_understood_is_refused(text):
     with pytest.raises(RuleError, match="--watch is a thread of block 0, such as 9"):
         user_kernel.watched_thread(text, (2, 2, 1), (4, 4, 1))
