@@ -11,7 +11,7 @@ import streamlit as st
 
 from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.presets import CONV_GRID, CONV_PADDING, CONV_PRESETS
-from kernels.conv.shape import EXTRA_SINCE, ConvShape, conv_bounds
+from kernels.conv.shape import EXTRA_SINCE, ConvShape
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.model.preset import Preset
 from pages.conv import address
@@ -111,7 +111,7 @@ def name(s: ConvShape) -> str:
 
 # -- shape ---------------------------------------------------------------------------------------
 def _fields(fields: parts_address.Fields, shape: ConvShape, work: str) -> None:
-    bounds = conv_bounds(shape, address.MAX)
+    bounds = address.bounds(shape, fields.by_name)
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
         with more(_more_label(shape), fields, RARE, bounds):
