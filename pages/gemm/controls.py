@@ -24,8 +24,8 @@ from visuals.gemm.scene import folds
 PAGE = "gemm/page.py"
 CHIPS = labels(
     GEMM_PRESETS,
-    "square-8 square-16 square-64 square-1024 square-4096 odd-4095 tall deep fc-vgg16-fc6 gpt2-qkv gpt2-mlp-up "
-    "square-4096-fp16 square-4096-int8",
+    """square-8 square-16 square-64 square-1024 square-4096 odd-4095 tall
+    deep fc-vgg16-fc6 gpt2-qkv gpt2-mlp-up square-4096-fp16 square-4096-int8""",
     {"odd-4095": mark("odd"), "tall": mark("tall"), "deep": mark("deep"), "gpt2-mlp-up": "GPT-2 MLP"},
 )
 LINE = ((("M", "M", 80), ("N", "N", 78), ("K", "K", 78)),)
