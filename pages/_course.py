@@ -5,25 +5,18 @@ The browser keeps the chapters that were open (visuals/stage/chapter.js). Nothin
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
 from math import ceil
 from pathlib import Path
 
-import streamlit as st
-
 from kernels.i18n import cached, mark, tr, trn
 from pages._lessons import LESSONS, LEVELS, Lesson
 from pages.parts.chapters import Story
+from pages.parts.component import component
 
+SCRIPT = Path(__file__).with_name("_progress.js")
 WORDS_A_MINUTE = 150
 RULE = mark("Minutes: one for each chapter, and one for every {words} words in them.")
-
-
-@cache
-def _component():
-    js = Path(__file__).with_name("_progress.js").read_text(encoding="utf-8")
-    return st.components.v2.component("progress", js=js, isolate_styles=False)  # pyright: ignore[reportAttributeAccessIssue]  # Streamlit loads it lazily
 
 
 def story(lesson: Lesson) -> Story:
@@ -56,4 +49,4 @@ def progress(lesson: Lesson) -> None:
         "some": trn("{seen} of {n} chapter", "{seen} of {n} chapters", count, seen="{seen}"),
         "rest": [text for text in (time, tr(LEVELS[lesson.level]), after(lesson)) if text],
     }
-    _component()(key=f"progress_{lesson.path}", data=data, height="content")
+    component("progress", SCRIPT)(key=f"progress_{lesson.path}", data=data, height="content")

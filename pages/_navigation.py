@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 
 import streamlit as st
@@ -12,17 +11,11 @@ from streamlit.navigation.page import StreamlitPage
 from kernels.i18n import language, mark, tr
 from pages import _language
 from pages._lessons import LESSONS, entries
+from pages.parts.component import component
 
+HERE = Path(__file__).parent
 NAME = mark("Kernel Theatre")
 WITHOUT_STAGE = ("choose", "history", "glossary")
-
-
-@cache
-def _component(name: str):
-    """Returns a component. Its script is part of each of its messages, so that of the menus, of which there are several, is
-    separate."""
-    js = Path(__file__).with_name(f"_{name}.js").read_text(encoding="utf-8")
-    return st.components.v2.component(name, js=js, isolate_styles=False)  # pyright: ignore[reportAttributeAccessIssue]  # Streamlit loads it lazily
 
 
 def draw(
@@ -74,5 +67,7 @@ def _link(page: StreamlitPage, text: str, current: StreamlitPage) -> None:
 
 def _part(kind: str, text: str, name: str = "", key: str = "", current: bool = False) -> None:
     data = {"kind": kind, "text": text, "name": name or text, "language": language(), "current": current}
-    component = _component("navigation" if kind == "skip" else "menu")
-    component(key=f"nav_{key or kind}", data=data, height="content")
+    script = (
+        "navigation" if kind == "skip" else "menu"
+    )  # apart: there are several menus, and each message has its script
+    component(script, HERE / f"_{script}.js")(key=f"nav_{key or kind}", data=data, height="content")

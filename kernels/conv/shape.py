@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kernels.i18n import tr
 from kernels.model.row import Json
-from kernels.model.shape import INT_MAX, Bound, Pair, Shape, ShapeError, flag, integer, one_of, pad_of, pair, parse
+from kernels.model.shape import INT_MAX, Pair, Shape, ShapeError, flag, integer, one_of, pad_of, pair, parse
 
 MODES = ("cross-correlation", "convolution")
 # Fields added later, and their values in older rows.
@@ -293,40 +293,3 @@ def padded_text(size: str, axis: str, extra: int) -> str:
 def parse_conv(text: str) -> ConvShape:
     """Parse "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1" into a ConvShape. Raises ShapeError if the text is malformed."""
     return ConvShape(**parse(text, FIELDS, "NCHWKRS", text_fields=("mode",)))
-
-
-def conv_bounds(shape: ConvShape, limits: dict[str, int]) -> dict[str, Bound]:
-    """Returns for each field the values that keep `shape` valid while the other fields stay as they are.
-
-    `limits` gives a page's maximum of a field. The default maximum is 2^31 - 1. Moving one control within its bound
-    always gives a valid ConvShape.
-    """
-    s, limit = shape, lambda name: limits.get(name, INT_MAX)
-    out = {name: Bound(1, limit(name)) for name in ("N", "C", "K", "u", "v")}
-    if s.groups > 1:  # a range has no gaps: if only multiples are valid, the value is fixed
-        rule = "C % groups == 0, K % groups == 0"
-        out |= {"C": Bound(s.C, s.C, rule, rule), "K": Bound(s.K, s.K, rule, rule)}
-    for size, extent, tap, taps, axis, pad, extra, dil_name, dil in (
-        ("H", s.H, "R", s.R, "h", s.pad_h, s.extra_h, "dilation_h", s.dilation_h),
-        ("W", s.W, "S", s.S, "w", s.pad_w, s.extra_w, "dilation_w", s.dilation_w),
-    ):
-        pad_name, extra_name = f"pad_{axis}", f"extra_{axis}"
-        rule = f"dilation*({tap}-1)+1 <= {size}+2*pad" + ("+extra" if extra else "")
-        padded, span = extent + 2 * pad + extra, dil * (taps - 1) + 1
-        out[size] = _low(max(1, span - 2 * pad - extra), 1, limit(size), rule)
-        out[tap] = _high(1, (padded - 1) // dil + 1, limit(tap), rule)
-        fitting = -(-(span - extent - extra) // 2)  # the least padding with which the filter fits
-        out[pad_name] = _low(max(0, fitting, -extra), max(0, -extra), limit(pad_name), rule)
-        fitting = span - extent - 2 * pad
-        out[extra_name] = _low(max(-pad, fitting), -pad, limit(extra_name), rule)
-        fits = (padded - 1) // (taps - 1) if taps > 1 else INT_MAX
-        out[dil_name] = _high(1, fits, limit(dil_name), rule)
-    return out
-
-
-def _low(low: int, plain: int, high: int, rule: str) -> Bound:
-    return Bound(low, max(high, low), rule if low > plain else "")
-
-
-def _high(low: int, high: int, limit: int, rule: str) -> Bound:
-    return Bound(low, min(high, limit), why_high=rule if high < limit else "")

@@ -14,35 +14,29 @@ from kernels.i18n import decimal, mark, tr, trn
 from pages.attention import address
 from pages.attention.address import ADDRESS
 from pages.parts.address import Fields
-from pages.parts.controls import Link, choose, chooser, derived, limits, more, numbers, presets, select
+from pages.parts.controls import Link, choose, chooser, derived, labels, limits, more, numbers, presets, select
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from visuals import units
 from visuals.attention.inputs import KINDS
 
-CHIPS = {
-    "attention-toy": mark("Toy N=8"),
-    "attention-16": "N=16",
-    "attention-toy-causal": mark("N=16, causal"),
-    "paper-cpu": "N=1024",
-    "gpt2": "GPT-2",
-    "bert": "BERT",
-    "attention-2048": "N=2048",
-    "attention-2048-causal": mark("N=2048, causal"),
-    "attention-2048-fp16": "N=2048, FP16",
-    "attention-8192": "N=8192",
-    "attention-d128": "d=128",
-    "attention-ragged": mark("ragged"),
-    "decode-toy": mark("Toy decoding"),
-    "window-toy": mark("Toy window"),
-    "llama-decode": mark("Llama 3 decoding"),
-    "llama-decode-16": mark("Llama 3 decoding, batch 16"),
-    "llama-2048": mark("Llama 3, N=2048"),
-    "mistral-8192": mark("Mistral, window"),
-    "gemma2-2048": mark("Gemma 2, softcap"),
-    "diffusion-cross": mark("cross-attention"),
-    "t5-bias": mark("T5, bias"),
-}
+CHIPS = labels(
+    ATTENTION_PRESETS,
+    "attention-toy attention-16 attention-toy-causal paper-cpu gpt2 bert attention-2048 attention-2048-causal "
+    "attention-2048-fp16 attention-8192 attention-d128 attention-ragged decode-toy window-toy llama-decode llama-decode-16 "
+    "llama-2048 mistral-8192 gemma2-2048 diffusion-cross t5-bias",
+    {
+        "attention-toy-causal": mark("N=16, causal"),
+        "paper-cpu": "N=1024",
+        "attention-d128": "d=128",
+        "attention-ragged": mark("ragged"),
+        "decode-toy": mark("Toy decoding"),
+        "window-toy": mark("Toy window"),
+        "mistral-8192": mark("Mistral, window"),
+        "gemma2-2048": mark("Gemma 2, softcap"),
+        "diffusion-cross": mark("cross-attention"),
+    },
+)
 LINE = ((("B", "B", 64),), (("H", "H", 70),), (("N", "N", 92),), (("d", "d", 70),))
 RARE = ((("scale", "scale", 110),),)
 VARIANTS = ((("M", "M", 110),), (("window", "window", 110),), (("softcap", "softcap", 110),))

@@ -5,17 +5,21 @@ The shape that is read is always valid. Pure functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
+from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import EXTRA_SINCE, MODES, ConvShape
 from kernels.i18n import tr
 from kernels.ladders import LADDERS
 from kernels.model.rung import Ladder
-from pages.parts.address import Choice, Fields, Number, Text, Value, Values, fewest_resets
+from kernels.model.shape import Bound
+from pages.parts import rules
+from pages.parts.address import Choice, Field, Fields, Fix, Number, Text, Value, Values
+from pages.parts.rules import Rule
 from visuals.conv.inputs import Inputs
 from visuals.conv.pictures import CUSTOM, FILTERS, MAX_SEED, PICTURES, UPLOAD
 
@@ -100,21 +104,6 @@ MIN = dict.fromkeys(MAX, 1) | {"pad_h": 0, "pad_w": 0, "extra_h": -8, "extra_w":
 AXES = (("R", "dilation_h", "H", "pad_h", "extra_h"), ("S", "dilation_w", "W", "pad_w", "extra_w"))
 
 
-def fix_filter(values: Values, default: Values) -> Iterator[tuple[str, Values]]:
-    """Yields (rule, new values) for each axis on which the padding after the input is negative or the filter exceeds the
-    padded input.
-
-    The new values reset the fewest fields to `default`. Used as Fields.fix."""
-    default = {**EXTRA_SINCE, **default}
-    for axis in AXES:
-        if rule := _broken_rule(axis, values):
-            yield rule, fewest_resets(values, default, axis, partial(_keeps_rules, axis))
-
-
-def _fix(values: Values) -> Iterator[tuple[str, Values]]:
-    yield from fix_filter(values, DEFAULT.params())
-
-
 def _broken_rule(axis: tuple[str, ...], values: Values) -> str:
     """Returns the rule that the values of one axis break; "" if they break none."""
     tap, dilation, size, pad, extra = axis
@@ -137,8 +126,27 @@ def _broken_rule(axis: tuple[str, ...], values: Values) -> str:
     )
 
 
-def _keeps_rules(axis: tuple[str, ...], values: Values) -> bool:
-    return not _broken_rule(axis, values)
+RULES = tuple(Rule(partial(_broken_rule, axis), axis) for axis in AXES)
+
+
+def fix(default: ConvShape) -> Fix:
+    """Returns the Fields.fix of a lesson: the padding after the input is not negative, and the filter fits the padded input."""
+    return rules.fix({**EXTRA_SINCE, **default.params()}, *RULES)
+
+
+def bounds(s: ConvShape, fields: Mapping[str, Field]) -> dict[str, Bound]:
+    """Returns, for each number of the shape, the values that keep it valid while the others stay the same."""
+    values = {**EXTRA_SINCE, **s.params()}
+    numbers = {name: field for name, field in fields.items() if name in values and name != "groups"}
+    found = rules.bounds(numbers, values, rules.of_shape(lambda v: ConvShape(**v)))
+    cut = {name: found[name] for name, pad in (("extra_h", s.pad_h), ("extra_w", s.pad_w)) if found[name].low == -pad}
+    return found | {name: replace(bound, why_low="") for name, bound in cut.items()} | fixed_maps(s)
+
+
+def fixed_maps(s: ConvShape | TransposeShape) -> dict[str, Bound]:
+    """Returns the range of the maps of a shape with groups: a range has no gaps, so only the value itself is valid."""
+    rule = "C % groups == 0, K % groups == 0"
+    return {name: Bound(n, n, rule, rule) for name, n in (("C", s.C), ("K", s.K)) if s.groups > 1}
 
 
 def _field(name: str, default: Any) -> Number | Choice | Text:
@@ -147,7 +155,7 @@ def _field(name: str, default: Any) -> Number | Choice | Text:
     return Choice(default, CHOICES[name]) if name in CHOICES else Text(default)
 
 
-FIELDS = Fields("conv", {name: _field(name, default) for name, default in DEFAULT.params().items()}, _fix)
+FIELDS = Fields("conv", {name: _field(name, default) for name, default in DEFAULT.params().items()}, fix(DEFAULT.shape))
 NAMES = tuple(FIELDS.by_name)
 
 

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html import escape
-from typing import Protocol
 
 import numpy as np
 import streamlit as st
 
 from kernels.conv.backward.transpose_shape import TransposeShape
 from kernels.conv.presets import CONV_GRID, CONV_PADDING, CONV_PRESETS
-from kernels.conv.shape import EXTRA_SINCE, ConvShape, conv_bounds
+from kernels.conv.shape import EXTRA_SINCE, ConvShape
 from kernels.i18n import decimal, mark, tr, trn
 from kernels.model.preset import Preset
-from kernels.model.rung import Rung
 from pages.conv import address
 from pages.conv.address import FIELDS, ConvQuery
 from pages.parts import address as parts_address
 from pages.parts import every_step
 from pages.parts import query as url_query
-from pages.parts.controls import Link, choose, limits, more, numbers, preset_link, presets
+from pages.parts.controls import Link, choose, labels, limits, more, numbers, preset_link, presets
 from pages.parts.controls import derived as derived_line
+from pages.parts.ladder_page import Selected
 from pages.parts.sizes import Sizes
 from pages.parts.text import note
 from pages.parts.theme import tokens
@@ -33,19 +32,6 @@ from visuals.conv.inputs import Inputs, outputs
 from visuals.conv.part import copies_per_pixel
 from visuals.conv.pictures import CUSTOM, UPLOAD, PictureError
 
-CHIPS = {
-    "toy": mark("Toy 8×8"),
-    "cudnn-paper": mark("cuDNN paper"),
-    "lenet-conv1": "LeNet conv1",
-    "resnet50-conv1-n1": "ResNet-50 conv1",
-    "resnet50-res3-3x3-n1": "res3 3×3",
-    "resnet50-res2-1x1": "1×1",
-    "vgg-conv1_2": "VGG conv1_2",
-    "signal": mark("1-D, 64 samples"),
-    "signal-causal": mark("1-D, causal"),
-    "signal-causal-dilated": mark("1-D, causal, dilation 4"),
-    "toy-same-stride2": mark("Toy 8×8, zeros after"),
-}
 LINE = (
     (("N", "N", 48),),
     (("C", "C", 60),),
@@ -58,6 +44,12 @@ LINE = (
 EXTRA = ((("extra_h", mark("after h +"), 108), ("extra_w", mark("after w +"), 111)),)
 RARE = ((("dilation_h", mark("dilation h"), 108), ("dilation_w", mark("dilation w"), 108)), *EXTRA)
 PRESETS = CONV_PRESETS | CONV_GRID | CONV_PADDING
+CHIPS = labels(
+    PRESETS,
+    "toy cudnn-paper lenet-conv1 resnet50-conv1-n1 resnet50-res3-3x3-n1 resnet50-res2-1x1 vgg-conv1_2 signal signal-causal "
+    "signal-causal-dilated toy-same-stride2",
+    {"resnet50-conv1-n1": "ResNet-50 conv1", "resnet50-res3-3x3-n1": "res3 3×3"},
+)
 PADDING_AFTER = mark(
     "The zeros after the input are pad + this number. A causal convolution has none: pad w = (S − 1) · dilation w, and the "
     "number is −pad w."
@@ -100,17 +92,7 @@ def inputs(
 REAL = CONV_PRESETS["resnet50-res3-3x3-n32"]
 
 
-class WithTiles(Protocol):
-    """A rung with the tile sizes of the page."""
-
-    @property
-    def rung(self) -> Rung: ...
-
-    @property
-    def tiles(self) -> Mapping[str, int]: ...
-
-
-def sizes(selected: WithTiles, real: Preset = REAL, fields: parts_address.Fields = FIELDS) -> Sizes:
+def sizes(selected: Selected, real: Preset = REAL, fields: parts_address.Fields = FIELDS) -> Sizes:
     """Returns how the strip names a shape, and a layer of a real network. `fields`: those of the lesson."""
     tiles, opens = selected.tiles, address.query_of(fields.defaults).shape
     return Sizes(name, lambda shape: real.shape, {} if tiles == selected.rung.default_tiles else tiles, opens)
@@ -129,7 +111,7 @@ def name(s: ConvShape) -> str:
 
 # -- shape ---------------------------------------------------------------------------------------
 def _fields(fields: parts_address.Fields, shape: ConvShape, work: str) -> None:
-    bounds = conv_bounds(shape, address.MAX)
+    bounds = address.bounds(shape, fields.by_name)
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
         with more(_more_label(shape), fields, RARE, bounds):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from kernels import sources
 from kernels.i18n import tr
-from pages.parts.lesson import deferred_loaded
+from pages.parts.half_card import badge, listing
 from pages.parts.text import card_title, conclusion, details, paragraph, table, together
-from visuals import units
-from visuals.charts import sweeps
 from visuals.fusion import half
 
 
@@ -25,20 +22,11 @@ def card() -> None:
         together(
             card_title(tr("Fused convolutions in FP16")),
             conclusion(half.sentence(found)) or paragraph(tr("No recording exists of these kernels.")),
-            _badge(found),
+            badge([row for chain in found for row in (chain.ours, *chain.library.values())]),
             details(table(head, rows, tr("Times of the chains")), label=tr("Times of the chains")) if rows else "",
             paragraph(f"{product} {addend}"),
         )
-        if deferred_loaded():
-            st.fragment(_source)()
-
-
-def _badge(found: list[half.Chain]) -> str:
-    """Returns the HTML that says how the times were measured; "" without any."""
-    measured = [row for chain in found for row in (chain.ours, *chain.library.values())]
-    if not measured:
-        return ""
-    return f'<p class="kt-figures">{units.badge("recorded", sweeps.provenance(measured))}</p>'
+        listing(files, "fusion_half_file")
 
 
 def files() -> dict[str, str]:
@@ -46,13 +34,3 @@ def files() -> dict[str, str]:
     (rung,) = (rung for rung in half.LADDER.rungs if not rung.library)
     steps = (step for p in half.LADDER.presets.values() for step in rung.build(p.shape, rung.default_tiles).launches)
     return {step.source.rpartition("/")[2]: step.source for step in steps}
-
-
-def _source() -> None:
-    """Draws the choice of a kernel, and the listing of the one that is chosen."""
-    by_name = files()
-    name = st.selectbox(
-        tr("CUDA C++ of a kernel"), list(by_name), index=None, placeholder=tr("choose a file"), key="fusion_half_file"
-    )
-    if name:
-        st.code(sources.text(by_name[name]), language="cpp", line_numbers=True)

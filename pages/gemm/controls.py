@@ -14,7 +14,7 @@ from pages.gemm import address
 from pages.gemm.address import LADDER
 from pages.parts import every_step, rates, run_settings
 from pages.parts.address import Fields
-from pages.parts.controls import Link, choose, derived, limits, more, numbers, presets
+from pages.parts.controls import Link, choose, derived, labels, limits, more, numbers, presets
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from visuals import units
@@ -22,21 +22,12 @@ from visuals.gemm import notes
 from visuals.gemm.scene import folds
 
 PAGE = "gemm/page.py"
-CHIPS = {
-    "square-8": mark("Toy 8×8"),
-    "square-16": "16×16",
-    "square-64": "64×64",
-    "square-1024": "1024³",
-    "square-4096": "4096³",
-    "odd-4095": mark("odd"),
-    "tall": mark("tall"),
-    "deep": mark("deep"),
-    "fc-vgg16-fc6": "VGG-16 fc6",
-    "gpt2-qkv": "GPT-2 QKV",
-    "gpt2-mlp-up": "GPT-2 MLP",
-    "square-4096-fp16": "4096³ FP16",
-    "square-4096-int8": "4096³ INT8",
-}
+CHIPS = labels(
+    GEMM_PRESETS,
+    """square-8 square-16 square-64 square-1024 square-4096 odd-4095 tall
+    deep fc-vgg16-fc6 gpt2-qkv gpt2-mlp-up square-4096-fp16 square-4096-int8""",
+    {"odd-4095": mark("odd"), "tall": mark("tall"), "deep": mark("deep"), "gpt2-mlp-up": "GPT-2 MLP"},
+)
 LINE = ((("M", "M", 80), ("N", "N", 78), ("K", "K", 78)),)
 RARE = ((("alpha", "alpha", 96), ("beta", "beta", 92)),)
 

@@ -24,11 +24,13 @@ from kernels.records.folder import database
 from kernels.records.jsontext import RowError, canonical, id_of
 from kernels.records.store import HERE, RECORDED, Entry, Filter, Store, StoreError, newest_first, user_store
 from pages.parts import address
+from pages.parts.component import component
 from pages.parts.query import rerun
 from pages.parts.text import card_title, paragraph
 from visuals import units
 from visuals.charts import compare
 
+SCRIPT = Path(__file__).with_name("rows.js")
 PER_PAGE = 20
 NEWEST_HERE = 5  # runs of this machine above the groups
 MAX_EXPORTED = rows.MAX_ROWS
@@ -327,12 +329,6 @@ def badge(entry: Entry) -> str:
 
 
 # -- the list ------------------------------------------------------------------------------------
-@cache
-def _component():
-    js = Path(__file__).with_name("rows.js").read_text(encoding="utf-8")
-    return st.components.v2.component("runs", js=js, isolate_styles=False)  # pyright: ignore[reportAttributeAccessIssue]  # Streamlit loads it lazily
-
-
 def listing(archive: Archive, query: Filter, chosen: list[Entry | None]) -> None:
     """Draws the runs: by lesson and shape, or one page of a group or of the filtered runs, newest first."""
     groups = archive.groups()
@@ -363,7 +359,7 @@ def listing(archive: Archive, query: Filter, chosen: list[Entry | None]) -> None
         "texts": _texts(page, pages),
     }
     if lines or grouped:
-        _component()(key="runs", data=data, height="content", on_go_change=_go)
+        component("runs", SCRIPT)(key="runs", data=data, height="content", on_go_change=_go)
 
 
 def _head(total: int, group: Group | None, grouped: bool) -> str:

@@ -7,29 +7,23 @@ from dataclasses import replace
 import streamlit as st
 
 from kernels.gemm.presets import GEMM_PRESETS
-from kernels.i18n import mark, tr
+from kernels.i18n import tr
 from pages.gemm.address import bounds as gemm_bounds
 from pages.gemm.controls import LINE, RARE, factors, name, work
 from pages.hopper import address
 from pages.parts import rates, run_settings
 from pages.parts.address import Fields
-from pages.parts.controls import Link, choose, chooser, derived, limits, more, numbers, presets
+from pages.parts.controls import Link, choose, chooser, derived, labels, limits, more, numbers, presets
 from pages.parts.query import chosen
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from visuals.gemm import notes
 
-CHIPS = {
-    "square-64-fp16": mark("64³ FP16"),
-    "square-64-bf16": mark("64³ BF16"),
-    "square-4096-fp16": mark("4096³ FP16"),
-    "square-4096-bf16": mark("4096³ BF16"),
-    "square-8192-fp16": mark("8192³ FP16"),
-    "square-8192-bf16": mark("8192³ BF16"),
-    "gpt2-qkv-fp16": mark("GPT-2 QKV FP16"),
-    "gpt2-mlp-up-fp16": mark("GPT-2 MLP up FP16"),
-    "gpt2-mlp-down-fp16": mark("GPT-2 MLP down FP16"),
-}
+CHIPS = labels(
+    GEMM_PRESETS,
+    "square-64-fp16 square-64-bf16 square-4096-fp16 square-4096-bf16 square-8192-fp16 square-8192-bf16 gpt2-qkv-fp16 "
+    "gpt2-mlp-up-fp16 gpt2-mlp-down-fp16",
+)
 REAL = GEMM_PRESETS["square-4096-fp16"].shape
 SWIZZLE, WARP = "swizzle", "warp"  # URL parameters of one picture each
 

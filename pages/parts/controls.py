@@ -57,6 +57,13 @@ def preset_link(page: str, fields: Fields, to: Callable[[Any], dict[str, str]]) 
     return Link(page, lambda: others(fields), to, tuple(fields.by_name))
 
 
+def labels(
+    presets_by_key: Mapping[str, Preset], keys: str = "", renamed: Mapping[str, str] = NO_TEXTS
+) -> dict[str, str]:
+    """Returns the labels of presets, of all or of those named by `keys`, in that order; `renamed` are shorter ones."""
+    return {key: renamed.get(key, presets_by_key[key].label) for key in keys.split() or presets_by_key}
+
+
 def presets(link: Link, chips: Mapping[str, str], presets_by_key: Mapping[str, Preset], shape: Shape | None) -> None:
     """Draws a popover with a chip for each preset of `chips` (key: marked label). That of the page's shape is bold and names
     it."""

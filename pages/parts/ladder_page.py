@@ -30,6 +30,9 @@ class Selected(Protocol):
     def rung(self) -> Rung: ...
 
     @property
+    def tiles(self) -> Mapping[str, int]: ...
+
+    @property
     def rung_tiles(self) -> tuple[str, Mapping[str, int]] | None: ...
 
     @property

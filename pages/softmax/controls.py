@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
-from kernels.i18n import decimal, mark, tr, trn
+from kernels.i18n import decimal, tr, trn
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
 from pages.parts import rung_picker
 from pages.parts.address import MAX_TEXT_CHARS, Fields
-from pages.parts.controls import Link, chooser, derived, limits, numbers, presets
+from pages.parts.controls import Link, chooser, derived, labels, limits, numbers, presets
 from pages.parts.query import chosen, url_values
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
@@ -19,16 +19,7 @@ from pages.softmax.address import ADDRESS, LOGITS, NUMBERS
 from visuals import units
 from visuals.softmax import inputs
 
-CHIPS = {
-    "softmax-toy": mark("Toy 2×8"),
-    "softmax-40": "4×40",
-    "softmax-128": "128×128",
-    "softmax-ragged": "1,001×777",
-    "softmax-attention": "8192×1024",
-    "softmax-large": "32768×1024",
-    "softmax-gpt2": mark("GPT-2 vocabulary"),
-    "softmax-long": mark("4 long rows"),
-}
+CHIPS = labels(SOFTMAX_PRESETS)
 LINE = ((("M", "M", 104), ("N", "N", 112)),)
 
 

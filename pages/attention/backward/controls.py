@@ -13,26 +13,19 @@ from pages.attention.backward import address
 from pages.attention.backward.address import ADDRESS
 from pages.attention.controls import draw_fields, name
 from pages.parts.address import Fields
-from pages.parts.controls import Link, chooser, presets
+from pages.parts.controls import Link, chooser, labels, presets
 from pages.parts.rung_address import Selection
 from pages.parts.sizes import Sizes
 from visuals import units
 from visuals.attention.backward.inputs import KINDS
 from visuals.attention.backward.notes import squares
 
-CHIPS = {
-    "backward-toy": mark("Toy N=16"),
-    "backward-toy-causal": mark("Toy N=32, causal"),
-    "backward-toy-fp16": "N=32, FP16",
-    "backward-gpt2": "GPT-2",
-    "backward-bert": "BERT",
-    "backward-2048": "N=2048",
-    "backward-2048-causal": mark("N=2048, causal"),
-    "backward-2048-fp16": "N=2048, FP16",
-    "backward-8192": "N=8192",
-    "backward-d128": "d=128",
-    "backward-ragged": mark("ragged"),
-}
+CHIPS = labels(
+    BACKWARD_PRESETS,
+    "backward-toy backward-toy-causal backward-toy-fp16 backward-gpt2 backward-bert backward-2048 backward-2048-causal "
+    "backward-2048-fp16 backward-8192 backward-d128 backward-ragged",
+    {"backward-d128": "d=128", "backward-ragged": mark("ragged")},
+)
 REAL = BACKWARD_PRESETS["backward-2048"].shape
 
 

@@ -6,7 +6,7 @@ shape have the same names in all three.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import gcd
@@ -17,17 +17,17 @@ from kernels.conv.backward.presets import BACKWARD_PADDING, BACKWARD_PRESETS
 from kernels.conv.backward.transpose import PADDING as TRANSPOSE_PADDING
 from kernels.conv.backward.transpose import PRESETS as TRANSPOSE_PRESETS
 from kernels.conv.backward.transpose_shape import TransposeShape
-from kernels.conv.shape import EXTRA_SINCE, ConvShape, conv_bounds
+from kernels.conv.shape import EXTRA_SINCE, ConvShape
 from kernels.i18n import cached, mark, tr
 from kernels.ladders import LADDERS, find
 from kernels.model.preset import Preset
 from kernels.model.program import INPUT, RuleError
 from kernels.model.rung import Ladder
-from kernels.model.shape import Bound, ShapeError
+from kernels.model.shape import Bound
 from kernels.runner import seeded_inputs
 from pages.conv import address as conv_address
-from pages.parts import rung_address
-from pages.parts.address import Field, Number, Values, fewest_resets
+from pages.parts import rules, rung_address
+from pages.parts.address import Field, Number, Values
 from visuals.conv.backward import scene as scenes
 from visuals.conv.watched import smaller, watched
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
@@ -87,37 +87,21 @@ AXES = (
 )
 
 
-def _fix_groups(values: Values) -> Iterator[tuple[str, Values]]:
+def _groups(values: Values) -> str:
     for name in "CK":
         if values[name] % values["groups"]:
             count = f"{values[name]} % {values['groups']}"
-            yield tr("{name} must be a multiple of groups, got {got}", name=name, got=count), {"groups": 1}
-
-
-def _fix_conv(values: Values) -> Iterator[tuple[str, Values]]:
-    yield from conv_address.fix_filter(values, DEFAULT.params())
-    yield from _fix_groups(values)
-
-
-def _fix_transposed(values: Values) -> Iterator[tuple[str, Values]]:
-    default = {**EXTRA_SINCE, **TRANSPOSE_DEFAULT.params()}
-    for axis in AXES:
-        if error := _axis_error(axis, values):
-            yield error, fewest_resets(values, default, axis, partial(_keeps_rule, axis))
-    yield from _fix_groups(values)
-
-
-def _axis_error(axis: tuple[str, ...], values: Values) -> str:
-    """Returns the rule that the values of one axis break; "" if they break none."""
-    try:
-        TRANSPOSE_DEFAULT.with_(**{name: values[name] for name in axis})
-    except ShapeError as error:
-        return str(error)
+            return tr("{name} must be a multiple of groups, got {got}", name=name, got=count)
     return ""
 
 
-def _keeps_rule(axis: tuple[str, ...], values: Values) -> bool:
-    return not _axis_error(axis, values)
+def _axis(axis: tuple[str, ...], values: Values) -> str:
+    """Returns the rule that the values of one axis break; "" if they break none."""
+    return rules.of_shape(lambda v: TRANSPOSE_DEFAULT.with_(**{name: v[name] for name in axis}))(values)
+
+
+GROUPS = rules.Rule(_groups, ("groups",))
+TRANSPOSE_RULES = tuple(rules.Rule(partial(_axis, axis), axis) for axis in AXES)
 
 
 def _fields(default: Shape) -> dict[str, Field]:
@@ -140,7 +124,9 @@ def _default_tiles(rung, shape) -> dict[str, int]:
 
 
 def _address(gradient: str) -> rung_address.Address:
-    default, fix = (TRANSPOSE_DEFAULT, _fix_transposed) if gradient == TRANSPOSED else (DEFAULT, _fix_conv)
+    transposed = gradient == TRANSPOSED
+    default, own = (TRANSPOSE_DEFAULT, TRANSPOSE_RULES) if transposed else (DEFAULT, conv_address.RULES)
+    fix = rules.fix({"groups": 1, **EXTRA_SINCE, **default.params()}, *own, GROUPS)
     return rung_address.Address(ladder(gradient), _fields(default), "direct", fix, fit=_default_tiles)
 
 
@@ -149,34 +135,16 @@ ADDRESSES = {gradient: _address(gradient) for gradient in GRADIENTS}
 
 def bounds(s: Shape) -> dict[str, Bound]:
     """Returns, for each number, the values that keep the shape valid while the others stay the same."""
-    found = _transposed_bounds(s) if isinstance(s, TransposeShape) else conv_bounds(s, MAX)
+    fields = _fields(s)
+    if isinstance(s, TransposeShape):
+        numbers = {name: field for name, field in fields.items() if name != "groups"}
+        values = {"groups": 1, **EXTRA_SINCE, **s.params()}
+        found = rules.bounds(numbers, values, rules.of_shape(lambda v: TransposeShape(**v))) | conv_address.fixed_maps(
+            s
+        )
+    else:
+        found = conv_address.bounds(s, fields)
     return found | {"groups": Bound(1, gcd(s.C, s.K))}
-
-
-def _transposed_bounds(t: TransposeShape) -> dict[str, Bound]:
-    found = {name: Bound(1, MAX[name]) for name in ("N", "C", "K")}
-    if t.groups > 1:  # as in conv_bounds: a range has no gaps
-        found |= {name: Bound(getattr(t, name), getattr(t, name)) for name in ("C", "K")}
-    for axis in AXES:
-        extra, output_pad, pad, tap, dilation, stride, size = axis
-        e, op, p, r, d, u, h = (getattr(t, name) for name in axis)
-        cut = 2 * p + e  # at both ends
-        # The output has (h - 1)·u - cut + d·(r - 1) + op + 1 elements: the rest of each sum must not be negative.
-        found |= {
-            size: Bound(max(1, 1 - (d * (r - 1) + op - cut) // u), MAX[size]),
-            tap: Bound(max(1, 1 - ((h - 1) * u + op - cut) // d), MAX[tap]),
-            stride: Bound(max(op + 1, _least(cut - d * (r - 1) - op, h - 1)), MAX[stride]),
-            dilation: Bound(max(1, _least(cut - (h - 1) * u - op, r - 1)), MAX[dilation]),
-            pad: Bound(max(0, -e), min(MAX[pad], ((h - 1) * u + d * (r - 1) + op - e) // 2)),
-            extra: Bound(-p, min(MAX[extra], (h - 1) * u + d * (r - 1) + op - 2 * p)),
-            output_pad: Bound(max(0, cut - (h - 1) * u - d * (r - 1)), u - 1),
-        }
-    return found
-
-
-def _least(needed: int, steps: int) -> int:
-    """Returns the smallest size of a step with which `steps` of them cover what is needed."""
-    return -(-needed // steps) if steps else 1
 
 
 # -- from one gradient to another ------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import gcd
 from typing import Any
@@ -18,6 +18,7 @@ from kernels.model.row import Row
 from kernels.model.rung import Rung
 from kernels.records import availability, unsupported
 from pages.conv import address as conv_address
+from pages.parts import rules
 from pages.parts.address import Choice, Fields, Number, Text, Values
 from pages.parts.run_settings import RunSettings
 from visuals.conv.choose import race as race_chart
@@ -38,17 +39,15 @@ def _field(name: str, default: Any) -> Number | Choice | Text:
     return Number(default, conv_address.MIN.get(name, 1), MAX.get(name, MAX["C"]))
 
 
-def _fix(values: Values) -> Iterator[tuple[str, Values]]:
-    yield from conv_address.fix_filter(values, asdict(DEFAULT))
-    if gcd(values["C"], values["K"]) % values["groups"]:
-        yield tr("C and K must be multiples of groups"), {"groups": 1}
+def _groups(values: Values) -> str:
+    return tr("C and K must be multiples of groups") if gcd(values["C"], values["K"]) % values["groups"] else ""
 
 
 FIELDS = Fields(
     "choose",
     {name: _field(name, default) for name, default in asdict(DEFAULT).items()}
     | {"predict": Choice("", ("", SHOW, *RUNGS))},
-    _fix,
+    rules.fix(asdict(DEFAULT), *conv_address.RULES, rules.Rule(_groups, ("groups",))),
 )
 
 

@@ -7,8 +7,9 @@ from math import gcd
 import streamlit as st
 
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PADDING, CONV_PRESETS
-from kernels.conv.shape import EXTRA_SINCE, ConvShape, conv_bounds
+from kernels.conv.shape import EXTRA_SINCE, ConvShape
 from kernels.i18n import mark, tr, trn
+from pages.conv.address import bounds as conv_bounds
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS
 from pages.conv.controls import LINE, PADDING_AFTER, RARE, causal, padding_after
@@ -54,7 +55,7 @@ def read(page: str, visible: bool) -> tuple[ConvShape, str, Link]:
 
 
 def _fields(shape: ConvShape) -> None:
-    bounds = conv_bounds(shape, address.MAX)
+    bounds = conv_bounds(shape, FIELDS.by_name)
     with st.container(key="params", horizontal=True):
         numbers(FIELDS, FIELD_LINE, bounds)
         with more("", FIELDS, RARE, bounds):

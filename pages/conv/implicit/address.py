@@ -33,7 +33,7 @@ DEFAULT = conv_address.ConvQuery(CONV_PRESETS["one-tile"].shape)
 FIELDS = Fields(
     "implicit",
     {name: replace(conv_address.FIELDS.by_name[name], default=default) for name, default in DEFAULT.params().items()},
-    lambda values: conv_address.fix_filter(values, DEFAULT.params()),
+    conv_address.fix(DEFAULT.shape),
 )
 RUNGS = {name.partition("/")[2]: find(name) for name in implicit_plan.RUNGS}
 DEFAULT_RUNG = "implicit-gemm"

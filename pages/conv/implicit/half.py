@@ -6,14 +6,11 @@ from html import escape
 
 import streamlit as st
 
-from kernels import sources
 from kernels.i18n import tr
 from kernels.model.program import Launch
-from pages.parts.lesson import deferred_loaded
+from pages.parts.half_card import badge, listing
 from pages.parts.run_settings import RunSettings
 from pages.parts.text import card_title, conclusion, details, paragraph, table, together
-from visuals import units
-from visuals.charts import sweeps
 from visuals.conv.implicit import half
 
 
@@ -26,27 +23,18 @@ def card(settings: RunSettings) -> None:
         together(
             card_title(tr("Implicit GEMM in FP16")),
             conclusion(half.sentence(found)) or paragraph(tr("No recording exists of these kernels.")),
-            _badge(found),
+            badge([row for layer in found for row in (layer.ours, layer.library)]),
             details(table(head, rows, tr("Times of the layers")), label=tr("Times of the layers")) if rows else "",
             paragraph(about),
             details(_ideas(), label=tr("Ideas of the kernels")),
         )
-        if deferred_loaded():
-            st.fragment(_source)()
+        listing(files, "half_file")
 
 
 def _ideas() -> str:
     """Returns the HTML of a paragraph for each of our kernels: its title and its idea."""
     lines = (f'<p class="kt-quiet"><b>{escape(title)}</b>: {escape(idea)}</p>' for title, idea in half.ideas())
     return "".join(lines)
-
-
-def _badge(found: list[half.Layer]) -> str:
-    """Returns the HTML that says how the times were measured; "" without any."""
-    measured = [row for layer in found for row in (layer.ours, layer.library)]
-    if not measured:
-        return ""
-    return f'<p class="kt-figures">{units.badge("recorded", sweeps.provenance(measured))}</p>'
 
 
 def files() -> dict[str, str]:
@@ -58,13 +46,3 @@ def files() -> dict[str, str]:
             if isinstance(step, Launch):
                 found[step.source.rpartition("/")[2]] = step.source
     return found
-
-
-def _source() -> None:
-    """Draws the choice of a kernel, and the listing of the one that is chosen."""
-    by_name = files()
-    name = st.selectbox(
-        tr("CUDA C++ of a kernel"), list(by_name), index=None, placeholder=tr("choose a file"), key="half_file"
-    )
-    if name:
-        st.code(sources.text(by_name[name]), language="cpp", line_numbers=True)

@@ -3,10 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PADDING, CONV_PRESETS
-from kernels.conv.shape import ConvShape, conv_bounds, parse_conv
+from kernels.conv.shape import ConvShape, parse_conv
 from kernels.model.shape import INT_MAX, ShapeError
 from tests.helpers.offenders import every
 from tests.helpers.shapes import conv_shapes, layer_shapes
@@ -117,28 +116,6 @@ def test_shape_survives_params_and_text(s):
 def test_malformed_text_is_explained(text, rule):
     with pytest.raises(ShapeError, match=rule):
         parse_conv(text)
-
-
-@settings(max_examples=20)
-@given(st.one_of(conv_shapes(), layer_shapes()), st.data())
-def test_control_within_its_bound_keeps_a_shape_valid(s, data):
-    limits = dict.fromkeys(LIMITED, 16) | {"dilation_h": 8, "dilation_w": 8}
-    for name, bound in conv_bounds(s, limits).items():
-        assert bound.low <= getattr(s, name) <= bound.high
-        for value in (bound.low, data.draw(st.integers(bound.low, bound.high)), bound.high):
-            s.with_(**{name: value})  # raises if the shape is invalid
-
-
-@settings(max_examples=20)
-@given(conv_shapes())
-def test_value_beyond_a_bound_with_a_rule_is_invalid(s):
-    for name, bound in conv_bounds(s, {}).items():
-        if bound.why_high:
-            with pytest.raises(ShapeError, match="filter must fit"):
-                s.with_(**{name: bound.high + 1})
-        if bound.why_low:
-            with pytest.raises(ShapeError, match="filter must fit"):
-                s.with_(**{name: bound.low - 1})
 
 
 def test_presets_have_the_stated_sizes():
