@@ -8,7 +8,6 @@ import pytest
 from playwright.sync_api import expect
 
 from pages._lessons import LESSONS
-from tests.helpers.bare import serving_stages
 from tests.helpers.chapters import story
 from tests.helpers.deck import Deck, npm, serving_files
 from tests.helpers.harness import ROOT, TOY_STEPS
@@ -23,12 +22,6 @@ CHAPTERS = ("threads", "tiling", "chapter", "winograd", "softmax", "attention", 
 @pytest.fixture(scope="module")
 def files():
     with serving_files() as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def stages():
-    with serving_stages() as address:
         yield address
 
 

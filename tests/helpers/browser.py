@@ -28,6 +28,15 @@ def server(app):
 
 
 @pytest.fixture(scope="session")
+def stages():
+    """Yields the address of the stages without Streamlit (bare.py)."""
+    from tests.helpers.bare import serving_stages
+
+    with serving_stages() as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
 def browser(chromium):
     expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
@@ -104,6 +113,12 @@ def stage(page, server, path):
     Without a query it opens Explore, not the story.
     """
     return lambda query="": _open_stage(page, f"{server}/{path}?{query or 'view=explore'}")
+
+
+@pytest.fixture
+def bare(page, stages):
+    """Returns a function that opens a lesson's stage without Streamlit and returns it, ready: bare("K=3&step=5")."""
+    return lambda query="", lesson="im2col": _open_stage(page, f"{stages}/{lesson}?{query}")
 
 
 @pytest.fixture
