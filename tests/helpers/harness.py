@@ -258,21 +258,6 @@ def scrolled(page):
     return page.evaluate("[document.querySelector('[data-testid=stMain]').scrollTop, window.scrollY, window.scrollX]")
 
 
-# Whether neither the page nor one of its parts with these keys is wider than the window.
-FITS_WIDTH = """([width, keys]) => {
-  const within = ({ left, right }) => left >= 0 && right <= width + 1;
-  const pages = [document.documentElement, document.querySelector("[data-testid=stMain]")];
-  return pages.every(({ scrollWidth }) => scrollWidth <= width) &&
-    keys.every((key) => within(document.querySelector(`.st-key-${key}`).getBoundingClientRect()));
-}"""
-
-
-def fits_width(page: Page, width: int, *keys: str) -> None:
-    """Makes the window this wide and waits until the page and its parts with these keys are no wider."""
-    page.set_viewport_size({"width": width, "height": 900})
-    page.wait_for_function(FITS_WIDTH, arg=[width, keys])
-
-
 def idle(page: Page) -> None:
     """Waits until no rerun of the page is under way: it would draw what a click meets anew."""
     expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
