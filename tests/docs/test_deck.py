@@ -142,7 +142,7 @@ def test_a_stage_follows_messages_of_the_deck_and_ignores_invalid_ones(deck, sta
 
 # -- chapters on slides ----------------------------------------------------------------------------
 def test_a_chapter_holds_its_answer_back_until_g_is_pressed(deck):
-    for slide in CHAPTERS:
+    for slide in (CHAPTERS[0], "chapter"):
         deck.to(slide)
         frame = deck.page.frame_locator(f"#{slide} iframe")
         expect(frame.locator(".chapter .answer").first).to_be_visible()

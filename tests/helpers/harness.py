@@ -241,7 +241,7 @@ def settled(page: Page, measure: Callable[[], Any]) -> Any:
 def holds(page: Page, check: str, arg: object = None) -> None:
     """Waits until a check finds nothing wrong. Fails with what is wrong."""
     with suppress(TimeoutError):
-        page.wait_for_function(f"(arg) => !({check})(arg).length", arg=arg, polling=100)  # ms
+        page.wait_for_function(f"(arg) => !({check})(arg).length", arg=arg)
         return
     wrong = page.evaluate(check, arg)
     assert wrong == [], wrong
