@@ -209,7 +209,7 @@ class Writers(Shown):
 class Derived(Shown):
     """Numbers of threads in an order of their own: each active thread of a step of the kinds `during` puts `value` into `cell`, which
     are expressions; not if the cell is negative. A tensor's name as `value` is a copy of what the thread has read there. `columns`: of a row.
-    `rows`: such a step begins a row."""
+    `rows`: such a step begins a row. Those of one name are one tensor, with the steps and the expressions of each."""
 
     value: str = ""
     cell: str = "lane"
