@@ -121,15 +121,6 @@ def bare(page, stages):
     return lambda query="", lesson="im2col": _open_stage(page, f"{stages}/{lesson}?{query}")
 
 
-@pytest.fixture
-def watch(page, server, path):
-    """Returns the same as `stage`, without cards, kernel and controls.
-
-    Their charts take the browser seven times as long as the stage.
-    """
-    return lambda query="": _open_stage(page, f"{server}/{path}?view=watch&{query}")
-
-
 def _open_stage(page, address):
     page.goto(address)
     return Stage(page).ready()
