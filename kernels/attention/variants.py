@@ -265,9 +265,6 @@ RUNGS = (
         last_capability=HOPPER,
         units=TENSOR_CORES,
         not_on_cpu=mark("NumPy has no tensor cores; without them this is flash attention with variants"),
-        no_scene=mark(
-            "its steps are those of flash attention; the kernel “decoding, keys in parts” shows a window of keys"
-        ),
     ),
     rung(
         "flash-decode",

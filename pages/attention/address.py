@@ -24,7 +24,7 @@ from visuals.attention import timeline
 from visuals.attention.gpu_map import RUNGS as MAPPED
 from visuals.attention.gpu_map import flash_map
 from visuals.attention.inputs import KINDS, qkv
-from visuals.attention.ring_plan import RINGS
+from visuals.attention.ring import RINGS
 from visuals.attention.scene import attention_scene, why_not
 from visuals.gpu_map.scene import map_scene
 from visuals.gpu_map.texts import DESCRIPTION, MAP, NO_MAP
@@ -146,7 +146,7 @@ def scene(
         except RuleError as error:  # no compiler here for these tile sizes
             note = tr("{error}. The stage shows the explaining order instead.", error=error)
     try:
-        return attention_scene(s, rung, dict(tiles), {} if rung in RINGS else qkv(s, values)), note
+        return attention_scene(s, rung, dict(tiles), qkv(s, values)), note
     except RuleError as error:  # no compiler here for these tile sizes
         return None, f"{error}."
 

@@ -201,8 +201,8 @@ CHAPTERS = (
             mark("In its turn, a consumer begins its [products](output), and passes the turn on. While the tensor cores execute the products of one consumer, the other computes its [softmax](filter)."),
         ),
         RING | {"rung": "wgmma-ping-pong"},
-        step=7,
-        loop=(4, 19),
+        step=8,
+        loop=(5, 21),
         size="real",
         question=faster(
             mark("Your guess: is it faster than producer and consumers without turns?"),

@@ -28,6 +28,15 @@ def server(app):
 
 
 @pytest.fixture(scope="session")
+def stages():
+    """Yields the address of the stages without Streamlit (bare.py)."""
+    from tests.helpers.bare import serving_stages
+
+    with serving_stages() as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
 def browser(chromium):
     expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
@@ -107,12 +116,9 @@ def stage(page, server, path):
 
 
 @pytest.fixture
-def watch(page, server, path):
-    """Returns the same as `stage`, without cards, kernel and controls.
-
-    Their charts take the browser seven times as long as the stage.
-    """
-    return lambda query="": _open_stage(page, f"{server}/{path}?view=watch&{query}")
+def bare(page, stages):
+    """Returns a function that opens a lesson's stage without Streamlit and returns it, ready: bare("K=3&step=5")."""
+    return lambda query="", lesson="im2col": _open_stage(page, f"{stages}/{lesson}?{query}")
 
 
 def _open_stage(page, address):

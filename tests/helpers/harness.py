@@ -27,6 +27,7 @@ from pages.conv import address as conv_address
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.inputs import Inputs
 from visuals.conv.part import part_of
+from visuals.palette import DARK, LIGHT
 from visuals.scene.scene import Scene
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,6 +44,7 @@ TIMEOUT_MS = 30_000  # ms to wait for anything to appear: long, because the mach
 TOY_COLUMNS = 36  # of its data matrix: the first steps of im2col
 TOY_STEPS = TOY_COLUMNS + 3 * 5  # three blocks load, wait, multiply, wait and store
 PADDED = {"C": "3", "H": "6", "W": "5", "pad_h": "1", "pad_w": "2", "u": "2", "picture": "numbers"}
+PALETTES = {"light": LIGHT, "dark": DARK}
 VGG = {"C": "64", "H": "224", "W": "224", "K": "64", "pad_h": "1", "pad_w": "1"}
 
 # A script of a page: while `held` is a list, the messages of the server wait in it. `sent` counts those to the server.
@@ -214,6 +216,11 @@ def query(params):
     return "&".join(f"{name}={value}" for name, value in params.items())
 
 
+def rgb(colour: str) -> str:
+    """Returns "rgb(r, g, b)" of "#rrggbb", as a browser computes it."""
+    return f"rgb({', '.join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))})"
+
+
 def frames(page, n):
     """Waits for n frames."""
     page.evaluate(
@@ -234,7 +241,7 @@ def settled(page: Page, measure: Callable[[], Any]) -> Any:
 def holds(page: Page, check: str, arg: object = None) -> None:
     """Waits until a check finds nothing wrong. Fails with what is wrong."""
     with suppress(TimeoutError):
-        page.wait_for_function(f"(arg) => !({check})(arg).length", arg=arg, polling=100)  # ms
+        page.wait_for_function(f"(arg) => !({check})(arg).length", arg=arg)
         return
     wrong = page.evaluate(check, arg)
     assert wrong == [], wrong
@@ -249,21 +256,6 @@ def faster(stage):
 
 def scrolled(page):
     return page.evaluate("[document.querySelector('[data-testid=stMain]').scrollTop, window.scrollY, window.scrollX]")
-
-
-# Whether neither the page nor one of its parts with these keys is wider than the window.
-FITS_WIDTH = """([width, keys]) => {
-  const within = ({ left, right }) => left >= 0 && right <= width + 1;
-  const pages = [document.documentElement, document.querySelector("[data-testid=stMain]")];
-  return pages.every(({ scrollWidth }) => scrollWidth <= width) &&
-    keys.every((key) => within(document.querySelector(`.st-key-${key}`).getBoundingClientRect()));
-}"""
-
-
-def fits_width(page: Page, width: int, *keys: str) -> None:
-    """Makes the window this wide and waits until the page and its parts with these keys are no wider."""
-    page.set_viewport_size({"width": width, "height": 900})
-    page.wait_for_function(FITS_WIDTH, arg=[width, keys])
 
 
 def idle(page: Page) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,17 @@ def _run_with(at: AppTest, session: Mapping[str, Any], params: Mapping[str, Any]
     at.run()
     assert not at.exception
     return at
+
+
+def keys(at: AppTest) -> set[str]:
+    """Returns the keys of the page's containers."""
+
+    def within(block: Any) -> Iterator[str]:
+        yield getattr(getattr(block, "proto", None), "id", "").rpartition("-")[2]
+        for child in getattr(block, "children", {}).values():
+            yield from within(child)
+
+    return set(within(at.main))
 
 
 def texts(at: AppTest) -> str:

@@ -27,16 +27,16 @@ def install() -> None:
     compiled.record = record
 
 
-def record(program: Program, inputs: Arrays, blocks: Blocks, names: Names) -> Recorded:
+def record(program: Program, inputs: Arrays, blocks: Blocks, names: Names, order: str = "forward") -> Recorded:
     """Returns what `recording.record` does. Calls of libraries are Python functions, which have no digest: these programs run."""
     launches = [step for step in program.steps if isinstance(step, Launch)]
     if len(launches) < len(program.steps):
-        return recording.record(program, inputs, blocks, names)
-    path = Path(os.environ[VARIABLE]) / digest(program, launches, inputs, blocks, names)
+        return recording.record(program, inputs, blocks, names, order)
+    path = Path(os.environ[VARIABLE]) / f"{digest(program, launches, inputs, blocks, names)}{order}"
     if path.exists():
         kept = pickle.loads(path.read_bytes())
         return replace(kept, launches=tuple(map(_with_launch, kept.launches, launches)))
-    recorded = recording.record(program, inputs, blocks, names)
+    recorded = recording.record(program, inputs, blocks, names, order)
     kept = replace(recorded, launches=tuple(replace(one, launch=None) for one in recorded.launches))
     own = path.with_suffix(f".{os.getpid()}")
     own.write_bytes(pickle.dumps(kept, pickle.HIGHEST_PROTOCOL))

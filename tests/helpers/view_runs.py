@@ -17,7 +17,8 @@ from visuals.scene.compiler.view import View
 
 @dataclass(frozen=True)
 class ViewRun:
-    """A rung with a view at a shape. `name`: of the view, the rung's and maybe more. Runs of one name together execute all its steps."""
+    """A rung with a view at a shape. `name`: of the view, the rung's and maybe more. Runs of one name together execute all its steps.
+    `order`: of the warps, as of the emulator's Options."""
 
     name: str
     view: View
@@ -25,6 +26,7 @@ class ViewRun:
     tiles: Mapping[str, int]
     inputs: Mapping[str, np.ndarray]
     blocks: Callable[[Launch], tuple[int, ...]] = every_block
+    order: str = "forward"
 
     @property
     def rung(self) -> str:

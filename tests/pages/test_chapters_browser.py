@@ -277,6 +277,20 @@ def test_the_transport_is_one_line(page, opened, address, size, shown):
     assert page.locator(".stage .transport").evaluate("box => box.scrollWidth <= box.clientWidth")
 
 
+def test_tables_of_many_rungs_are_not_clipped(page, opened):
+    opened("tiling?view=explore")
+    holds(page, NOTHING_IS_WIDER)  # all cards are drawn
+    page.locator(".st-key-card_why summary").first.click()
+    tables = page.locator(".st-key-card_why .kt-scroll:visible")
+    expect(tables).not_to_have_count(0)
+    assert tables.evaluate_all("tables => tables.filter((table) => table.scrollWidth > table.clientWidth).length") == 0
+    page.set_viewport_size(PHONE)
+    holds(page, NOTHING_IS_WIDER)
+    assert tables.evaluate_all(
+        "tables => tables.every((table) => table.getBoundingClientRect().right <= innerWidth + 1)"
+    )
+
+
 # -- controls --------------------------------------------------------------------------------------
 def test_facts_share_the_last_line_of_controls_and_a_tablet_shows_the_whole_name_of_the_kernel(page, opened):
     opened("winograd?view=explore", LAPTOP)

@@ -17,11 +17,6 @@ WITH_STAGE = {n: lesson for n, lesson in enumerate(LESSONS) if lesson.page in BY
 ABOUT_SOFTMAX = "9 chapters · 13 min · beginner · after threads"
 # Whether a preview, reached by Tab from its teaser's link, would have the focus.
 IN_A_STILL = "document.activeElement?.shadowRoot?.activeElement?.closest('.still') != null"
-NO_STORAGE = (
-    "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
-)
-
-
 FITS = "document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth"
 # The teasers, by number, whose picture is wider than the teaser or higher than its place.
 SPILLED = """numbers => numbers.filter((n) => {
@@ -45,6 +40,7 @@ def test_the_first_screen(page, server):
     stage = FirstStage(page).ready()
     it_plays_and_can_be_stopped(page, stage, server)
     it_loops(stage)
+    the_first_tab_leads_to_the_stage(page, stage)
     previews_are_images_with_a_caption_and_no_focus(page)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
@@ -79,6 +75,14 @@ def it_loops(stage):
     stage.playing(True)
     stage.do("play")
     stage.playing(False)
+
+
+def the_first_tab_leads_to_the_stage(page, stage):
+    step = stage.step
+    page.get_by_role("link", name="Skip to the stage").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowRight")  # the stage has the keys
+    stage.at_step(step + 1)
 
 
 # What a reader with a screen reader or a keyboard finds in a preview that is ready.
@@ -128,33 +132,3 @@ def a_whole_teaser_opens_its_lesson(page, server):
     expect(page.locator(".chapter h2")).to_have_text("Too large for FP32")
     page.get_by_role("link", name="Kernel Theatre").click()
     expect(line).to_have_text(f"2 of {ABOUT_SOFTMAX}")
-
-
-def test_stage_does_not_play_with_reduced_motion(page, server):
-    page.emulate_media(reduced_motion="reduce")
-    page.goto(server)
-    stage = FirstStage(page).ready()
-    stage.playing(False)
-    step_before = stage.step
-    frames(page, 60)
-    stage.playing(False)
-    assert stage.step == step_before
-    page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the stage")).to_be_focused()
-    page.keyboard.press("Enter")
-    page.keyboard.press("ArrowRight")  # the stage has the keys
-    stage.at_step(step_before + 1)
-    stage.do("play")  # the button plays it
-    stage.playing(True)
-
-
-def test_home_and_stories_work_without_storage(new_page, server):
-    page = new_page()
-    page.add_init_script(NO_STORAGE)
-    page.goto(f"{server}/softmax?embed=true&view=story&chapter=1")
-    expect(page.locator(".chapter h2")).to_have_text("Numbers become weights")
-    page.goto(server)
-    expect(page.locator(f".st-key-lesson_{SOFTMAX} .kt-quiet")).to_have_text(ABOUT_SOFTMAX)
-    page.get_by_role("link", name="GEMM at a real size").click()
-    expect(page).to_have_url(re.compile(r"/tiling\?M=4096"))
-    expect(page.get_by_label("K", exact=True)).to_have_value("4096")

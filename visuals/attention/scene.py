@@ -1,7 +1,6 @@
 """Attention as a scene: head 0 of sequence 0, as each rung of the ladder computes it.
 
-views: what is shown of a kernel, compiled from what it did in the emulator. ring.py: what the warpgroups of a block do on Hopper, without
-values.
+views: what is shown of a kernel, compiled from what it did in the emulator. ring.py: rings of stages on Hopper, and who waits.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from kernels.model.dtypes import INPUT_DTYPE
 from kernels.model.program import Tiles
 from visuals.attention.decode import decode_scene
 from visuals.attention.head import Head, named
-from visuals.attention.ring import ring_scene
-from visuals.attention.ring_plan import RINGS
+from visuals.attention.ring import RINGS, ring_scene
 from visuals.attention.views import flash, fused, unfused, variants
 from visuals.scene import why_not as scene_why_not
 from visuals.scene.compiler.program import scene_of_rung
@@ -57,11 +55,11 @@ def attention_scene(s: AttentionShape, rung: str, tiles: Mapping[str, int], inpu
     if reason := why_not(s, rung, tiles):
         raise ValueError(reason)
     sizes = find(rung).check(s, tiles)
-    if rung in RINGS:
-        return ring_scene(s, rung, sizes)
     dtype = INPUT_DTYPE[s.dtype]  # inputs are rounded first, as the kernel gets them
     matrices = {name: np.asarray(inputs[name])[0, 0].astype(dtype) for name in "QKV"}
     mask = {name: inputs[name] for name in inputs if name == "mask"}
+    if rung in RINGS:
+        return ring_scene(s, rung, sizes, matrices | mask)
     if rung in VIEWS:
         return compiled(VIEWS[rung], s, rung, sizes, matrices | mask)
     return decode_scene(s, rung, sizes, {name: matrix.astype(np.float32) for name, matrix in matrices.items()} | mask)

@@ -20,7 +20,7 @@ from tests.helpers.page_runner import components, finish, heads, links, open_pag
 from tests.helpers.recordings import recordings
 from tests.helpers.rows_of import a_full_row
 from visuals.attention.inputs import KINDS
-from visuals.attention.ring_plan import RINGS
+from visuals.attention.ring import RINGS
 from visuals.attention.scene import why_not
 
 open_at = partial(open_page, "attention/page.py")
@@ -359,6 +359,7 @@ def test_a_kernel_that_cannot_run_the_shape_links_to_one_that_it_runs(params, li
 
 @pytest.mark.parametrize("rung", RINGS)
 def test_each_rung_for_hopper_opens_with_its_ring(rung):
-    at = open_at(rung=rung.removeprefix("attention/"), N="256", d="64", dtype="fp16", causal="1")
+    variant = {"window": "100"} if rung.endswith("variants") else {}
+    at = open_at(rung=rung.removeprefix("attention/"), N="256", d="64", dtype="fp16", causal="1", **variant)
     assert stages(at)[0].startswith(f"{rung} ") and stages(at)[0].endswith(" ring")
     assert [*address.orders(rung)] == ["ring"]

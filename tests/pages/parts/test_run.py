@@ -19,6 +19,7 @@ from pages.parts.worker import worker
 from tests.helpers.page_runner import components, finish, messages, open_page, press, stages, strip, texts
 
 open_at = partial(open_page, "conv/im2col.py")
+LONG = {"N": 8, "C": 64, "H": 224, "W": 224, "K": 64, "pad_h": 1, "pad_w": 1}  # minutes of float64 reference
 RUNGS = ["conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"]
 
 
@@ -62,6 +63,33 @@ def test_run_becomes_stale_and_fresh_again():
     assert at.session_state["ran"] is ran and "job" not in at.session_state  # not run again automatically
     at.number_input(key="K").set_value(2.0).run()
     assert "kt-stale" not in texts(at) and not at.exception
+
+
+def test_the_shape_may_change_during_a_run():
+    at = open_at(engine="cpu", K="5")
+    press(at, "run", size="stage")
+    job, _ = at.session_state["job"]
+    at.query_params["K"] = "6"  # as a link does
+    at.run()
+    assert at.session_state["job"][0] is job  # it goes on
+    job.result(timeout=240)
+    at.run()
+    assert "stale: measured at N1 C1 8x8 K5 3x3" in texts(at)
+    at.query_params["K"] = "5"
+    at.run()
+    assert "kt-badge-measured" in texts(at) and "kt-stale" not in texts(at)
+
+
+def test_a_run_is_stopped():
+    at = open_at(engine="cpu", **LONG)
+    press(at, "run", size="stage")
+    job, _ = at.session_state["job"]
+    press(at, "stop")
+    with pytest.raises(JobError, match="cancelled"):
+        job.result(timeout=10)
+    at.run()
+    assert "cancelled" in texts(at) and "job" not in at.session_state and "ran" not in at.session_state
+    assert strip(at)["run"]["label"] == "Run here"
 
 
 def test_worker_runs_the_chosen_options():

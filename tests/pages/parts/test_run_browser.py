@@ -18,17 +18,14 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.ladders import LADDERS
 from kernels.machine.processor import device_name
 from pages.conv import address as conv_address
-from tests.helpers.harness import Stage, answered, idle, preset, settled
-from tests.pages.parts.test_theme_browser import rgb
+from tests.helpers.harness import Stage, answered, idle, settled
 from visuals import units
 from visuals.charts import bars as bar_charts
-from visuals.palette import DARK, LIGHT
 
 pytestmark = pytest.mark.browser
 
 RUNGS = ["conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"]
 TITLES = [rung.title_on("cpu") for rung in conv_address.ladder("im2col").rungs]
-LONG = "N=8&C=64&H=224&W=224&K=64&pad_h=1&pad_w=1"  # minutes of float64 reference
 CHARTS = ("chart_times_measured", "chart_memory", "chart_roofline")
 RUN_MS = 60_000
 SHARES = [
@@ -43,12 +40,11 @@ SHARES = [
 def lesson(page, server):
     """Returns a function that opens the lesson on the cpu engine, which is not the default on a machine with a GPU."""
 
-    def open_(query="", of=None):
-        of = of or page
-        of.goto(f"{server}/im2col?engine=cpu&{query}")
-        Stage(of).ready()
-        expect(run_button(of)).to_be_visible()
-        return of
+    def open_(query):
+        page.goto(f"{server}/im2col?engine=cpu&{query}")
+        Stage(page).ready()
+        expect(run_button(page)).to_be_visible()
+        return page
 
     return open_
 
@@ -73,12 +69,6 @@ def part(page, key):
 
 def bars(page, chart):
     return page.locator(f".st-key-{chart} .bars .point")
-
-
-def run(page):
-    run_button(page).click()  # results measured for another test are returned at once
-    expect(measured(page)).to_be_visible(timeout=RUN_MS)
-    expect(run_button(page)).to_be_visible()
 
 
 def download(page, name):
@@ -332,65 +322,3 @@ def a_changed_control_marks_the_run_stale_until_changed_back(page):
     assert time_labels.all_inner_texts() == times_before
     choose(page, "caches", "hot")  # an option is a control as well
     expect(stale).to_be_visible()
-
-
-# -- more than one run -----------------------------------------------------------------------------
-def test_options_are_used_by_a_run_during_which_the_shape_may_change(lesson, app):
-    page = lesson("K=5&TILE=8&caches=hot")
-    expect(page.locator(".st-key-card_why .kt-conclusion")).to_be_visible()
-    page.get_by_role("button", name="options").click()
-    for name, choice in (("TILE", "8"), ("caches", "hot"), ("BLOCK", "256")):
-        pills = page.get_by_role("dialog").locator(f".st-key-{name}")
-        expect(pills.get_by_role("radio", name=choice, exact=True)).to_be_checked()
-    page.keyboard.press("Escape")
-    choose(page, "BLOCK", "128")
-    assert re.search(r"K=5\b", page.url) and re.search(r"TILE=8\b", page.url)
-    run_button(page).click()
-    with suspended(app):
-        expect(stop_button(page)).to_be_visible()
-        preset(page, "LeNet conv1").click()
-        expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=32,W=32,K=6"))
-    # The run continues, ends, and is marked as a run of the toy.
-    expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text("measured at N1 C1 8x8 K5", timeout=RUN_MS)
-    expect(run_button(page)).to_be_visible()
-    expect(page.locator(".st-key-card_why .kt-badge-measured")).to_have_count(0)
-    answered(page, "H=32", "K=6")
-    page.go_back()
-    expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=8,W=8"))
-    expect(page.locator(".kt-stale")).to_have_count(0)
-    expect(measured(page)).to_contain_text(", hot, n = ")
-    rows = {row["rung"]: row for row in json.loads(download(page, "JSON"))}
-    assert rows["conv/im2col-gemm"]["tiles"]["TILE"] == 8 and rows["conv/im2col-gemm"]["mode"] == "hot"
-    assert rows["conv/direct"]["tiles"] == {"BLOCK": 128}
-    assert len(rows) == 3  # nothing was recorded at these settings
-
-
-def test_stop_ends_a_long_run_and_the_next_in_line_runs(lesson, new_page, app):
-    page = lesson(LONG)
-    other = lesson("K=6&H=11", of=new_page())  # not requested before: else the result would be returned at once
-    run_button(page).click()
-    expect(page.locator(".strip-run")).to_contain_text("reference")
-    (running,) = runners(app)
-    run_button(other).click()
-    expect(other.locator(".strip-run")).to_contain_text("1 ahead of you")
-
-    stop_button(page).click()
-    expect(run_button(page)).to_be_visible()
-    expect(page.locator(".st-key-card_time .kt-note")).to_contain_text("cancelled")
-    expect(page.locator(".strip-progress")).to_have_count(0)
-    expect(measured(page)).to_have_count(0)
-    running.wait(10)  # the process itself is gone
-    expect(measured(other)).to_be_visible(timeout=RUN_MS)
-    assert running.pid not in [child.pid for child in runners(app)]
-
-
-def test_cards_work_without_the_stage_and_follow_the_system(page, server):
-    page.goto(f"{server}/im2col?engine=cpu&view=run&embed=true")
-    run(page)
-    expect(bars(page, "chart_times_measured")).to_have_count(3)
-    expect(page.locator(".stage")).to_have_count(0)
-    expect(page.locator("h1")).to_have_count(0)
-    shown = page.locator(".st-key-card_time .js-plotly-plot .annotation-text").first
-    expect(shown).to_have_css("fill", rgb(LIGHT["ink"]))
-    page.emulate_media(color_scheme="dark")
-    expect(shown).to_have_css("fill", rgb(DARK["ink"]))

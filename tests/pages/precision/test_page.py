@@ -138,6 +138,14 @@ def test_the_page_says_what_the_strip_has_to_do_with_the_picture(params, words):
     assert words in texts(open_at(**params, view="explore"))
 
 
+def test_a_typed_number_is_stored_bit_by_bit_and_a_topic_is_a_link():
+    at = open_at(topic="bits")
+    at.number_input(key="x").set_value(2049.0).run()
+    assert stages(at) == ["bits FP16 2049.0"]
+    at = open_at(**links(at)["INT8"])
+    assert stages(at) == ["int8 fc2 3 tensor"]
+
+
 @pytest.mark.parametrize("topic", address.TITLES)
 def test_recorded_trainings_have_their_curves_in_the_strip(topic):
     shown = [size.get("curve") for size in strip(open_page("precision/page.py", topic=topic))["sizes"]]

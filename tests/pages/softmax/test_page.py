@@ -10,7 +10,7 @@ from kernels.softmax.presets import SOFTMAX_PRESETS
 from pages import _lessons, _teasers
 from pages.parts.rung_address import Selection
 from pages.softmax import address, controls
-from tests.helpers.page_runner import finish, heads, links, open_page, stages, strip, texts
+from tests.helpers.page_runner import finish, heads, keys, links, open_page, stages, strip, texts
 from visuals import units
 from visuals.softmax import inputs
 
@@ -82,6 +82,10 @@ def test_custom_numbers_are_the_row():
     assert "your own row of 4" in str(heads(at)[0]["meta"]["tensors"])
     assert "The largest number is 95" in texts(at) and "<b>NaN in 1 of 4</b>" in texts(at)
     assert "Run measures 4×40 random numbers" in texts(at)
+    assert "own_numbers" in keys(at)
+    at.text_input(key=address.NUMBERS).set_value("3 -inf 100").run()
+    assert "softmax/unsafe BLOCK=8 3:" in stages(at)[0] and "NaN in 1 of 3" in texts(at)
+    assert "own_numbers" not in keys(open_at(logits="small"))
 
 
 @pytest.mark.parametrize("numbers", ["1 two", "9" * 2000, "1 " * 100, "<i>1</i>", "1e99"])

@@ -19,8 +19,8 @@ def scene(**values):
     return found
 
 
-def test_a_box_explains_itself_and_the_chart_leads_to_a_launch(watch, page):
-    at = watch("batch=32&step=4")
+def test_a_box_explains_itself_and_the_chart_leads_to_a_launch(bare, page):
+    at = bare("view=watch&batch=32&step=4", LESSON)
     places = """stage => ({ chart: stage.player.inView.diagram.chart, box: stage.player.inView.diagram.boxes.find((b) => b.lines[0] === "conv2"),
       shrink: stage.player.shrink })"""
     found = at.root.evaluate(places)
@@ -49,8 +49,8 @@ def test_a_training_is_stopped_while_the_page_stays_alive(stage, page):
     at.at_step(1)
 
 
-def test_the_step_can_be_taken_away_as_picture_data_and_page(watch, page, tmp_path):
-    at = watch("batch=32&step=20")
+def test_the_step_can_be_taken_away_as_picture_data_and_page(bare, page, tmp_path):
+    at = bare("view=watch&batch=32&step=20", LESSON)
     at.do("take")
     for kind in ("svg", "png", "json", "html"):
         with page.expect_download() as started:

@@ -9,7 +9,7 @@ from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
 from kernels.ladders import find
 from tests.helpers.view_runs import ViewRun, seeded
-from visuals.attention import lse
+from visuals.attention import lse, ring
 from visuals.attention.decode_views import view_of
 from visuals.attention.scene import VIEWS
 from visuals.scene.compiler.program import first_blocks
@@ -34,6 +34,14 @@ def runs() -> Iterator[ViewRun]:
             tiles = find(rung).check(shape, sizes)
             head = shown.head(shape, tiles)
             yield seeded(rung, shown.view(head, tiles), head.run, tiles, blocks=head.chosen)
+    for rung in ring.RINGS:
+        for causal in (0, 1):
+            s = AttentionShape(1, 1, 256, 64, causal=causal, dtype="fp16", window=100 * rung.endswith("variants"))
+            Br = 128 if causal else 192  # two consumers, or three
+            tiles = find(rung).check(s, {"Br": Br, "Bc": 64, "STAGES": 2} if rung != "attention/wgmma" else {})
+            tiles |= {"BLOCKS": 1} if "BLOCKS" in tiles else {}
+            defines = dict(find(rung).build(s, tiles).launch().defines)
+            yield seeded(rung, ring.view(rung, s, defines), s, tiles, blocks=first_blocks(1), order="turns")
     for s in (ATTENTION_PRESETS["decode-toy"].shape, ATTENTION_PRESETS["window-toy"].shape.with_(mask="bias")):
         tiles = find(DECODE).check(s, SMALL_PARTS)
         yield seeded(DECODE, view_of(s, tiles, 1), s, tiles, blocks=first_blocks(1))

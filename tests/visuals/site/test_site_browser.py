@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.helpers.deck import serving_files
-from tests.helpers.harness import TIMEOUT_MS, Stage
+from tests.helpers.harness import TIMEOUT_MS, Stage, rgb
 from visuals.palette import DARK, LIGHT
 from visuals.site.crawl import walk
 
@@ -72,10 +72,6 @@ def test_a_reader_walks_from_the_first_screen_through_a_lesson(new_page, address
     expect(page.locator(".st-key-lessons")).to_contain_text("2 of 9 chapters")
 
 
-def rgb(colour):
-    return f"rgb({', '.join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))})"
-
-
 def test_address_of_the_app_without_a_slash_and_for_a_hall(new_page, address):
     """/softmax?chapter=3&present=1 shows the stage alone, as in the app; /softmax.html is the same page."""
     page = new_page()
@@ -130,6 +126,8 @@ def test_browser_without_decompression_and_blocked_storage(new_page, address):
     Stage(page).ready()
     page.get_by_role("button", name="Light or dark").click()
     expect(page.locator("body")).to_have_css("background-color", rgb(DARK["ground"]))
+    page.goto(f"{address}/")
+    expect(page.locator(".st-key-lessons")).to_contain_text("9 chapters")
 
 
 def test_opened_from_a_folder(browser, site):

@@ -48,7 +48,7 @@ async (root, [names, large, width]) => {
 @pytest.mark.parametrize("where", ["view=story&chapter=3", "view=explore", "embed=true&view=watch"])
 def test_no_part_that_is_hidden_takes_height_from_the_picture(bare, page, where):
     root, found = bare(where).root, []
-    for width, height in SIZES:
+    for width, height in SIZES if "explore" in where else SIZES[::2]:
         page.set_viewport_size({"width": width, "height": height})
         found += [(width, *one) for one in root.evaluate(OFFENDERS, [NAMES if width == 1440 else LARGE, LARGE, width])]
     assert found == []

@@ -70,6 +70,19 @@ def test_a_new_scene_resets_the_pointer(bare, page):
     expect(canvas).not_to_have_class(re.compile("over-cell"))
 
 
+def test_a_shape_that_no_kernel_runs_ends_playing_until_another_does(bare, page):
+    """The `page` fixture reports exceptions: the player had no scene whose steps it could count."""
+    stage = bare("view=explore&rung=wgmma-ring", "hopper")
+    stage.do("play")
+    page.evaluate("show('?view=explore&rung=wgmma-ring&K=65')")
+    expect(page.locator(".stage.strip-only")).to_be_visible()
+    page.evaluate("show('?view=explore&rung=wgmma-ring&K=128')")
+    expect(page.locator(".stage.strip-only")).to_have_count(0)
+    expect(stage.ready().caption).to_be_visible()
+    stage.do("forward")
+    expect(page).to_have_url(re.compile("step="))
+
+
 # -- the URL ---------------------------------------------------------------------------------------
 UNTIL_BACK = """root => new Promise(done => {
   const look = () => root.player.wentBack ? done() : requestAnimationFrame(look);

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from kernels import sources
-from tests.helpers.harness import PADDED, TOY_COLUMNS, TOY_STEPS, faster, query, scrolled, truth
+from tests.helpers.harness import PADDED, TOY_COLUMNS, TOY_STEPS, faster, frames, query, scrolled, truth
 from visuals.conv.im2col.scene import FILE
 
 pytestmark = pytest.mark.browser
@@ -213,3 +213,14 @@ def test_with_reduced_motion_nothing_is_animated(bare, page):
     stage.at_step(7)
     stage.do("play")  # it still plays, a column at a time
     expect(stage.root).to_have_attribute("data-step", "8")
+
+
+def test_the_first_screen_does_not_play_with_reduced_motion(bare, page):
+    page.emulate_media(reduced_motion="reduce")
+    stage = bare("", "")
+    step = stage.step
+    frames(page, 60)
+    stage.playing(False)
+    stage.at_step(step)
+    stage.do("play")  # the button plays it
+    stage.playing(True)

@@ -343,7 +343,8 @@ class Cells:
     # -- tensors ---------------------------------------------------------------------------------------
     def tensors(self, moments: Sequence[Moment], notes: Mapping[str, str]) -> list[Tensor]:
         """Returns the tensors after the last step. `moments`: the first of each launch. `notes`: beside titles, by tensor."""
-        return [tensor for shown in self.view.tensors for tensor in self._tensors(shown, moments, notes)]
+        found = (tensor for shown in self.view.tensors for tensor in self._tensors(shown, moments, notes))
+        return list({tensor.name: tensor for tensor in found}.values())
 
     def _tensors(self, shown: Shown, moments: Sequence[Moment], notes: Mapping[str, str]) -> Iterator[Tensor]:
         names = shown.symbol or shown.name, tr(shown.title), shown.role

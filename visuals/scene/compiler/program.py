@@ -36,17 +36,18 @@ def scene_of_rung(
     key: str,
     notes: Mapping[str, str] = {},
     blocks: Callable[[Launch], tuple[int, ...]] = every_block,
+    order: str = "forward",
     **parts: Any,
 ) -> Scene:
     """Returns the scene of a rung, without a view the automatic one. Tile sizes need not be among the rung's choices. `key`: what else the
-    scene depends on. `notes` and `parts`: as of compile_scene. `blocks`: of a launch, those that are watched. RuleError names a rule of
+    scene depends on. `notes` and `parts`: as of compile_scene. `blocks`: of a launch, those that are watched. `order`: of the warps, as of Options. RuleError names a rule of
     the rung that the shape breaks."""
     found = find(rung)
     for rule in found.rules(shape, dict(tiles)):
         raise RuleError(rule)
     program, names = found.build(shape, dict(tiles)), watched_names(view) if view else None
     with np.errstate(all="ignore"):
-        recorded = record(program, inputs, blocks, lambda _: names)
+        recorded = record(program, inputs, blocks, lambda _: names, order)
     sizes = ",".join(f"{name}={value}" for name, value in tiles.items())
     key, title = f"{rung} {sizes} {key}", tr(found.title)
     if view is None:

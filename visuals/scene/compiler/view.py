@@ -168,6 +168,7 @@ class PerThread(Shown):
     one thread, an array has its own. `threads`: of a block, or of one thread its number in all; None: those of the view.
 
     `value`: an expression of the active threads, in place of variables. The name of a tensor is a copy of what the thread has read there.
+    Those of one name are one tensor, each with its steps.
     `hollow`: its cells stay empty; those of the numbers that a step sees count as read. `adds`: numbers in one place add up, of a sum that
     each thread has a part of."""
 

@@ -194,7 +194,7 @@ class _Planner:
         op = lanes.operation(i)
         if op is None or i.guard is not None or (i.parts[0] == "bar" and self.setting.races):
             raise _NoHandler
-        if self.setting.races and may_acquire(self.kernel.code):  # what one lane has acquired the others know then
+        if self.setting.races and self.may_acquire:  # what one lane has acquired the others know then
             raise _NoHandler
         first, *others = i.operands if op.types else (None,)
         results = first.elements if first is not None else ()
@@ -270,13 +270,21 @@ class _Planner:
         if unit and write and space in self.spaces_read_strongly:
             raise _NoHandler
         noted = bool(unit) and (space == "global" or pc in self.beside_writes)
-        if noted and not write and orders_some_threads(self.kernel.code):
+        if noted and not write and self.orders_some_threads:
             raise _NoHandler
         constant = bool(unit) and "nc" in i.parts
         signed = type_[0] == "s"
         return Access(
             write, space, width, len(values), address == 4, counted, wide.pop(), signed, unit, noted, constant
         )
+
+    @cached_property
+    def may_acquire(self) -> bool:
+        return may_acquire(self.kernel.code)
+
+    @cached_property
+    def orders_some_threads(self) -> bool:
+        return orders_some_threads(self.kernel.code)
 
     @cached_property
     def spaces_read_strongly(self) -> set[str]:

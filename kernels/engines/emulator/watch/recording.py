@@ -83,9 +83,10 @@ def record(
     inputs: Arrays,
     blocks: Callable[[Launch], tuple[int, ...]],
     names: Callable[[Launch], frozenset[str] | None],
+    order: str = "forward",
 ) -> Recorded:
     """Run a program. `blocks`: of a launch, those that are watched. `names`: of the variables whose values are kept,
-    None for all of the kernel's own function."""
+    None for all of the kernel's own function. `order`: as of Options, of the build for watching."""
     measured, watched = (
         emulator.Session(program, inputs, Options(count=count, seconds=math.inf)) for count in (True, False)
     )
@@ -102,7 +103,8 @@ def record(
         chosen, wanted = blocks(step), names(step)
         before = _arrays(program, watched)
         counters = measured.launch(step).counted
-        watched.options = Options(count=False, seconds=math.inf, watch=Watch(chosen, _is_one_of(wanted)))
+        watch = Watch(chosen, _is_one_of(wanted))
+        watched.options = Options(count=False, seconds=math.inf, order=order, watch=watch)
         trace = watched.launch(step).watched
         assert trace is not None  # the options have a Watch
         names_and_args = zip(trace.parameters, step.args, strict=True)

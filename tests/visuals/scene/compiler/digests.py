@@ -38,7 +38,9 @@ def _atoms(value: object) -> Iterator[bytes]:
 def digests() -> Iterator[tuple[str, str]]:
     for run in (run for topic in TOPICS for runs in runs_of(topic).values() for run in runs):
         try:
-            scene = scene_of_rung(run.rung, run.shape, run.tiles, run.inputs, run.view, "digest", blocks=run.blocks)
+            scene = scene_of_rung(
+                run.rung, run.shape, run.tiles, run.inputs, run.view, "digest", blocks=run.blocks, order=run.order
+            )
         except SceneError as error:  # a run for its steps alone, without what a scene of them needs
             yield run.name, str(error)
             continue

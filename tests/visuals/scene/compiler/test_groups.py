@@ -247,3 +247,17 @@ def test_threads_that_come_back_to_a_line_wait():
     assert [kind for kind, _ in waits[:2]] == ["full", "empty"]
     assert all(found[n + 1][0] != kind for kind, n in waits)  # others take steps
     assert [kind for kind, _, waited in found if waited] == [kind for kind, _ in waits]
+
+
+def test_derived_numbers_of_one_name_are_one_tensor():
+    found = [
+        PerThread(
+            "seen", "output", "seen", value=value, place=("0", "thread"), part=(range(1), range(8)), during=(kind,)
+        )
+        for kind, value in (("gather", "x"), ("store", "7"))
+    ]
+    groups = *ALONE.groups, Group((("seen",),), "registers")
+    view = replace(ALONE, tensors=(*ALONE.tensors, *found), groups=groups)
+    scene = compile_scene(recorded(view), view, "key", "title")
+    assert [tensor.name for tensor in scene.tensors].count("seen") == 1
+    assert scene.cells("seen")[0] == 7 and scene.cells("seen")[7] != 7  # one step of a later thread has both kinds

@@ -42,7 +42,7 @@ def problems(runs: Sequence[ViewRun]) -> Iterator[str]:
     name, view = runs[0].name, runs[0].view
     names = watched_names(view)
     recorded = [
-        record(find(run.rung).build(run.shape, run.tiles), run.inputs, run.blocks, lambda _: names).launches
+        record(find(run.rung).build(run.shape, run.tiles), run.inputs, run.blocks, lambda _: names, run.order).launches
         for run in runs
     ]
     for steps, *recordings in zip(view.launches, *recorded, strict=True):
