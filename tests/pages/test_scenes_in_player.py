@@ -140,11 +140,11 @@ def cells() -> Iterator[tuple[str, Scene, tuple[int, str, int], list[str]]]:
     yield "infinite sum", scene, (scene.steps - 1, "l", 0), ["= ∞"]
 
     scene = winograd.scene_at({})
-    d, BT = scene.cells("d", 6).reshape(4, 4), winograd_matrices.derive(2, 3).arrays("float64")[2]
+    d, BT = scene.cells("d", 9).reshape(4, 4), winograd_matrices.derive(2, 3).arrays("float64")[2]
     terms = " - ".join(f"{d[i, j]:g}" for i, j in ((0, 0), (0, 2), (2, 0))) + f" + {d[2, 2]:g}"
     value = f"= {(BT @ d @ BT.T)[0, 0]:g}"
-    yield "transformed tile", scene, (6, "V", 0), [re.escape(f"= {terms}"), re.escape(value), "a term of 2 cells"]
-    yield "pixel of a tile", scene, (6, "x", 9), ["Copied 1 of 1 time to d"]
+    yield "transformed tile", scene, (9, "V", 0), [re.escape(f"= {terms}"), re.escape(value), "a term of 2 cells"]
+    yield "pixel of a tile", scene, (9, "x", 9), ["Read 1 of 1 time"]
 
     scene = hopper.scene_at({"order": "accumulator"})
     register = r"Lane 13, thread 13 of the warpgroup, holds it in sum\[0\]\[2\]: row 11, column 2\."

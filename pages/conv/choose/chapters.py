@@ -225,7 +225,7 @@ CHAPTERS = (
             ),
         ),
         _layer("resnet50-res3-3x3-n32", "winograd"),
-        step=3,
+        step=9,
         size="real",
         nudge=mark("Next, [backward](/backward) computes the gradients of a convolution."),
     ),
