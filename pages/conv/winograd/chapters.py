@@ -129,7 +129,7 @@ CHAPTERS = (
         mark("The kernel, tile by tile"),
         (
             mark("A first launch transforms all [filters](filter). Then a thread loads a tile of 4 × 4 pixels of the [input](input) and transforms it."),
-            mark("The block adds the products of all channels. Then a thread transforms the sums of a tile back to 2 × 2 outputs."),
+            mark("The block adds the products of all channels, and a thread transforms the sums of a tile back to 2 × 2 outputs."),
             mark("The entries of Bᵀ and Aᵀ are 0, 1 and −1, so these transforms take additions only."),
         ),
         step=9,

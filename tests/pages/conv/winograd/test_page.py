@@ -45,7 +45,7 @@ def test_every_kernel_has_a_scene_and_its_source(kernel):
     assert "Fewer multiplications" in html and "Rounding errors" in html and "kt-note" not in html
     assert f"<b>{(m + 2) ** 2}</b>" in html
     files = meta["source"]["file"]
-    assert files == ("two kernels, transform_2d" if "steps" not in kernel else "07_winograd_filter.cu")
+    assert files == "07_winograd_filter.cu"
 
 
 @pytest.mark.parametrize("key", [key for key in address.CHIPS if key != "toy"])
