@@ -172,5 +172,5 @@ def scene(inputs: Inputs, selected: SelectedRung, padding: str, order: str = EXP
         reasons.append(str(error))
         found = _scene(inputs, rung.name, tuple(rung.default_tiles.items()), padding, order)
     if order in (EXPLAINING, PHASES):
-        reasons.append(smaller(s, shown(s)))
+        reasons.append(smaller(s.with_(K=1), shown(s)))
     return found, " ".join(filter(None, reasons))

@@ -118,7 +118,7 @@ CHAPTERS = (
         mark("Rows first, then columns"),
         (
             mark("The transform in two dimensions is done row by row, then column by column."),
-            mark("FFT in tiles does so in shared memory. It transforms two real rows as one complex row, and a row of 8 numbers becomes 4 pairs."),
+            mark("FFT in tiles transforms two real rows as one complex row: a row of 8 numbers becomes 4 pairs."),
             mark("Then it transforms the columns and stores the [spectrum](input) V. The stage shows its magnitudes."),
         ),
         {**TILED, "picture": "numbers"},

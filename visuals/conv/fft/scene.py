@@ -48,7 +48,7 @@ def fft_scene(inputs: Inputs, rung: str, tiles: Mapping[str, int], padding: str,
         recorded = record(of.program(s, dict(tiles), cut), given, watched_blocks, lambda _: names)
     sizes = ",".join(f"{name}={value}" for name, value in {**tiles, **s.params()}.items())
     key = f"{rung} {padding} {'phases ' * phases}{sizes}"
-    scene = compile_scene(recorded, view, key, tr(found.title), tensors=_tensors(s))
+    scene = compile_scene(recorded, view, key, tr(found.title), tensors=_tensors(s, inputs.shape.K))
     if padding == TOO_SMALL:
         scene = _with_correct(scene, reference.conv(s, **given)[0])
     if rung == WHOLE:
@@ -103,11 +103,15 @@ def watched_blocks(launch: Launch) -> tuple[int, ...]:
     return blocks[:1] if "tiled" in launch.entry else blocks
 
 
-def _tensors(s: ConvShape) -> dict[str, dict[str, Any]]:
-    """Returns what the tensors in global memory say of their sizes."""
+def _tensors(s: ConvShape, filters: int) -> dict[str, dict[str, Any]]:
+    """Returns what the tensors in global memory say of their sizes. `filters`: how many there are, of which one is shown."""
     x, w, y = (
         part_note(*((0, size, size) for size in extents), plane="channel")
         for extents in ((s.C, s.H, s.W), (s.C, s.R, s.S), (s.K, s.P, s.Q))
     )
     channel = tr("channel") if s.C > 1 else ""
-    return {"x": {"note": x, "plane_name": channel}, "w": {"note": w, "plane_name": channel}, "y": {"note": y}}
+    return {
+        "x": {"note": x, "plane_name": channel},
+        "w": {"note": tr("{taps}, filter 0 of {n}", taps=w, n=filters) if filters > 1 else w, "plane_name": channel},
+        "y": {"note": y},
+    }

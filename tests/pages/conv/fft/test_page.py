@@ -18,6 +18,7 @@ from pages.parts.tiles import SelectedRung
 from tests.helpers.page_runner import components, heads, open_page, texts
 from visuals import units
 from visuals.conv.fft import notes as fft_notes
+from visuals.conv.fft.scene import shown
 from visuals.conv.inputs import Inputs
 
 open_at = partial(open_page, "conv/fft/page.py")
@@ -59,8 +60,9 @@ def test_lesson_has_every_part():
 
 @pytest.mark.parametrize("key", [*controls.CHIPS][::3])
 def test_a_chip_opens(key):
-    at = at_shape(controls.PRESETS[key].shape)
-    assert len(components(at)) == 1 and not notes(at)
+    s = controls.PRESETS[key].shape
+    at = at_shape(s)
+    assert len(components(at)) == 1 and ("a smaller convolution" in notes(at)) == (shown(s) != s.with_(K=1))
 
 
 @pytest.mark.parametrize("view", ["watch", "kernel", "run", "why"])
