@@ -11,7 +11,7 @@ from kernels.engines.emulator.watch.recording import Called, Recording
 from kernels.engines.emulator.watch.types import UNKNOWN
 from kernels.i18n import tr
 from visuals.scene.compiler.expressions import Value, parse, template
-from visuals.scene.compiler.moment import Accessed, Moment, Number, array_of, parted
+from visuals.scene.compiler.moment import Accessed, Moment, Number, array_of, between, parted
 from visuals.scene.compiler.view import Buffer, Derived, OfThread, PerThread, Shared, Shown, Step, View, Writers
 from visuals.scene.parts import Annotation, Captions, Tensor
 from visuals.scene.recorder import Recorder, part_note
@@ -243,7 +243,7 @@ class Cells:
         for number in numbers:
             self._read(m, shown, number)
         first, stop = m.visit.first, m.visit.stop
-        given = [(n, slice(*np.searchsorted(n.history.step, (first, stop)))) for n in numbers]
+        given = [(n, between(n.history.step, first, stop)) for n in numbers]
         given = [(n, part) for n, part in given if m.mine[n.history.thread[part]].any()]
         if not given:
             return
@@ -252,8 +252,7 @@ class Cells:
         if shown.rows:
             self.row[shown.name] = self.row.get(shown.name, 0) + (m.visit.kind in shown.rows)
         for number, part in sorted(given, key=lambda g: int(g[0].history.step[g[1].stop - 1])):
-            threads = np.unique(number.history.thread[part]).astype(int)
-            threads = threads[m.mine[threads]]
+            threads = _own(m, number.history.thread[part])
             values = m.played.after(number.history, stop - 1).of[threads]
             row = self.row[shown.name] if shown.rows else number.row
             self._rows[shown.name] = max(self._rows.get(shown.name, 0), row + 1)
@@ -264,7 +263,7 @@ class Cells:
 
     def _variable(self, m: Moment, shown: OfThread) -> None:
         for number in m.played.numbers(shown.of or shown.name, m.pcs, in_function=False):
-            part = slice(*np.searchsorted(number.history.step, (m.visit.first, m.visit.stop)))
+            part = between(number.history.step, m.visit.first, m.visit.stop)
             if m.mine[shown.thread] and (number.history.thread[part] == shown.thread).any():
                 value = m.played.after(number.history, m.visit.stop - 1).of[shown.thread]
                 self.recorder.put(shown.name, [value], [number.row])
@@ -326,18 +325,17 @@ class Cells:
         """Record the reads of an element of an array."""
         if number.reads is None:
             return
-        part = slice(*np.searchsorted(number.reads.step, (m.visit.first, m.visit.stop)))
+        part = between(number.reads.step, m.visit.first, m.visit.stop)
         if part.start == part.stop:
             return
-        threads = np.unique(number.reads.thread[part]).astype(int)
-        threads = threads[m.mine[threads]]
+        threads = _own(m, number.reads.thread[part])
         for name, _, cells in self._of_blocks(m, shown, number.row, threads):
             self.recorder.look(name, cells)
 
     def _read_by_lanes(self, m: Moment, shown: PerThread) -> None:
         """Record the reads by shuffles: those that got the bits that the variable had in the other lane, and its own."""
         of = m.played.recording.watched.shuffles
-        part = slice(*np.searchsorted(of.step, (m.visit.first, m.visit.end)))
+        part = between(of.step, m.visit.first, m.visit.end)
         if part.start == part.stop:
             return
         held = m.variable_of(shown, "before")
@@ -504,6 +502,13 @@ def in_part(m: Moment, shown: Buffer | Shared, found: Accessed) -> Accessed:
 def elements(array: np.ndarray, shown: Buffer) -> np.ndarray:
     """Returns the cells of a tensor, in their order, of the array that it shows."""
     return parted(array, shown.dtype)[shown.elements]
+
+
+def _own(m: Moment, threads: np.ndarray) -> np.ndarray:
+    """Returns the threads of the step that are among these, in order."""
+    found = np.zeros(m.played.threads, bool)
+    found[threads] = True
+    return np.flatnonzero(found & m.mine)
 
 
 def _is_shown(shown: Buffer | Shared, m: Moment) -> bool:
