@@ -118,7 +118,7 @@ def main() -> None:
         tiling = "tiling?M=4096&N=4096&K=4096&rung=register-tile-2d&step=12"
         recorded_lesson(browser, app.url, folder, "tiling-light", tiling, 1800, "light")
         recorded_lesson(browser, app.url, folder, "banks-dark", "threads?topic=banks&step=3", 1150, "dark")
-        recorded_lesson(browser, app.url, folder, "winograd-dark", "winograd?pad_h=1&pad_w=1&step=8", 900, "dark")
+        recorded_lesson(browser, app.url, folder, "winograd-dark", "winograd?pad_h=1&pad_w=1&step=9", 900, "dark")
         first_screen(browser, app.url, folder, "story-light", "tiling?view=story&chapter=3&step=2", "light")
         first_screen(browser, app.url, folder, "divergence-light", "threads?view=story&chapter=3", "light")
         first_screen(browser, app.url, folder, "waves-light", "fft?view=story&chapter=1&step=21", "light")

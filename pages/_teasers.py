@@ -25,6 +25,7 @@ from pages.memory import address as memory_address
 from pages.offload import address as offload_address
 from pages.parallel import address as parallel_address
 from pages.parts.query import explored
+from pages.parts.tiles import SelectedRung
 from pages.precision import address as precision_address
 from pages.softmax import address as softmax_address
 from pages.train import address as train_address
@@ -69,10 +70,12 @@ def direct(params: Params) -> Scene:
 
 def fft(params: Params) -> Scene:
     """Returns the scene that the page conv/fft/page.py plays at `params`."""
-    tile = fft_address.TILES[params.get("transform", next(iter(fft_address.TILES)))]
-    inputs = conv_address.read(params)[0].inputs()
+    rung, inputs = (
+        fft_address.RUNGS[params.get("rung", next(iter(fft_address.RUNGS)))],
+        conv_address.read(params)[0].inputs(),
+    )
     room, order = params.get("room", fft_address.PADDINGS[0]), params.get("order", fft_address.EXPLAINING)
-    return required(fft_address.scene(inputs, tile, room, order))
+    return required(fft_address.scene(inputs, SelectedRung(rung, rung.default_tiles), room, order))
 
 
 def tiling(params: Params) -> Scene:
@@ -94,8 +97,8 @@ TEASERS = (
         7,
     ),
     Teaser("conv/im2col.py", im2col, {"picture": "numbers"}, 14),
-    Teaser("conv/winograd/page.py", winograd_address.scene_at, {"kernel": "2x2"}, 6),
-    Teaser("conv/fft/page.py", fft, {"picture": "numbers"}, 29),
+    Teaser("conv/winograd/page.py", winograd_address.scene_at, {"kernel": "2x2"}, 9),
+    Teaser("conv/fft/page.py", fft, {"picture": "numbers"}, 6),
     Teaser("conv/backward/page.py", backward_address.scene_at, {}, 12),
     Teaser("softmax/page.py", softmax_address.scene_at, {}, 3),
     Teaser("layers/page.py", layers_address.scene_at, {"layer": "max-pool", "pass": "backward"}, 4),

@@ -47,6 +47,7 @@ SCENES = (  # the names of the rungs that a stage shows, a line for each source 
         "conv/im2col-gemm",
         "conv/im2col-cublas",
         "conv/fft",
+        "conv/fft-tiled",
         "conv/winograd-2x2",
         "conv/winograd-4x4",
         NONFUSED,

@@ -83,7 +83,12 @@ def workspace(s: ConvShape, cut_struct: np.void) -> tuple[Buffer, ...]:
 
 
 def build(s: ConvShape, tiles: Tiles) -> Program:
-    cut_struct, conv = cut(s, tiles), common.struct(s)
+    return program(s, tiles, cut(s, tiles))
+
+
+def program(s: ConvShape, tiles: Tiles, cut_struct: np.void) -> Program:
+    """Returns the program whose input is cut into these transforms."""
+    conv = common.struct(s)
     rows, columns = int(cut_struct["rows"]), int(cut_struct["columns"])
     area, frequencies = rows * columns, rows * (columns // 2 + 1)
     images, spectra = s.N * int(cut_struct["down"]) * int(cut_struct["across"]), tiles["SPECTRA"]

@@ -92,8 +92,13 @@ def terms_of_part(s: ConvShape, tiles: Tiles, blocks: int) -> int:
 
 
 def build(s: ConvShape, tiles: Tiles) -> Program:
-    """Returns a program with spectra of filters U, of tiles V, and of outputs Z, all [frequencies, 2, rows, columns]."""
-    cut_struct, conv = cut(s, tiles), common.struct(s)
+    return program(s, tiles, cut(s, tiles))
+
+
+def program(s: ConvShape, tiles: Tiles, cut_struct: np.void) -> Program:
+    """Returns a program with spectra of filters U, of tiles V, and of outputs Z, all [frequencies, 2, rows, columns], whose input is cut
+    into these tiles."""
+    conv = common.struct(s)
     size = int(cut_struct["rows"])
     count, tile_total = frequencies(size), tile_count(s, cut_struct)
     row, group = round_up_to_4(tile_total), tiles_per_block(size)
@@ -196,5 +201,4 @@ RUNG = Rung(
     capability=ampere,
     cpu_title=mark("FFT in tiles (NumPy)"),
     cpu_tiles=("FFT_TILE",),
-    no_scene=mark("the scene of the FFT shows the same transforms and products; only their places in memory differ"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kernels.collectives.shape import ALGORITHMS, ALL_REDUCE, ITEM, RING, CollectiveShape
-from kernels.i18n import tr
+from kernels.i18n import mark, tr
 from pages.parts.address import Choice, Fields, Number, Values
 from visuals.collectives.evidence import SIZES
 from visuals.collectives.scene import collective_scene
@@ -33,9 +33,9 @@ FIELDS = Fields(
     {
         "kind": Choice(ALL_REDUCE, tuple(ALGORITHMS)),
         "algorithm": Choice(RING, _ALGORITHMS),
-        "ranks": Number(4, 2, MAX_RANKS),
-        "elements": Number(16, 1, MAX_ELEMENTS),
-        "bytes": Choice(REAL, tuple(SIZES)),
+        "ranks": Number(4, 2, MAX_RANKS, label=mark("GPUs"), width=142),
+        "elements": Number(16, 1, MAX_ELEMENTS, label=mark("elements"), width=186),
+        "bytes": Choice(REAL, tuple(SIZES), mark("length in the strip"), 230),
     },
     _of_kind,
 )

@@ -3,17 +3,16 @@
 import streamlit as st
 
 from kernels.collectives.shape import ALGORITHMS, RING
-from kernels.i18n import mark, tr
+from kernels.i18n import tr
 from pages.collectives import address, cards, stage
 from pages.collectives.address import FIELDS
 from pages.collectives.chapters import STORY
 from pages.parts.address import Values
-from pages.parts.controls import choice_links, numbers, select
+from pages.parts.controls import choice_links, line
 from pages.parts.values_page import ValuesPage
 from visuals.collectives.captions import ALGORITHM_TITLES, TITLES
 
 PAGE = "collectives/page.py"
-LINE = ((("ranks", mark("GPUs"), 142), ("elements", mark("elements"), 186)),)
 
 
 def controls(values: Values) -> None:
@@ -26,8 +25,7 @@ def controls(values: Values) -> None:
         label = tr("algorithm: {name}", name=tr(algorithms[shown]))
         choice_links(PAGE, FIELDS, values | {"algorithm": shown}, "algorithm", label, algorithms)
     with st.container(key="params", horizontal=True):
-        numbers(FIELDS, LINE, FIELDS.bounds)
-        select(FIELDS, "bytes", 230, tr("length in the strip"))
+        line(FIELDS, "ranks+elements,bytes")
 
 
 ValuesPage(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernels import records
-from kernels.i18n import cached
+from kernels.i18n import cached, mark
 from kernels.jobs.job import Request
 from kernels.ladders import LADDERS
 from kernels.memory import ladder as memory_ladder
@@ -30,21 +30,24 @@ TOPICS = {
 }  # and their ladders
 TOPIC_FIELDS = {
     "threads": {
-        "mapping": Choice("vector", ("vector", "matrix", "matrix-transposed")),
-        "M": Number(12, 1, 32),
-        "N": Number(20, 1, 64),
-        "BLOCK": Choice(64, (64, 128, 256)),
-        "TILE": Choice(16, (8, 16, 32)),
+        "mapping": Choice("vector", ("vector", "matrix", "matrix-transposed"), mark("threads"), 230),
+        "M": Number(12, 1, 32, width=62),
+        "N": Number(20, 1, 64, width=62),
+        "BLOCK": Choice(64, (64, 128, 256), width=122),
+        "TILE": Choice(16, (8, 16, 32), width=108),
     },
-    "divergence": {"branches": Choice("lanes", ("lanes", "warps")), "rounds": Number(2, 1, 3)},
-    "coalescing": {"stride": Number(2, 1, 32)},
-    "banks": {"stride": Number(4, 1, 32), "row": Choice(32, (32, 33))},
+    "divergence": {
+        "branches": Choice("lanes", ("lanes", "warps"), mark("branches by"), 150),
+        "rounds": Number(2, 1, 3, width=110),
+    },
+    "coalescing": {"stride": Number(2, 1, 32, width=110)},
+    "banks": {"stride": Number(4, 1, 32, width=110), "row": Choice(32, (32, 33), mark("words per row"), 170)},
     "layout": {
-        "n": Number(2, 1, 4),
-        "c": Number(3, 1, 8),
-        "h": Number(2, 1, 4),
-        "w": Number(4, 1, 4),
-        "along": Choice("w", ("w", "c")),
+        "n": Number(2, 1, 4, label="N", width=56),
+        "c": Number(3, 1, 8, label="C", width=56),
+        "h": Number(2, 1, 4, label="H", width=56),
+        "w": Number(4, 1, 4, label="W", width=58),
+        "along": Choice("w", ("w", "c"), mark("threads along"), 150),
     },
 }
 # What Run measures: large enough to leave the caches, and on a GPU the shapes of the recordings.

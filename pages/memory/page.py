@@ -9,7 +9,7 @@ from pages.memory.chapters import STORY
 from pages.parts import gpu_choice, guess, query, run, sources
 from pages.parts.address import Values
 from pages.parts.chapters import OpenChapter
-from pages.parts.controls import derived, numbers, select
+from pages.parts.controls import derived, line
 from pages.parts.stage import Stage
 from pages.parts.values_page import Parts, ValuesPage
 
@@ -58,21 +58,12 @@ IDEAS = {
     ),
 }
 LINES = {
-    "threads": ((("M", "M", 62), ("N", "N", 62)),),
-    "divergence": ((("rounds", "rounds", 110),),),
-    "coalescing": ((("stride", "stride", 110),),),
-    "banks": ((("stride", "stride", 110),),),
-    "layout": ((("n", "N", 56), ("c", "C", 56), ("h", "H", 56), ("w", "W", 58)),),
+    "threads": "M+N,mapping,BLOCK,TILE",
+    "divergence": "rounds,branches",
+    "coalescing": "stride",
+    "banks": "stride,row",
+    "layout": "n+c+h+w,along",
 }
-LABELS = {
-    "mapping": mark("threads"),
-    "BLOCK": "BLOCK",
-    "TILE": "TILE",
-    "branches": mark("branches by"),
-    "row": mark("words per row"),
-    "along": mark("threads along"),
-}
-WIDTHS = {"mapping": 230, "BLOCK": 122, "TILE": 108, "branches": 150, "row": 170, "along": 150}
 
 
 chapter = STORY.open()
@@ -92,10 +83,7 @@ def controls(values: Values) -> None:
             )
     unused = "TILE" if values.get("mapping") == "vector" else "BLOCK"
     with st.container(key="params", horizontal=True):
-        numbers(fields, LINES[topic], fields.bounds)
-        for name in fields.by_name:
-            if name in LABELS and name != unused:
-                select(fields, name, WIDTHS[name], tr(LABELS[name]))
+        line(fields, LINES[topic].replace(f",{unused}", ""))
         derived(tr(ladder.rung(address.rung(topic, values)).idea))
 
 

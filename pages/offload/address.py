@@ -39,7 +39,7 @@ FIELDS = Fields(
         "n": Number(DEFAULT_SIZE, 1, 10**11),
         "copies": Choice(NONE, COPIES),
         "picture": Choice(SIDES, PICTURES),
-        "left": Number(5, 0, MAX_LEFT),
+        "left": Number(5, 0, MAX_LEFT, label=mark("left in %"), width=170),
     },
     _a_measured_size,
 )

@@ -9,7 +9,7 @@ from kernels.offload.works import WORKS
 from pages.offload import address
 from pages.offload.address import FIELDS, FIRST_SIZE, MACHINE, PROGRAM, SIDES
 from pages.parts.address import Values
-from pages.parts.controls import choice_links, numbers, select
+from pages.parts.controls import choice_links, line, select
 from visuals.offload.captions import COPY_TITLES
 
 PAGE = "offload/page.py"
@@ -33,4 +33,4 @@ def draw(values: Values) -> None:
     with st.container(key="params", horizontal=True):
         known = address.sizes(values["work"], values["copies"])
         select(FIELDS, "n", 250, tr(WORKS[values["work"]].axis), known)
-        numbers(FIELDS, ((("left", mark("left in %"), 170),),), FIELDS.bounds)
+        line(FIELDS, "left")

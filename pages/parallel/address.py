@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from kernels.i18n import mark
 from kernels.model.program import RuleError
 from kernels.model.shape import ShapeError
 from kernels.parallel import memory
@@ -56,12 +57,12 @@ FIELDS = Fields(
     {
         "network": Choice("transformer", tuple(NETWORKS)),
         "way": Choice(DATA, tuple(WAYS)),
-        "gpus": Number(4, 1, MAX_GPUS),
-        "batch": Number(256, 1, MAX_BATCH),
-        "micro": Number(4, 1, MAX_MICRO),
-        "bucket": Number(64, 1, MAX_BUCKET),
-        "optimizer": Choice(next(iter(OPTIMIZERS)), tuple(OPTIMIZERS)),
-        "picture": Choice(TIME, (TIME, MEMORY)),
+        "gpus": Number(4, 1, MAX_GPUS, label=mark("GPUs"), width=132),
+        "batch": Number(256, 1, MAX_BATCH, label=mark("images"), width=184),
+        "micro": Number(4, 1, MAX_MICRO, label=mark("micro-batches"), width=204),
+        "bucket": Number(64, 1, MAX_BUCKET, label=mark("bucket in KB"), width=192),
+        "optimizer": Choice(next(iter(OPTIMIZERS)), tuple(OPTIMIZERS), mark("optimiser"), 152),
+        "picture": Choice(TIME, (TIME, MEMORY), mark("picture"), 148),
     },
     _rules,
 )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import streamlit as st
 
-from kernels.i18n import mark, tr
+from kernels.i18n import tr
 from kernels.parallel.plan import PIPELINES, TENSOR, WAYS
 from kernels.training.networks import NETWORKS
 from pages.parallel.address import FIELDS
 from pages.parts.address import Values
-from pages.parts.controls import choice_links, numbers, select
+from pages.parts.controls import choice_links, line
 
 PAGE = "parallel/page.py"
-LINE = (("gpus", mark("GPUs"), 132), ("batch", mark("images"), 184))
-MICRO, BUCKET = ("micro", mark("micro-batches"), 204), ("bucket", mark("bucket in KB"), 192)
 
 
 def draw(values: Values) -> None:
@@ -23,7 +21,5 @@ def draw(values: Values) -> None:
         choice_links(PAGE, FIELDS, values, "network", tr(titles[values["network"]]), titles)
         choice_links(PAGE, FIELDS, values, "way", tr(WAYS[way]), WAYS)
     with st.container(key="params", horizontal=True):
-        own = [(MICRO,)] if way in PIPELINES else [(BUCKET,)] if way != TENSOR else []
-        numbers(FIELDS, [LINE, *own], FIELDS.bounds)
-        select(FIELDS, "optimizer", 152, tr("optimiser"))
-        select(FIELDS, "picture", 148, tr("picture"))
+        own = "micro," if way in PIPELINES else "bucket," if way != TENSOR else ""
+        line(FIELDS, f"gpus+batch,{own}optimizer,picture")

@@ -32,13 +32,16 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Number:
-    """A number between the limits of the page; an integer if `whole`. Its control changes it by `step`."""
+    """A number between the limits of the page; an integer if `whole`. Its control changes it by `step`, and has the marked
+    `label`, else the field's name, and a `width` in px."""
 
     default: float
     minimum: float
     maximum: float
     whole: bool = True
     step: float = 1.0
+    label: str = ""
+    width: int = 0
 
     def parse(self, name: str, value: Value) -> float:
         if value is None:
@@ -75,10 +78,12 @@ def _plain(number: float) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of `choices`, which are strings or integers."""
+    """One of `choices`, which are strings or integers. `label` and `width` as of a Number."""
 
     default: str | int
     choices: tuple
+    label: str = ""
+    width: int = 0
 
     def parse(self, name: str, value: Value) -> str | int:
         for choice in self.choices:

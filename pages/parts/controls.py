@@ -135,6 +135,17 @@ def select(fields: Fields, name: str, width: int, label: str = "", choices: Sequ
     )
 
 
+def line(fields: Fields, names: str, bounds: Mapping[str, Bound] | None = None) -> None:
+    """Draws numbers and select boxes that say their own labels and widths. In "a+b,c" the numbers a and b have no gap."""
+    for group in names.split(","):
+        for name in group.split("+"):
+            if isinstance(field := fields.by_name[name], Choice):
+                select(fields, name, field.width, tr(field.label or name))
+        found = {name: fields.by_name[name] for name in group.split("+")}
+        own = tuple((name, f.label or name, f.width) for name, f in found.items() if isinstance(f, Number))
+        numbers(fields, (own,) if own else (), fields.bounds if bounds is None else bounds)
+
+
 def chooser(name: str, choices: Mapping[str, str]) -> None:
     """Draws a choice bound to the URL, in a popover. `choices` maps each choice to its marked explanation."""
     with st.popover(f"{name}: {chosen(name, choices)}", key=f"{name}_chooser"):

@@ -55,24 +55,26 @@ KERNELS = tuple(rung.name.partition("/")[2] for rung in products.LADDER.rungs if
 PROMOTED = "wgmma-fp8-promoted"
 RUNGS = tuple(rung.name.partition("/")[2] for rung in LADDER.rungs)
 FIELDS: Mapping[str, Row] = {
-    BITS: {"format": Choice("FP16", FORMATS), "x": Number(0.1, -MAX_X, MAX_X, whole=False)},
+    BITS: {"format": Choice("FP16", FORMATS, width=158), "x": Number(0.1, -MAX_X, MAX_X, whole=False, width=150)},
     GRADIENTS: {
-        "format": Choice("FP16", tuple(name for name in FORMATS if name != bits.INT8)),
-        "tensor": Choice("conv1.y", ("conv1.y", *(name for name in TENSORS if name != "conv1.y"))),
-        "at": Choice(record.GRADIENT_STEPS[-1], record.GRADIENT_STEPS[::-1]),
+        "format": Choice("FP16", tuple(name for name in FORMATS if name != bits.INT8), width=158),
+        "tensor": Choice(
+            "conv1.y", ("conv1.y", *(name for name in TENSORS if name != "conv1.y")), mark("gradients of"), 200
+        ),
+        "at": Choice(record.GRADIENT_STEPS[-1], record.GRADIENT_STEPS[::-1], mark("training step"), 190),
     },
     SCALING: {},
-    WEIGHTS: {"picture": Choice(ONE, (ONE, RUNS))},
+    WEIGHTS: {"picture": Choice(ONE, (ONE, RUNS), width=140)},
     SUMS: {},
     INT8: {
-        "numbers": Choice(OF_WEIGHTS, (OF_WEIGHTS, ACTIVATIONS)),
-        "layer": Choice("fc2", ("fc2", *(n for n in LAYERS if n != "fc2"))),
-        "output": Number(3, 0, 119),
-        "scales": Choice(TENSOR, (TENSOR, CHANNEL)),
-        "calibration": Choice("extremes", tuple(CALIBRATIONS)),
+        "numbers": Choice(OF_WEIGHTS, (OF_WEIGHTS, ACTIVATIONS), width=170),
+        "layer": Choice("fc2", ("fc2", *(n for n in LAYERS if n != "fc2")), width=130),
+        "output": Number(3, 0, 119, width=100),
+        "scales": Choice(TENSOR, (TENSOR, CHANNEL), mark("one scale per"), 190),
+        "calibration": Choice("extremes", tuple(CALIBRATIONS), width=190),
     },
-    INSTRUCTIONS: {"rung": Choice("ffma", RUNGS)},
-    PRODUCTS: {"kernel": Choice(PROMOTED, (PROMOTED, *(name for name in KERNELS if name != PROMOTED)))},
+    INSTRUCTIONS: {"rung": Choice("ffma", RUNGS, mark("instruction"), 200)},
+    PRODUCTS: {"kernel": Choice(PROMOTED, (PROMOTED, *(name for name in KERNELS if name != PROMOTED)), width=250)},
 }
 # The rung that computes with a topic's numbers.
 RUNG_OF_FORMAT = {"FP32": "ffma", "FP16": "hfma2", bits.INT8: "dp4a"}  # else the tensor cores'

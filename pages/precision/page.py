@@ -8,7 +8,7 @@ from kernels.i18n import mark, tr
 from pages.parts import gpu_choice, lesson, query, run, sources
 from pages.parts.address import Values
 from pages.parts.chapters import OpenChapter
-from pages.parts.controls import Link, numbers, select
+from pages.parts.controls import Link, line
 from pages.parts.run_settings import RunSettings
 from pages.parts.sizes import Sizes
 from pages.parts.stage import Stage
@@ -78,25 +78,6 @@ IDEAS = {
         ),
     ),
 }
-WIDTHS = {
-    "format": 158,
-    "tensor": 200,
-    "at": 190,
-    "picture": 140,
-    "layer": 130,
-    "scales": 190,
-    "rung": 200,
-    "kernel": 250,
-    "numbers": 170,
-    "calibration": 190,
-}
-LABELS = {
-    "tensor": mark("gradients of"),
-    "at": mark("training step"),
-    "scales": mark("one scale per"),
-    "rung": mark("instruction"),
-}
-NUMBERS = {"x": 150, "output": 100}
 LADDERS = address.INSTRUCTIONS, address.PRODUCTS  # topics that are about a ladder
 
 
@@ -119,12 +100,10 @@ def controls(values: Values) -> None:
             )
     if not fields.by_name:
         return
-    bounds, hidden = address.bounds(topic, values), address.unused(values)
-    with st.container(key="params", horizontal=True):
-        for each in fields.by_name:
-            if each in WIDTHS and each not in hidden:
-                select(fields, each, WIDTHS[each], tr(LABELS.get(each, each)))
-        numbers(fields, tuple(((n, n, NUMBERS[n]),) for n in bounds if n not in hidden), bounds)
+    bounds = address.bounds(topic, values)
+    drawn = [name for name in fields.by_name if name not in address.unused(values)]
+    with st.container(key="params", horizontal=True):  # the numbers last
+        line(fields, ",".join(sorted(drawn, key=bounds.__contains__)), bounds)
 
 
 def about_strip(values: Values) -> str:

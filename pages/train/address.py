@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from kernels import engines
-from kernels.i18n import tr
+from kernels.i18n import mark, tr
 from kernels.model.program import RuleError
 from kernels.model.shape import ShapeError
 from kernels.training.digits import TRAINING
@@ -48,12 +48,12 @@ FIELDS = Fields(
     "train",
     {
         "network": Choice(next(iter(NETWORKS)), tuple(NETWORKS)),
-        "batch": Number(32, 1, MAX_BATCH),
-        "optimizer": Choice(next(iter(OPTIMIZERS)), tuple(OPTIMIZERS)),
-        "lr": Number(0.05, 0, 1e6, whole=False, step=0.01),
-        "keep": Choice(1, (1, 2, 3, 4, 6)),
-        "parts": Number(1, 1, MAX_PARTS),
-        "epochs": Number(10, 1, MAX_EPOCHS),
+        "batch": Number(32, 1, MAX_BATCH, width=158),
+        "optimizer": Choice(next(iter(OPTIMIZERS)), tuple(OPTIMIZERS), mark("optimiser"), 150),
+        "lr": Number(0.05, 0, 1e6, whole=False, step=0.01, label=mark("learning rate"), width=216),
+        "keep": Choice(1, (1, 2, 3, 4, 6), mark("keep 1 layer in"), 168),
+        "parts": Number(1, 1, MAX_PARTS, width=126),
+        "epochs": Number(10, 1, MAX_EPOCHS, width=154),
         "seed": Number(0, 0, MAX_SEED),
     },
     _rules,

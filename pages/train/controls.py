@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from kernels.i18n import mark, tr
+from kernels.i18n import tr
 from kernels.training.networks import NETWORKS
 from pages.parts.address import Values
-from pages.parts.controls import choice_links, numbers, select
+from pages.parts.controls import choice_links, line
 from pages.train.address import FIELDS
 
 PAGE = "train/page.py"
-STEP, EPOCHS = ((("batch", "batch", 158), ("parts", "parts", 126)),), ((("epochs", "epochs", 154),),)
-RATE = ((("lr", mark("learning rate"), 216),),)
 
 
 def draw(values: Values) -> None:
@@ -23,8 +21,4 @@ def draw(values: Values) -> None:
         label = tr("network: {name}", name=tr(titles[values["network"]]))
         choice_links(PAGE, FIELDS, values, "network", label, titles, about=about)
     with st.container(key="params", horizontal=True):
-        numbers(FIELDS, STEP, FIELDS.bounds)
-        select(FIELDS, "optimizer", 150, tr("optimiser"))
-        numbers(FIELDS, RATE, FIELDS.bounds)
-        select(FIELDS, "keep", 168, tr("keep 1 layer in"))
-        numbers(FIELDS, EPOCHS, FIELDS.bounds)
+        line(FIELDS, "batch+parts,optimizer,lr,keep,epochs")

@@ -1,6 +1,7 @@
 """The sums of one wgmma in the registers of a warpgroup: which thread holds which element, and how they are stored.
 
-The map is that of the emulator's wgmma. The picture shows the first columns of one warp's 16 rows.
+A scene of the instruction, made by hand: the map is that of the emulator's wgmma, and the stores repeat those of store_sums and store_boxes.
+The picture shows the first columns of one warp's 16 rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The elements in each lane's registers: the fragments of mma.sync m16n8k16, lane by lane.
 
-The registers of a warp's 32 lanes contain A [16, 16], B [16, 8] and the product [16, 8]. The map is that of
+A scene of the instruction, made by hand: no kernel runs. The registers of a warp's 32 lanes contain A [16, 16], B [16, 8] and the product [16, 8]. The map is that of
 kernels/gemm/fragments.py.
 """
 

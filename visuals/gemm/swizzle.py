@@ -1,7 +1,8 @@
 """Eight rows of a tile of A in shared memory: where the copy engine writes each 16 bytes, and the passes of a read.
 
-A cell is a piece of 16 bytes, eight halves of a row. The addresses are those of the emulator's copy engine and wgmma
-(kernels/engines/emulator/swizzle.py), with the swizzle of 128 bytes that the kernels use, or without.
+A scene of the hardware, made by hand: no kernel runs. A cell is a piece of 16 bytes, eight halves of a row. The addresses
+are those of the emulator's copy engine and wgmma (kernels/engines/emulator/swizzle.py), with the swizzle of 128 bytes
+that the kernels use, or without.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ CHAPTERS = (
             mark("It pays for transforms instead. The layer is {real_shape}; the stage shows {stage_taps} taps."),
         ),
         _layer("grid-11x11-c64-h56", "fft"),
-        step=4,
+        step=12,
         size="real",
         question=faster(
             mark("Your guess: is FFT in tiles faster than implicit GEMM here?"),
@@ -225,7 +225,7 @@ CHAPTERS = (
             ),
         ),
         _layer("resnet50-res3-3x3-n32", "winograd"),
-        step=3,
+        step=9,
         size="real",
         nudge=mark("Next, [backward](/backward) computes the gradients of a convolution."),
     ),

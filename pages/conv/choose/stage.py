@@ -64,8 +64,7 @@ def _winograd(kernel: str = "2x2") -> Watched:
 
 def _fft() -> Watched:
     query, rung = conv_address.DEFAULT, fft.RUNGS["fft-tiled"]
-    tile = fft.tile_of(query.shape, SelectedRung(rung, rung.default_tiles))
-    scene, _ = fft.scene(query.inputs(), tile, fft.PADDINGS[0], name=rung.name)
+    scene, _ = fft.scene(query.inputs(), SelectedRung(rung, rung.default_tiles), fft.PADDINGS[0])
     return Watched(rung, rung.default_tiles, query.shape, scene)
 
 

@@ -12,6 +12,7 @@ from kernels.conv.presets import CONV_GRID
 from kernels.conv.shape import ConvShape
 from kernels.i18n import cached, decimal, mark, tr, trn
 from kernels.ladders import find
+from kernels.model.program import RuleError
 from kernels.model.rung import Rung
 from pages.conv import address as conv_address
 from pages.conv import controls as conv_controls
@@ -22,9 +23,10 @@ from visuals.conv.fft.arrays import PAD, TOO_SMALL, Arrays, arrays_of, cut_of
 from visuals.conv.fft.butterfly import butterfly_scene
 from visuals.conv.fft.charts import tile_name
 from visuals.conv.fft.notes import discarded_share
-from visuals.conv.fft.scene import fft_scene
+from visuals.conv.fft.scene import fft_scene, shown
 from visuals.conv.fft.sum_of_waves import waves_scene
 from visuals.conv.inputs import Inputs, outputs
+from visuals.conv.watched import smaller
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene
 
 PAGE, LADDER, RUNG = "conv/fft/page.py", conv_address.ladder("fft"), fft.RUNGS[0]
@@ -113,20 +115,22 @@ def _derived(inputs: Inputs) -> str:
 
 # -- arrays and scene ------------------------------------------------------------------------------
 def tile_of(s: ConvShape, selected: SelectedRung) -> int:
-    """Returns the rows of a transform on the stage, 0 for whole images.
-
-    The FFT in tiles has periodic tiles at some shapes, which the stage does not draw: there it shows whole images.
-    """
+    """Returns the rows of a transform, 0 for whole images or if the filter does not fit."""
     if selected.rung is RUNG:
         return selected.tiles["FFT_TILE"]
     size = fft_tiled.size_of(s, selected.tiles)
-    fits = size >= max(s.span_h, s.span_w)
-    return size if fits and fft.cut(s, {"FFT_TILE": size}) == fft_tiled.cut(s, selected.tiles) else 0
+    return size if size >= max(s.span_h, s.span_w) else 0
 
 
 def too_large(inputs: Inputs, tile: int) -> bool:
     """Returns whether the filter is too large for a transform of that size."""
     return 0 < tile < max(inputs.shape.span_h, inputs.shape.span_w)
+
+
+def tile_too_small(s: ConvShape, selected: SelectedRung) -> bool:
+    """Returns whether the filter does not fit into the transforms of a kernel."""
+    tile = tile_of(s, selected)
+    return 0 < tile < max(s.span_h, s.span_w) or (selected.rung is not RUNG and not tile)
 
 
 @lru_cache(maxsize=MAX_CACHED_SCENES // 2)
@@ -143,27 +147,30 @@ def expected(inputs: Inputs) -> np.ndarray:
 
 
 @cached(MAX_CACHED_SCENES)
-def scene(
-    inputs: Inputs, tile: int, padding: str, order: str = EXPLAINING, name: str = RUNG.name
-) -> tuple[Scene | None, str]:
-    """Returns the scene in one of ORDERS, or None, and the reason why it differs from the settings or cannot run. `name`
-    is the rung's."""
-    s, rung = inputs.shape, find(name)
-    rules = list(rung.rules(s, {"FFT_TILE": tile, "SPECTRA": int(SPECTRA[0])} if rung is RUNG else rung.default_tiles))
-    reasons = []
+def _scene(inputs: Inputs, name: str, tiles: tuple[tuple[str, int], ...], padding: str, order: str) -> Scene:
+    if order in (WAVES, BUTTERFLIES):
+        a = arrays(inputs, tile_of(inputs.shape, SelectedRung(find(name), dict(tiles))), padding)
+        return waves_scene(a) if order == WAVES else butterfly_scene(a)
+    return fft_scene(inputs, name, dict(tiles), padding, order == PHASES)
+
+
+def scene(inputs: Inputs, selected: SelectedRung, padding: str, order: str = EXPLAINING) -> tuple[Scene | None, str]:
+    """Returns the scene in one of ORDERS, or None, and the reason why it differs from the settings or cannot run."""
+    s, rung, tiles = inputs.shape, selected.rung, dict(selected.tiles)
+    rules, reasons = list(rung.rules(s, tiles)), []
     if rules:
         title = tr(rung.title)
         reasons.append(tr("{kernel} cannot run with these settings: {rules}.", kernel=title, rules="; ".join(rules)))
     if s.groups > 1:
         return None, " ".join(reasons)
-    if too_large(inputs, tile) or (rung is not RUNG and not tile):
-        tile, rung = 0, RUNG
+    if tile_too_small(s, selected):
+        rung, tiles = RUNG, RUNG.default_tiles
         reasons.append(tr("The stage shows a transform of the whole image instead."))
-    elif rules:
-        reasons.append(tr("The stage shows the steps for one image and one filter."))
-    a = arrays(inputs, tile, padding)
-    if order == WAVES:
-        return waves_scene(a), " ".join(reasons)
-    if order == BUTTERFLIES:
-        return butterfly_scene(a), " ".join(reasons)
-    return fft_scene(a, s, padding, expected(inputs), order == PHASES, rung.name), " ".join(reasons)
+    try:
+        found = _scene(inputs, rung.name, tuple(tiles.items()), padding, order)
+    except RuleError as error:  # no compiler here for these tile sizes
+        reasons.append(str(error))
+        found = _scene(inputs, rung.name, tuple(rung.default_tiles.items()), padding, order)
+    if order in (EXPLAINING, PHASES):
+        reasons.append(smaller(s.with_(K=1), shown(s)))
+    return found, " ".join(filter(None, reasons))

@@ -22,8 +22,7 @@ def read(visible: bool) -> tuple[Watched, Link]:
 
 
 def play(selected: Watched) -> Played:
-    tile, order = address.tile_of(selected.shape, selected), chosen("order", address.ORDERS)
-    found = address.scene(selected.inputs, tile, address.padding(), order, selected.rung.name)
+    found = address.scene(selected.inputs, selected, address.padding(), chosen("order", address.ORDERS))
     return Played(*found, {} if chapter else address.ORDERS)
 
 

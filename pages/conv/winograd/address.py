@@ -25,10 +25,8 @@ from visuals import units
 from visuals.conv.inputs import Inputs
 from visuals.conv.watched import smaller
 from visuals.conv.winograd.derive import derive_scene
-from visuals.conv.winograd.fused import fused_scene
-from visuals.conv.winograd.nested import nested_scene
-from visuals.conv.winograd.nonfused import shown, steps_scene
-from visuals.conv.winograd.part import NONFUSED, numbers, part_of, reads_per_pixel, why_not
+from visuals.conv.winograd.part import NONFUSED, reads_per_pixel, why_not
+from visuals.conv.winograd.scene import first_tile, fused_scene, nested_scene, shown, steps_scene
 from visuals.scene.scene import MAX_CACHED_SCENES, Scene, required
 
 # As in every convolution lesson, but with a picture whose numbers can be followed.
@@ -132,13 +130,13 @@ def supported_presets() -> list[Preset]:
 
 @cached(MAX_CACHED_SCENES)
 def _scene(inputs: Inputs, kernel: str, m: int, tiles: tuple[tuple[str, int], ...], order: str) -> Scene:
-    if kernel == NONFUSED and order == EXPLAINING:
+    if order == DERIVE:
+        return derive_scene(m, *first_tile(inputs, m), inputs.shape.flip)
+    if order == NESTED:
+        return nested_scene(inputs, m)
+    if kernel == NONFUSED:
         return steps_scene(inputs, dict(tiles))
-    part = part_of(inputs.shape, m, inputs.planes()[0])
-    found = numbers(part, inputs)
-    if order in (DERIVE, NESTED):
-        return (derive_scene if order == DERIVE else nested_scene)(part, found)
-    return fused_scene(part, dict(tiles), found)
+    return fused_scene(inputs, m, dict(tiles))
 
 
 def scene(inputs: Inputs, watched: Watched, order: str = EXPLAINING) -> tuple[Scene | None, str]:
@@ -151,8 +149,7 @@ def scene(inputs: Inputs, watched: Watched, order: str = EXPLAINING) -> tuple[Sc
     except RuleError as error:  # no compiler here for these tile sizes
         sizes = watched.rung.default_tiles | {"M": watched.m}
         return _scene(inputs, watched.rung.name, watched.m, tuple(sizes.items()), order), str(error)
-    in_steps = watched.rung.name == NONFUSED and order == EXPLAINING
-    return found, smaller(inputs.shape, shown(inputs.shape, watched.m)) if in_steps else ""
+    return found, smaller(inputs.shape, shown(inputs.shape, watched.m)) if order == EXPLAINING else ""
 
 
 def scene_at(params: Mapping[str, str]) -> Scene:

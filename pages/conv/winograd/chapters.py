@@ -115,8 +115,8 @@ CHAPTERS = (
             mark("For 2 × 2 outputs the direct sum takes 4 · 9 = 36 products."),
         ),
         {"order": NESTED, **HAND},
-        step=8,
-        loop=(8, 23),
+        step=9,
+        loop=(9, 24),
         size="real",
         question=Question(
             mark("How many products does Winograd take?"),
@@ -129,12 +129,12 @@ CHAPTERS = (
         mark("The kernel, tile by tile"),
         (
             mark("A first launch transforms all [filters](filter). Then a thread loads a tile of 4 × 4 pixels of the [input](input) and transforms it."),
-            mark("It adds the products of all channels and transforms the sum back to 2 × 2 outputs."),
+            mark("The block adds the products of all channels, and a thread transforms the sums of a tile back to 2 × 2 outputs."),
             mark("The entries of Bᵀ and Aᵀ are 0, 1 and −1, so these transforms take additions only."),
         ),
-        step=4,
-        readable=("d", "V"),
-        loop=(4, 9),
+        step=9,
+        readable=("x", "d"),
+        loop=(7, 39),
         size="real",
     ),
     Chapter(
@@ -145,7 +145,7 @@ CHAPTERS = (
         ),
         step=10,
         readable=("R",),
-        loop=(10, 22),
+        loop=(10, 33),
         size="real",
         question=faster(
             mark("Your guess: is it faster than implicit GEMM at {real_shape}?"),
@@ -161,7 +161,7 @@ CHAPTERS = (
         ),
         {"kernel": "4x4"},
         readable=("R",),
-        step=7,
+        step=16,
         size="real",
         question=faster(
             mark("Your guess: is it faster than with 2 × 2 outputs?"),
@@ -191,7 +191,7 @@ CHAPTERS = (
             mark("Winograd works for small filters, usually 3 × 3, with stride 1. Here it takes {real_time}. {real_against_implicit_gemm}"),
             mark("For large filters another transform pays: [FFT](/fft)."),
         ),
-        step=22,
+        step=59,
         size="real",
     ),
 )  # fmt: skip

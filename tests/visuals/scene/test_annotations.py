@@ -17,7 +17,7 @@ from visuals.scene.parts import Annotation, Captions, SceneError
 from visuals.scene.scene import number
 from visuals.stage import HERE, message
 
-_, GOOD, _ = scene_of(ConvShape(1, 2, 6, 6, 1, 3, 3))
+_, GOOD = scene_of(ConvShape(1, 2, 6, 6, 1, 3, 3))
 Y = next(annotation for annotation in GOOD.annotations if annotation.tensor == "Y")
 SIZE = GOOD.tensor("Y").size
 CAPTIONS = Captions(("{0}",), np.zeros(SIZE, int), np.zeros((SIZE, 1)))

@@ -21,14 +21,16 @@ PAD, TOO_SMALL = mark("pad"), mark("too small")  # as the URL has them
 
 
 def cut_of(s: ConvShape, tile: int, padding: str = PAD) -> np.void:
-    """Returns how the padded input is cut into transforms of `tile` rows and columns (0: whole). TOO_SMALL is the
-    mistake of ignoring that a transform wraps around. Whole, it is only as large as the dense output (as large
+    """Returns how the padded input is cut into transforms of `tile` rows and columns (0: whole)."""
+    cut = fft.cut(s, {"FFT_TILE": tile})
+    return cut if padding == PAD else small_cut(s, cut, bool(tile))
+
+
+def small_cut(s: ConvShape, cut: np.void, tiled: bool) -> np.void:
+    """Returns a cut with the mistake of ignoring that a transform wraps around. Whole, it is only as large as the dense output (as large
     as the map, if padding preserves the size). In tiles, each begins where the last one ends, without overlap."""
-    padded = fft.cut(s, {"FFT_TILE": tile})
-    if padding == PAD:
-        return padded
-    small: np.void = padded.copy()
-    if not tile:
+    small: np.void = cut.copy()
+    if not tiled:
         small["rows"] = max(s.padded_h - s.span_h + 1, s.span_h)
         small["columns"] = max(s.padded_w - s.span_w + 1, s.span_w)
     small["step_h"], small["step_w"] = small["rows"], small["columns"]
@@ -148,3 +150,61 @@ def snap_to_integers(values: np.ndarray, largest: float) -> np.ndarray:
 def degrees(values: np.ndarray) -> np.ndarray:
     """Returns the phases of complex numbers in degrees, from −180 to 180; 0 where a number is 0."""
     return np.degrees(np.angle(values + 0.0))
+
+
+# -- the part of large arrays ----------------------------------------------------------------------------
+MAX_CELLS = 1_024  # of a padded array with all its maps: of a larger one a part is shown
+
+
+PART_SIDE, PART_MAPS = 16, 2  # rows and columns of that part, and maps
+
+
+@dataclass(frozen=True)
+class Part:
+    """The visible part of the arrays: transform (down, across), of its padded arrays `rows` x `columns` from
+    (row, column) on, of its spectra as many from frequency 0 on."""
+
+    down: int
+    across: int
+    row: int
+    column: int
+    rows: int
+    columns: int
+    maps: int
+
+    @property
+    def block(self) -> tuple:
+        """Returns its index into the padded arrays of all transforms."""
+        rows, columns = slice(self.row, self.row + self.rows), slice(self.column, self.column + self.columns)
+        return self.down, self.across, ..., rows, columns
+
+
+def part_of(a: Arrays) -> Part:
+    """Returns all of a transform if it is small enough. Otherwise returns the block in which the input varies
+    most, of those from which an output is taken."""
+    is_whole = len(a.x) * a.rows * a.columns <= MAX_CELLS
+    rows, columns = (a.rows, a.columns) if is_whole else (min(a.rows, PART_SIDE), min(a.columns, PART_SIDE))
+    maps = len(a.x) if is_whole else min(len(a.x), PART_MAPS)
+    candidates = []
+    for i, j in np.ndindex(a.tiles):
+        for row in range(0, a.rows - rows + 1, rows):
+            for column in range(0, a.columns - columns + 1, columns):
+                part = Part(i, j, row, column, rows, columns, maps)
+                if all(len(axis) for axis in picked(a, part)):
+                    candidates.append((float(a.x_padded[part.block][0].std()), part))
+    return max(candidates, key=lambda pair: pair[0])[1]
+
+
+def picked(a: Arrays, part: Part) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (rows, columns) of the output that are taken from the visible part."""
+    s, cut = a.shape, a.cut
+    axes = (
+        (s.P, s.u, int(cut["step_h"]), part.down, part.row, part.rows),
+        (s.Q, s.v, int(cut["step_w"]), part.across, part.column, part.columns),
+    )
+    picked_axes = []
+    for count, stride, step, tile, first, length in axes:
+        positions = np.arange(count) * stride
+        inside = (positions // step == tile) & (first <= positions % step) & (positions % step < first + length)
+        picked_axes.append(np.flatnonzero(inside))
+    return picked_axes[0], picked_axes[1]

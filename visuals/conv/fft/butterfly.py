@@ -13,13 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.i18n import mark, tr
-from visuals.conv.fft import captions
-from visuals.conv.fft.arrays import Arrays, snap_to_integers
-from visuals.conv.fft.scene import source
-from visuals.conv.fft.steps import part_of
+from visuals.conv.fft.arrays import Arrays, part_of, snap_to_integers
 from visuals.scene.parts import Annotation, Captions, Group, Reading, Sum, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.scene import Scene, number
+from visuals.scene.source import source_of
 
 N = 8
 STAGES = 3  # log2(N)
@@ -116,7 +114,7 @@ def scene_of(x: np.ndarray, note: str = "") -> Scene:
             Reading(tr("butterflies, one product each"), r.so_far("butterflies"), "predicted"),
             Reading(tr("products of the definition, n · n"), np.full(r.steps, N * N), "predicted"),
         ),
-        source=source((captions.ROW_INPUT,) * r.steps),
+        source=source_of("conv/fft_tile.cuh", ("re[k] = even_re[k] + turned_re",), np.zeros(r.steps, int)),
     )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.i18n import decimal, tr, trn
-from visuals.conv.fft.arrays import Arrays, degrees, snap_to_integers
-from visuals.conv.fft.steps import part_of
+from visuals.conv.fft.arrays import Arrays, degrees, part_of, snap_to_integers
 
 MAX_PX = 256  # rows and columns of a picture: a page scales it
 TOLERANCE = 1e-5  # of the largest possible output: a pixel with a larger error is wrong, not rounded

@@ -6,20 +6,18 @@ which stand for X[8 − k] too. Sliding a row of the filter over the row of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from kernels.i18n import mark, tr
-from visuals.conv.fft import captions
-from visuals.conv.fft.arrays import Arrays, snap_to_integers
+from visuals.conv.fft.arrays import Arrays, part_of, snap_to_integers
 from visuals.conv.fft.butterfly import N, polar
-from visuals.conv.fft.scene import source
-from visuals.conv.fft.steps import part_of
 from visuals.scene.parts import Annotation, Captions, Group, Reading, Tensor
 from visuals.scene.recorder import Recorder
 from visuals.scene.scene import Scene, number
+from visuals.scene.source import source_of
 
 WAVES = N // 2 + 1  # of a real row: the others mirror them
 ORDER = mark("waves")
@@ -75,7 +73,9 @@ def scene_of(x: np.ndarray, w: np.ndarray, notes: tuple[str, str] = ("", "")) ->
     """Returns the scene of x and w, 8 real numbers each. `notes`: where they come from."""
     steps = WaveSteps(np.asarray(x, float), np.asarray(w, float))
     r = steps.r
-    kinds, r.kinds = tuple(r.kinds), list(range(len(steps.texts)))  # a caption for each step
+    r.kinds = list(range(len(steps.texts)))  # a caption for each step
+    source = source_of("conv/10_fft_multiply.cu", ("sum[i][j].x += x[i].x * w[j].x;",), np.zeros(r.steps, int))
+    products = np.array([counts["products"] > 0 for counts in r.counts])
     return Scene(
         key=f"fft-waves {' '.join(map(repr, (*steps.x, *steps.w)))}",
         title=tr("a sum of waves"),
@@ -99,7 +99,7 @@ def scene_of(x: np.ndarray, w: np.ndarray, notes: tuple[str, str] = ("", "")) ->
             Reading(tr("products, one per wave"), r.so_far("products"), "predicted"),
             Reading(tr("products of the sliding filter"), np.full(r.steps, N * steps.taps), "predicted"),
         ),
-        source=source(kinds),
+        source=replace(source, lines=source.lines * products),
     )
 
 
@@ -127,7 +127,7 @@ def _tensors(steps: WaveSteps, notes: tuple[str, str]) -> tuple[Tensor, ...]:
 
 
 class WaveSteps:
-    """The steps in the recorder `r`, with kinds of the FFT's captions: they light the line. `texts`: a caption for each."""
+    """The steps in the recorder `r`. `texts`: a caption for each."""
 
     def __init__(self, x: np.ndarray, w: np.ndarray):
         self.x, self.w, self.r, self.texts = x, w, Recorder(), []
@@ -137,47 +137,44 @@ class WaveSteps:
         self._waves_of_x()
         self._products()
 
-    def _step(self, kind: int, text: str, **counts: int) -> None:
-        self.r.step(kind, 0, **counts)
+    def _step(self, text: str, **counts: int) -> None:
+        self.r.step(0, 0, **counts)
         self.texts.append(text)
 
     def _waves_of_x(self) -> None:
         r, total, (size, phase) = self.r, np.zeros(N), self.X.polar
         self._step(
-            captions.ROW_INPUT,
             tr(
                 "Any 8 real numbers are a sum of 5 waves. The transform finds how strong each wave is, and where it begins."
-            ),
+            )
         )
         r.look("x", J)
         for k in range(WAVES):
-            self._step(captions.ROW_INPUT, _found(k, self.X.X[k], size[k], phase[k]))
+            self._step(_found(k, self.X.X[k], size[k], phase[k]))
             r.look("x", J)
             self._put("X", self.X, k)
-            self._step(captions.ROW_INPUT, _wave(k, heights(size)[k], phase[k]))
+            self._step(_wave(k, heights(size)[k], phase[k]))
             r.look("Xsize", np.array([k]))
             r.look("Xphase", np.array([k]))
             r.put("Xwaves", self.X.waves[k], k * N + J)
             total = total + self.X.waves[k]
-            self._step(captions.INVERSE, _added(k, total[0], self.x[0]))
+            self._step(_added(k, total[0], self.x[0]))
             r.look("Xwaves", k * N + J)
             r.put("sum", snap_to_integers(total, max(1.0, np.abs(total).max())))
 
     def _products(self) -> None:
         r, total = self.r, np.zeros(N)
-        self._step(
-            captions.ROW_FILTER, tr("The row of the [filter](filter) has a spectrum too: its magnitudes and phases.")
-        )
+        self._step(tr("The row of the [filter](filter) has a spectrum too: its magnitudes and phases."))
         r.look("w", J)
         for k in range(WAVES):
             self._put("W", self.W, k)
         for k in range(WAVES):
-            self._step(captions.MULTIPLY, _product(k, self.X, self.W, self.Y), products=1)
+            self._step(_product(k, self.X, self.W, self.Y), products=1)
             for name in ("Xsize", "Xphase", "Wsize", "Wphase"):
                 r.look(name, np.array([k]))
             self._put("Y", self.Y, k)
             total = total + self.Y.waves[k]
-            self._step(captions.INVERSE, self._result(k, total))
+            self._step(self._result(k, total))
             r.put("Ywaves", self.Y.waves[k], k * N + J)
             r.put("y", snap_to_integers(total, max(1.0, np.abs(total).max())))
 

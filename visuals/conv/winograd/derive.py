@@ -14,7 +14,7 @@ import numpy as np
 from kernels import sources
 from kernels.conv.winograd_cpu import R
 from kernels.i18n import mark, tr
-from visuals.conv.winograd.part import Numbers, Part, sum_of
+from visuals.conv.winograd.part import sum_of
 from visuals.conv.winograd.points import Point, listed, points_of, polynomial, symbolic, total
 from visuals.scene.parts import Group, MatMul, Reading, Source, Tensor
 from visuals.scene.recorder import Recorder
@@ -28,29 +28,17 @@ ORDER_NOTE = mark(
 FILE = "conv/winograd_matrices.cuh"
 
 
-def derive_scene(part: Part, n: Numbers) -> Scene:
-    """Returns the scene of one row of a tile and one row of filter 0."""
-    return scene_of(part.m, *rows_of(part, n))
+def derive_scene(m: int, tile: np.ndarray, taps: np.ndarray, flip: bool) -> Scene:
+    """Returns the scene of one row of a tile [m + 2, m + 2] and one row of the taps [3, 3] of a filter, as it is stored."""
+    return scene_of(m, *rows_of(m, tile, taps[::-1, ::-1] if flip else taps))
 
 
-def rows_of(part: Part, n: Numbers) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (d [m + 2], g [3]): a row of the first tile and the row of filter 0 on it, in channel 0. Of the filter's
-    rows it is the first with the fewest zeros among its taps and in both transforms."""
-    d, g = tile_of(part, n), filter_of(part, n)
-    found = [Rows(part.m, d[r], g[r]) for r in range(R)]
+def rows_of(m: int, tile: np.ndarray, taps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (d [m + 2], g [3]): a row of the tile and the row of the filter on it. Of the filter's rows it is the first with
+    the fewest zeros among its taps and in both transforms."""
+    found = [Rows(m, tile[r], taps[r]) for r in range(R)]
     best = max(found, key=lambda one: sum(np.count_nonzero(a) for a in (one.g, one.u, one.v)))
     return best.d, best.g
-
-
-def tile_of(part: Part, n: Numbers) -> np.ndarray:
-    """Returns float64 [T, T]: the first tile of channel 0, with zeros outside the input."""
-    return np.append(n.x[0].ravel(), 0).astype(float)[part.window(0)].reshape(part.T, part.T)
-
-
-def filter_of(part: Part, n: Numbers) -> np.ndarray:
-    """Returns float64 [3, 3]: the taps of filter 0, channel 0, as the kernels read them."""
-    g = n.w[0, 0].astype(float)
-    return g[::-1, ::-1] if part.s.flip else g
 
 
 class Rows:

@@ -1,9 +1,11 @@
-"""Shared by both scenes of Winograd: the visible part of a convolution, its numbers as the CPU implementations
-compute them, and each transform as sums."""
+"""Winograd's tiles, and what each number of its kernels is a sum of.
+
+Workspaces have the layout of the kernels: the rows of one position are below those of the position before it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,16 +13,13 @@ import numpy as np
 from kernels.conv import winograd_matrices
 from kernels.conv.shape import ConvShape
 from kernels.conv.winograd import shape_rules
-from kernels.conv.winograd_cpu import R
-from kernels.ladders import find
+from kernels.conv.winograd_cpu import R, round_up_to_4
 from kernels.model.launch import ceil
-from visuals.conv.inputs import Inputs
-from visuals.conv.part import variation
 from visuals.scene.parts import Sum
 
 NONFUSED = "conv/winograd-nonfused"
-SIDE = {2: 4, 4: 3, 6: 2}  # visible tiles along each side of a larger map
-CHANNELS, FILTERS = {2: 3, 4: 2, 6: 1}, {2: 4, 4: 2, 6: 2}  # visible at most, by m
+Terms = tuple[np.ndarray, np.ndarray]  # cells, factors
+EMPTY: Terms = (np.zeros(0, int), np.zeros(0, np.float32))
 
 
 def why_not(s: ConvShape, m: int) -> str:
@@ -40,172 +39,49 @@ def reads_per_pixel(s: ConvShape, m: int) -> float:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of image 0: tiles `down` x `across` from tile row `i0` and column `j0` on, the first C channels, K
-    filters."""
+class Tiles:
+    """The tiles of one image of a convolution: `windows` the pixel of H x W under each of T*T positions, `outputs` the pixel
+    of P x Q under each of m*m. -1: outside."""
 
-    s: ConvShape
     m: int
-    C: int
-    K: int
-    down: int
-    across: int
-    i0: int = 0
-    j0: int = 0
+    windows: np.ndarray  # int64[tiles, T*T]
+    outputs: np.ndarray  # int64[tiles, m*m]
 
     @property
-    def T(self) -> int:
-        return self.m + R - 1
+    def positions(self) -> int:
+        return (self.m + R - 1) ** 2
 
-    @property
-    def tiles(self) -> int:
-        return self.down * self.across
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Returns the number of tiles down and across the whole map."""
-        return ceil(self.s.P, self.m), ceil(self.s.Q, self.m)
-
-    @property
-    def is_whole(self) -> bool:
-        return (self.down, self.across) == self.grid
-
-    @property
-    def corner(self) -> tuple[int, int]:
-        """Returns the row and column of the input where the first tile begins; negative in the padding."""
-        return self.i0 * self.m - self.s.pad_h, self.j0 * self.m - self.s.pad_w
-
-    @property
-    def read_range(self) -> tuple[int, int]:
-        """Returns the number of rows and columns from there that the tiles read."""
-        return self.down * self.m + R - 1, self.across * self.m + R - 1
-
-    @property
-    def out(self) -> tuple[int, int, int, int]:
-        """Returns first row, rows, first column, columns of the output under the tiles."""
-        p, q = self.i0 * self.m, self.j0 * self.m
-        return p, min(self.down * self.m, self.s.P - p), q, min(self.across * self.m, self.s.Q - q)
-
-    @property
-    def pixels(self) -> tuple[int, int, int, int]:
-        """Returns first row, rows, first column, columns of the visible input: what the tiles read of it. If they
-        read only padding, it is the nearest pixel."""
-        (h, w), (rows, cols) = self.corner, self.read_range
-        return *_inside(h, rows, self.s.H), *_inside(w, cols, self.s.W)
-
-    @property
-    def pad(self) -> tuple[int, int, int, int]:
-        """Returns the rows and columns of zeros round the pixels: padding, and zeros beyond it."""
-        (h, w), (rows, cols), (h1, H, w1, W) = self.corner, self.read_range, self.pixels
-        return max(0, h1 - h), max(0, w1 - w), max(0, h + rows - h1 - H), max(0, w + cols - w1 - W)
-
-    def at(self, tile: int) -> tuple[int, int]:
-        """Returns the first output row and column of a tile of the part."""
-        return (self.i0 + tile // self.across) * self.m, (self.j0 + tile % self.across) * self.m
-
-    def number(self, tile: int) -> int:
-        """Returns its number among all tiles of the launch."""
-        i, j = self.at(tile)
-        return i // self.m * self.grid[1] + j // self.m
-
-    def window(self, tile: int) -> np.ndarray:
-        """Returns int64[T*T]: the visible pixel under each position of a tile in channel 0, -1 if it reads a
-        zero."""
-        (p, q), (h1, _, w1, W) = self.at(tile), self.pixels
-        rows, cols = (np.arange(self.T) + start for start in (p - self.s.pad_h, q - self.s.pad_w))
-        inside = ((rows >= 0) & (rows < self.s.H))[:, None] & ((cols >= 0) & (cols < self.s.W))
-        return np.where(inside, (rows - h1)[:, None] * W + cols - w1, -1).ravel()
-
-    def outputs(self, tile: int) -> np.ndarray:
-        """Returns int64[m*m]: the visible output under each position of a tile in map 0, -1 if it is outside the
-        map."""
-        (p, q), (p1, P, q1, Q) = self.at(tile), self.out
-        rows, cols = np.arange(self.m) + p - p1, np.arange(self.m) + q - q1
-        return np.where((rows < P)[:, None] & (cols < Q), rows[:, None] * Q + cols, -1).ravel()
+    def __len__(self) -> int:
+        return len(self.windows)
 
 
-def _inside(first: int, count: int, size: int) -> tuple[int, int]:
-    start = min(max(0, first), size - 1)
-    return start, max(1, min(size, first + count) - start)
+def tiles_of(s: ConvShape, m: int) -> Tiles:
+    """Returns the tiles of m x m outputs of one image, row by row."""
+    corners = m * np.stack(np.divmod(np.arange(ceil(s.P, m) * ceil(s.Q, m)), ceil(s.Q, m)), axis=1)
+    windows = _inside(corners - np.array(s.pad), m + R - 1, (s.H, s.W))
+    return Tiles(m, windows, _inside(corners, m, (s.P, s.Q)))
 
 
-def part_of(s: ConvShape, m: int, picture: np.ndarray | None = None) -> Part:
-    """Returns all tiles if they are few. Otherwise returns the block of tiles where `picture` [H, W] varies most.
-    ValueError if `why_not` returns a reason."""
-    if reason := why_not(s, m):
-        raise ValueError(reason)
-    down, across = (ceil(n, m) for n in (s.P, s.Q))
-    rows, cols = min(down, SIDE[m]), min(across, SIDE[m])
-    parts = [
-        Part(s, m, min(s.C, CHANNELS[m]), min(s.K, FILTERS[m]), rows, cols, i, j)
-        for i in range(0, down - rows + 1, rows)
-        for j in range(0, across - cols + 1, cols)
-    ]
-
-    if picture is None:
-        return parts[0]
-
-    def picture_variation(part: Part) -> tuple[float, float]:
-        h, H, w, W = part.pixels
-        return variation(picture[h : h + H, w : w + W])
-
-    return max(parts, key=picture_variation)
+def _inside(corners: np.ndarray, side: int, size: tuple[int, int]) -> np.ndarray:
+    """Returns int64[corners, side*side]: the pixels of squares in an image of a size, -1 outside."""
+    rows, columns = (corners[:, axis, None] + np.arange(side) for axis in (0, 1))
+    inside = ((rows >= 0) & (rows < size[0]))[:, :, None] & ((columns >= 0) & (columns < size[1]))[:, None]
+    return np.where(inside, rows[:, :, None] * size[1] + columns[:, None], -1).reshape(len(corners), -1)
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """float32 arrays of a part, as the CPU implementations compute them: x [C, H, W] (the visible pixels), w [K,
-    C, 3, 3], U [T*T, C, K], V [T*T, C, tiles], Z [T*T, K, tiles] over all channels, y [K, P, Q]. U and V have
-    only the visible channels. Rows of U, V and Z are padded with zeros to a multiple of four."""
-
-    x: np.ndarray
-    w: np.ndarray
-    U: np.ndarray
-    V: np.ndarray
-    Z: np.ndarray
-    y: np.ndarray
-
-
-def numbers(part: Part, inputs: Inputs) -> Numbers:
-    """Returns the numbers of a part. A picture has few different planes: the pixels are cut out before they are
-    repeated for C channels."""
-    s, (h, H, w, W) = part.s, part.pixels
-    planes = inputs.planes()[:, h : h + H, w : w + W]
-    return computed(part, planes[np.arange(s.C) % len(planes)], inputs.w(part.K, s.C))
-
-
-def computed(part: Part, x: np.ndarray, w: np.ndarray) -> Numbers:
-    """Runs the launches of winograd-nonfused on the CPU, on the pixels under the part: x [C, H, W], all channels
-    of the visible pixels, w [K, C, 3, 3], all channels of the visible filters."""
-    s, (rows, cols), (h1, _, w1, _) = part.s, part.read_range, part.pixels
-    h, w_ = (np.arange(n) + start for n, start in zip((rows, cols), part.corner, strict=True))
-    inside_h, inside_w = (h >= 0) & (h < s.H), (w_ >= 0) & (w_ < s.W)
-    padded = np.zeros((1, s.C, rows, cols), np.float32)
-    inside = np.ix_(np.arange(s.C), np.flatnonzero(inside_h), np.flatnonzero(inside_w))
-    padded[0][inside] = x[np.ix_(np.arange(s.C), h[inside_h] - h1, w_[inside_w] - w1)]
-    sub = ConvShape(1, s.C, rows, cols, part.K, R, R, mode=s.mode)
-    rung = find(NONFUSED)
-    program = rung.build(sub, rung.default_tiles | {"M": part.m})
-    arrays = {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers}
-    arrays |= {"x": padded, "w": np.ascontiguousarray(w[: part.K], np.float32)}
-    for step in program.launches:
-        step.cpu(*(arrays[a] if isinstance(a, str) else a for a in step.args))
-    _, P, _, Q = part.out
-    C = slice(part.C)
-    # The kernel may sum the channels in parts.
-    sums = arrays["Z"].reshape(-1, part.T * part.T, *arrays["Z"].shape[1:]).sum(axis=0)
-    return Numbers(
-        np.asarray(x[C], np.float32),
-        arrays["w"][:, C],
-        arrays["U"][:, C],
-        arrays["V"][:, C],
-        sums,
-        arrays["y"][0, :, :P, :Q],
+# -- sums ------------------------------------------------------------------------------------------------
+def sums(s: ConvShape, m: int, row: int = 0) -> tuple[Sum, ...]:
+    """Returns the sums of a convolution of one image. `row`: the columns of V and Z, if not the tiles rounded up to 4."""
+    of, t = tiles_of(s, m), winograd_matrices.derive(m, R)
+    row = row or round_up_to_4(len(of))
+    U, V, Z = (cells_of(of.positions, *size) for size in ((s.C, round_up_to_4(s.K)), (s.C, row), (s.K, row)))
+    g, d, z = terms(t.G, s.flip), terms(t.BT), terms(t.AT)
+    return (
+        result("y", "Z", s.K, s.PQ, of, z, lambda positions, k, tile: Z[positions, k, tile]),
+        products(Z, s.C, lambda p, k, tile, c: (U[p, c, k], V[p, c, tile]), len(of)),
+        sum_of_matrices("V", "x", V, lambda p, c, tile: pixels(of, d[p], tile, c * s.H * s.W)),
+        sum_of_matrices("U", "w", U, lambda p, c, k: ((k * s.C + c) * 9 + g[p][0], g[p][1]) if k < s.K else EMPTY),
     )
-
-
-# -- transforms as sums --------------------------------------------------------------------------------
-Terms = tuple[np.ndarray, np.ndarray]  # cells (flat positions of d), factors
 
 
 def terms(X: winograd_matrices.Matrix, flip: bool = False) -> list[Terms]:
@@ -220,41 +96,49 @@ def terms(X: winograd_matrices.Matrix, flip: bool = False) -> list[Terms]:
     return found
 
 
-def sum_of(out: str, right: str, entries: Sequence[Terms], left: str = "", rest: str = "") -> Sum:
+def sum_of(out: str, right: str, entries: Sequence[Terms], left: str = "") -> Sum:
     """Returns the Sum whose cell i has the terms entries[i]."""
     start = np.cumsum([0, *(len(cells) for cells, _ in entries)])
     cells, factors = (np.concatenate(column) for column in zip(*entries, strict=True))
-    return Sum(out, right, start, cells.astype(int), factors.astype(int) if left else factors, left, rest)
+    return Sum(out, right, start, cells.astype(int), factors.astype(int) if left else factors, left)
 
 
-def output_terms(part: Part, z_cell) -> list[Terms]:
-    """Returns, for each visible output, the cells of Z that its tile's A^T Z A sums. z_cell(position, filter,
-    tile) is the cell of Z."""
-    inverse_terms, (_, P, _, Q) = terms(derived(part).AT), part.out
-    found: dict[int, Terms] = {}
-    for tile in range(part.tiles):
-        for position, cell in enumerate(part.outputs(tile)):
-            if cell >= 0:
-                positions, factors = inverse_terms[position]
-                for k in range(part.K):
-                    found[k * P * Q + cell] = (z_cell(positions, k, tile), factors)
-    return [found[cell] for cell in range(part.K * P * Q)]
+def cells_of(positions: int, rows: int, columns: int) -> np.ndarray:
+    """Returns the cells of a workspace, int64[positions, rows, columns]."""
+    return np.arange(positions * rows * columns).reshape(positions, rows, columns)
 
 
-def derived(part: Part) -> winograd_matrices.Transforms:
-    return winograd_matrices.derive(part.m, R)
+def pixels(of: Tiles, transform: Terms, tile: int, first: int, squares: np.ndarray | None = None) -> Terms:
+    """Returns the pixels, from cell `first` of a plane on, and the factors of one number of a transformed tile."""
+    if tile >= len(of):
+        return EMPTY
+    cells = (of.windows if squares is None else squares)[tile][transform[0]]
+    return first + cells[cells >= 0], transform[1][cells >= 0]
 
 
-@dataclass(frozen=True)
-class Operations:
-    """The operations of the transforms of one tile. The filter's are executed once per filter and channel, the
-    input's once per channel, the output's once per filter."""
-
-    filter: winograd_matrices.Count
-    input: winograd_matrices.Count
-    output: winograd_matrices.Count
+def sum_of_matrices(out: str, right: str, matrices: np.ndarray, entry: Callable[[int, int, int], Terms]) -> Sum:
+    """Returns the sums of a workspace: entry(position, row, column) are the terms of a cell."""
+    return sum_of(out, right, [entry(*at) for at in np.ndindex(matrices.shape)])
 
 
-def operations(m: int) -> Operations:
-    t = winograd_matrices.derive(m, R)
-    return Operations(*(winograd_matrices.operations_2d(X) for X in (t.G, t.BT, t.AT)))
+def products(Z: np.ndarray, depth: int, pair: Callable[..., tuple[np.ndarray, np.ndarray]], tiles: int) -> Sum:
+    """Returns the sums of Z over `depth` rows of U and V: pair(position, row, column, k) are their cells."""
+    inner = np.arange(depth)
+
+    def entry(p: int, i: int, j: int) -> Terms:
+        left, right = pair(p, i, j, inner) if j < tiles else EMPTY
+        return right, left
+
+    return sum_of("Z", "V", [entry(*at) for at in np.ndindex(Z.shape)], "U")
+
+
+def result(
+    out: str, right: str, maps: int, size: int, of: Tiles, inverse: Sequence[Terms], cells: Callable[..., np.ndarray]
+) -> Sum:
+    """Returns the sums of an image of tiles: cells(positions, map, tile) are those of Z."""
+    found: list[Terms] = [EMPTY] * (maps * size)
+    for tile, square in enumerate(of.outputs):
+        for position, pixel in enumerate(square):
+            for c in range(maps if pixel >= 0 else 0):
+                found[c * size + pixel] = (cells(inverse[position][0], c, tile), inverse[position][1])
+    return sum_of(out, right, found)

@@ -16,11 +16,12 @@ from visuals.scene.parts import Group
 
 ORDER = mark("explaining order")
 ORDER_NOTE = mark("The stage shows one thread after the other in the transforms, and one position after the other in the products. On the GPU, each of the four launches runs all its threads at once. All positions are multiplied at the same time. All values are those of the kernels in the emulator.")
+X, W, Y = Buffer("x", "input", mark("input")), Buffer("w", "filter", mark("filters")), Buffer("y", "output", mark("output"))
 FIRST_HALF, SECOND_HALF = "term = X[i][k] * d[k][j]", "term = Xd[i][k] * X[j][k]"
 HALVES = tuple(PerThread(name, role, title, mark("half done"), title, of="Xd", **in_turn(1)) for name, role, title in (("Gg", "filter", "G g"), ("Bd", "input", "Bᵀ d"), ("AZ", "output", "Aᵀ Z")))
 MOVED = Bytes(mark("bytes read from global memory"), "", "ld"), Bytes(mark("bytes written to global memory"), "", "st")
 PLACE = {  # of a thread: filter and channel in the first launch, tile and channel or filter in the others
-    "number": "block * {threads} + thread", "row": "(tiles + 3) // 4 * 4", "tile_of": "number % row", "map_of": "number // row",
+    "row": "(tiles + 3) // 4 * 4", "tile_of": "number % row", "map_of": "number // row",
     "filter_of": "thread % 32", "channel_of": "thread // 32 + block // ((shape.K + 34) // 32) * 8",
     "across": "(shape.Q + M - 1) // M", "tiles": "shape.N * ((shape.P + M - 1) // M) * across", "T": "M + 2",
     "p": "tile_of // across * M", "q": "tile_of % across * M",
@@ -30,11 +31,12 @@ NO_FILTER, NO_TILE = "(filter_of >= shape.K) + (channel_of >= shape.C)", "(tile_
 NO_OUTPUT = "(tile_of >= tiles) + (map_of >= shape.K)"
 
 
-def transform(call: str, name: str, first: tuple[Say | str, ...], second: tuple[Say | str, ...], by: str) -> Mapping[str, Step]:
-    """Returns the two halves of a transform that a line calls. `name`: of the tensor of the first."""
+def transform(call: str, name: str, first: tuple[Say | str, ...], second: tuple[Say | str, ...], by: str, inside: str = "") -> Mapping[str, Step]:
+    """Returns the two halves of a transform that a line calls. `name`: of the tensor of the first. `inside`: the line of the kernel, if the
+    call is in a function."""
     return {
-        "half": step(FIRST_HALF, *first, to="Xd[i][j] = first", inside=call, lit=call, shows={name: "Xd"}, by=by, merge=True),
-        "whole": step(SECOND_HALF, *second, to="Y[i][j] = first", inside=call, lit=call, by=by, merge=True),
+        "half": step(FIRST_HALF, *first, to="Xd[i][j] = first", inside=inside or call, lit=call, shows={name: "Xd"}, by=by, merge=True),
+        "whole": step(SECOND_HALF, *second, to="Y[i][j] = first", inside=inside or call, lit=call, by=by, merge=True),
     }
 
 
@@ -79,17 +81,19 @@ OUTPUT: Mapping[str, Step] = {
 }
 
 
+def counted(m: int) -> dict[str, str]:
+    """Returns the operations of both halves of each transform, as names of a view."""
+    t = winograd_matrices.derive(m, R)
+    counts = {name: winograd_matrices.operations_2d(matrix) for name, matrix in (("filter", t.G), ("input", t.BT), ("output", t.AT))}
+    return {f"{name}_{what}": str(getattr(count, what)) for name, count in counts.items() for what in ("additions", "multiplications")}
+
+
 def view(s: ConvShape, tiles: Mapping[str, int]) -> View:
     """Returns the view at a shape and tile sizes. The matrices of the positions are one below the other."""
     m = tiles["M"]
-    T2, row, t = (m + 2) ** 2, round_up_to_4(tiles_of(s, m)), winograd_matrices.derive(m, R)
-    counts = {
-        f"{name}_{what}": str(getattr(count, what))
-        for name, count in (("filter", t.G), ("input", t.BT), ("output", t.AT))
-        for what, count in (("additions", winograd_matrices.operations_2d(count)), ("multiplications", winograd_matrices.operations_2d(count)))
-    }
+    T2, row = (m + 2) ** 2, round_up_to_4(tiles_of(s, m))
     tensors = (
-        Buffer("x", "input", mark("input")), Buffer("w", "filter", mark("filters")), Buffer("y", "output", mark("output")),
+        X, W, Y,
         Buffer("U", "filter", "U = G g Gᵀ", shape=(T2 * s.C, round_up_to_4(s.K))), Buffer("V", "input", "V = Bᵀ d B", shape=(T2 * s.C, row)),
         Buffer("Z", "output", "Z = Uᵀ V", shape=(T2 * s.K, row)), *HALVES,
     )
@@ -98,5 +102,5 @@ def view(s: ConvShape, tiles: Mapping[str, int]) -> View:
         Group((("U", "V", "Z"),), "workspace", mark("workspaces: a matrix for each position, one below the other")),
         Group((("Gg", "Bd", "AZ"),), "registers", mark("registers of a thread")),
     )
-    names = PLACE | {"number": f"block * {tiles['BLOCK']} + thread"} | counts
+    names = PLACE | {"number": f"block * {tiles['BLOCK']} + thread"} | counted(m)
     return View(tensors, groups, (FILTERS, INPUT, PRODUCT, OUTPUT), MOVED, names=names, group=1, others=("", "", OTHER_POSITIONS), order=(ORDER, ORDER_NOTE))

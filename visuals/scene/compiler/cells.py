@@ -12,7 +12,7 @@ from kernels.engines.emulator.watch.recording import Called
 from kernels.i18n import tr
 from visuals.scene.compiler.expressions import Value, parse, template
 from visuals.scene.compiler.layout import origin_of, parted, placed
-from visuals.scene.compiler.moment import Accessed, Moment, Number
+from visuals.scene.compiler.moment import Accessed, Moment, Number, between
 from visuals.scene.compiler.view import Array, Buffer, PerThread, Shown, Step, View, Writers
 from visuals.scene.parts import Annotation, Captions, Tensor
 from visuals.scene.recorder import Recorder, part_note
@@ -230,15 +230,14 @@ class Cells:
         if shown.hollow:
             return
         first, stop = m.visit.first, m.visit.stop
-        given = [(n, slice(*np.searchsorted(n.history.step, (first, stop)))) for n in numbers]
+        given = [(n, between(n.history.step, first, stop)) for n in numbers]
         given = [(n, part) for n, part in given if m.mine[n.history.thread[part]].any()]
         if given and (len(numbers) == 1 or shown.name in m.step.shows):
             self._read_by_lanes(m, shown)
         if given and shown.rows:
             self._begin_row(m, shown)
         for number, part in sorted(given, key=lambda g: int(g[0].history.step[g[1].stop - 1])):
-            threads = np.unique(number.history.thread[part]).astype(int)
-            threads = threads[m.mine[threads]]
+            threads = _own(m, number.history.thread[part])
             values = m.played.after(number.history, stop - 1).of[threads]
             for name, mine, cells in self._cells(m, shown, number.row, threads):
                 new = np.bincount(cells, values[mine])[cells] if shown.adds else values[mine]
@@ -267,14 +266,12 @@ class Cells:
             return np.flatnonzero(m.active)
         if number.reads is None:
             return np.zeros(0, int)
-        part = slice(*np.searchsorted(number.reads.step, (m.visit.first, m.visit.stop)))
-        threads = np.unique(number.reads.thread[part]).astype(int)
-        return threads[m.mine[threads]]
+        return _own(m, number.reads.thread[between(number.reads.step, m.visit.first, m.visit.stop)])
 
     def _read_by_lanes(self, m: Moment, shown: PerThread) -> None:
         """Record the reads by shuffles: those that got the bits that the variable had in the other lane, and its own."""
         of = m.played.recording.watched.shuffles
-        part = slice(*np.searchsorted(of.step, (m.visit.first, m.visit.end)))
+        part = between(of.step, m.visit.first, m.visit.end)
         held = m.variable_of(shown, "before")
         if part.start == part.stop or held.known is None or held.of.itemsize != 4:
             return
@@ -429,6 +426,13 @@ def in_part(m: Moment, shown: Array) -> Accessed:
     found = m.accessed(shown.name)
     cells = drawn(m, shown, found.cell)
     return replace(found, cell=cells).only(cells >= 0)
+
+
+def _own(m: Moment, threads: np.ndarray) -> np.ndarray:
+    """Returns the threads of the step that are among these, in order."""
+    found = np.zeros(m.played.threads, bool)
+    found[threads] = True
+    return np.flatnonzero(found & m.mine)
 
 
 def _last(writes: Accessed) -> Accessed:

@@ -23,6 +23,16 @@ from visuals.scene.compiler.view import SHARED_MEMORY, Array, PerThread, Shown, 
 _OF_ACCESSES = ("before", "at", "new", "read", "largest", "times", "ties", "again")  # what may follow a name
 
 
+def first_from(steps: np.ndarray, step: int) -> int:
+    """Returns the first index in sorted steps from `step` on. NumPy would convert all of them for a number of another type."""
+    return int(np.searchsorted(steps, steps.dtype.type(step)))
+
+
+def between(steps: np.ndarray, first: int, stop: int) -> slice:
+    """Returns the part of sorted steps from `first` to before `stop`."""
+    return slice(first_from(steps, first), first_from(steps, stop))
+
+
 @dataclass(frozen=True)
 class Accessed:
     """Accesses to one array, in the order of time: cells, whether they write, threads, values, and their rows in the recording."""
@@ -109,7 +119,7 @@ class Played:
         """Returns what each thread holds after a raw step."""
         key = id(history), step
         if key not in self._after:
-            until = int(np.searchsorted(history.step, step, "right"))
+            until = first_from(history.step, step + 1)
             last, done = self._latest.get(id(history), (-1, 0))
             if last < 0 or last > step:
                 values, known, done = np.zeros(self.threads, history.values.dtype), np.zeros(self.threads, bool), 0
@@ -170,7 +180,7 @@ class Played:
         is_array = isinstance(shown, Array)
         array, of = self.array(shown.array if is_array else _name_of(shown)), self.recording.watched.accesses
         rows, steps = self._rows.get(array, (np.zeros(0, int), np.zeros(0, int)))
-        rows = rows[slice(*np.searchsorted(steps, (first, stop)))]
+        rows = rows[between(steps, first, stop)]
         stored = np.dtype(self.recording.watched.dtypes[array]) if array >= 0 else np.dtype("f4")
         values = of.bits[rows].astype(f"u{stored.itemsize}")
         numbers = parted(values.view(stored), shown.dtype if is_array else "")
@@ -272,7 +282,7 @@ class Moment:
             found = found.only(self.played.again[found.row] == again) if again or once else found
             return int(np.count_nonzero(found.write == (op == "st"))) * found.value.itemsize
         of = self.played.recording.watched.accesses
-        part = slice(*np.searchsorted(of.step, (self.visit.first, self.visit.stop)))
+        part = between(of.step, self.visit.first, self.visit.stop)
         counted = self.mine[of.thread[part]] & (not op or of.write[part] == (op == "st"))
         sizes = self.played.bytes_of[name]
         if name == SHARED_MEMORY:
@@ -335,7 +345,7 @@ class Moment:
         """Returns what a tensor of variables shows: the one that was given a value last."""
         step = (self.visit.first if what == "before" else self.visit.end) - 1
         histories = [number.history for number in self.shown_by(shown)]
-        given = [(int(np.searchsorted(h.step, step, "right")), h) for h in histories]
+        given = [(first_from(h.step, step + 1), h) for h in histories]
         given = [(int(h.step[until - 1]), n, h) for n, (until, h) in enumerate(given) if until]
         return self._held(max(given, key=lambda g: g[:2])[2], what) if given else self._nothing()
 
@@ -435,7 +445,7 @@ class Moment:
     def received(self, name: str) -> Value:
         """Returns what each thread has got last from another lane, of the lanes' values of a variable."""
         of = self.played.recording.watched.shuffles
-        here = slice(*np.searchsorted(of.step, (self.visit.first, self.visit.stop)))
+        here = between(of.step, self.visit.first, self.visit.stop)
         bits, known = np.zeros(self.played.threads, np.uint32), np.zeros(self.played.threads, bool)
         bits[of.thread[here]], known[of.thread[here]] = of.bits[here], True
         return Value(bits.view(self.value(name).of.dtype), known)

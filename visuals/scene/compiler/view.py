@@ -202,9 +202,18 @@ def box(first: int, rows: int, columns: int, pitch: int, planes: int = 1, stride
     return {"place": (f"(cell - {first}) // {stride or rows * pitch}", *place), "part": (range(planes), *part)}
 
 
-def every(first: int, step: int) -> dict[str, Any]:
-    """Returns the fields of an array of which the elements first, first + step and so on are shown."""
-    return {"place": ("block", f"where(cell % {step} == {first}, cell // {step}, -1)"), "part": (None, None)}
+def every(first: int, step: int, shape: tuple[int, ...] = ()) -> dict[str, Any]:
+    """Returns the fields of an array of which the elements first, first + step and so on are shown, in the planes, rows and columns of a
+    shape."""
+    number, chosen = f"cell // {step}", f"cell % {step} == {first}"
+    if not shape:
+        return {"place": ("block", f"where({chosen}, {number}, -1)"), "part": (None, None)}
+    planes, rows, columns = (1, *shape)[-3:]
+    plane = f"where({chosen}, {number} // {rows * columns}, -1)"
+    return {
+        "place": (plane, f"{number} // {columns} % {rows}", f"{number} % {columns}"),
+        "part": tuple(map(range, (planes, rows, columns))),
+    }
 
 
 def row_of(thread: int) -> dict[str, Any]:

@@ -14,9 +14,11 @@ from pages.conv import address as conv_address
 from pages.conv import controls
 from pages.conv.fft import address, cards
 from pages.parts.run_settings import CardRows, RunSettings
+from pages.parts.tiles import SelectedRung
 from tests.helpers.page_runner import components, heads, open_page, texts
 from visuals import units
 from visuals.conv.fft import notes as fft_notes
+from visuals.conv.fft.scene import shown
 from visuals.conv.inputs import Inputs
 
 open_at = partial(open_page, "conv/fft/page.py")
@@ -58,8 +60,9 @@ def test_lesson_has_every_part():
 
 @pytest.mark.parametrize("key", [*controls.CHIPS][::3])
 def test_a_chip_opens(key):
-    at = at_shape(controls.PRESETS[key].shape)
-    assert len(components(at)) == 1 and not notes(at)
+    s = controls.PRESETS[key].shape
+    at = at_shape(s)
+    assert len(components(at)) == 1 and ("a smaller convolution" in notes(at)) == (shown(s) != s.with_(K=1))
 
 
 @pytest.mark.parametrize("view", ["watch", "kernel", "run", "why"])
@@ -78,9 +81,11 @@ def test_url_sets_transform_size_and_padding():
     assert at.get("pills") or at.get("button_group")
     shape = ConvShape(1, 1, 30, 30, 2, 3, 3, pad=1)
     inputs = Inputs(shape, "digit", "sobel-x")
-    small, reason = address.scene(inputs, 16, "too small")
-    assert not reason and "right" in {t.name for t in small.tensors}
-    assert small.key != address.scene(inputs, 16, "pad")[0].key != address.scene(inputs, 0, "pad")[0].key
+    tiles = {"FFT_TILE": 16, "SPECTRA": 8}
+    in_16, whole = (SelectedRung(address.RUNG, tiles | {"FFT_TILE": tile}) for tile in (16, 0))
+    small, reason = address.scene(inputs, in_16, "too small")
+    assert "a smaller convolution" in reason and "right" in {t.name for t in small.tensors}
+    assert small.key != address.scene(inputs, in_16, "pad")[0].key != address.scene(inputs, whole, "pad")[0].key
 
 
 def test_sizes_beside_the_controls_are_those_on_the_stage():
@@ -106,14 +111,16 @@ def test_filter_too_large_for_the_tile_is_reported():
 def test_workspace_over_the_limit_is_reported():
     s = ConvShape(1, 512, 224, 224, 512, 3, 3)
     at = at_shape(s)
-    assert "workspace must not exceed" in notes(at) and "one image and one filter" in notes(at)
+    assert "workspace must not exceed" in notes(at) and "a smaller convolution" in notes(at)
     assert len(components(at)) == 1
     assert "Transforms of whole images cannot run this shape" in texts(at)
 
 
 def test_groups_have_no_scene_but_a_rule():
     s = ConvShape(1, 4, 8, 8, 4, 3, 3, groups=2)
-    scene, reason = address.scene(Inputs(s, "digit", "sobel-x"), 0, "pad")
+    scene, reason = address.scene(
+        Inputs(s, "digit", "sobel-x"), SelectedRung(address.RUNG, address.RUNG.default_tiles), "pad"
+    )
     assert scene is None and "groups must be 1, got 2" in reason
 
 

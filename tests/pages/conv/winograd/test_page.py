@@ -45,7 +45,7 @@ def test_every_kernel_has_a_scene_and_its_source(kernel):
     assert "Fewer multiplications" in html and "Rounding errors" in html and "kt-note" not in html
     assert f"<b>{(m + 2) ** 2}</b>" in html
     files = meta["source"]["file"]
-    assert files == ("two kernels, transform_2d" if "steps" not in kernel else "07_winograd_filter.cu")
+    assert files == "07_winograd_filter.cu"
 
 
 @pytest.mark.parametrize("key", [key for key in address.CHIPS if key != "toy"])
@@ -83,7 +83,7 @@ def test_invalid_values_are_named_and_ignored():
     at = open_at(kernel="9x9", BK="7", Fm="99", Fr="abc", H="0", W="x")
     html = texts(at)
     assert "H must be 1 to 512" in html and "W must be a whole number" in html
-    assert head(at)["key"].startswith("conv/winograd-2x2 0,0 BK=64,BC=8")
+    assert head(at)["key"].startswith("conv/winograd-2x2 BK=64,BC=8")
     assert "F(2, 3), with m outputs and r taps," in html
 
 
@@ -188,7 +188,7 @@ def test_a_wrong_matrix_gives_a_difference(monkeypatch):
 @pytest.mark.parametrize("order", [address.DERIVE, address.NESTED])
 def test_each_order_plays_at_the_tile_size_of_the_kernel(order, kernel):
     meta = head(open_at(view="watch", order=order, kernel=kernel))
-    assert meta["key"] == f"winograd-{order} {KERNELS[kernel][1]}"
+    assert f"{order} {KERNELS[kernel][1]}" in meta["key"]
     assert meta["orderNote"]
 
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from kernels.conv.shape import ConvShape
 from tests.visuals.conv.fft.test_scene import scene_of as fft_scene_of
-from visuals.conv.fft import captions, sum_of_waves
-from visuals.conv.fft.scene import STEP_NAME, listing
+from visuals.conv.fft import sum_of_waves
 from visuals.conv.fft.sum_of_waves import WAVES, N, scene_of, waves_scene
 from visuals.scene.payload import payload
 from visuals.scene.scene import number
@@ -82,11 +81,12 @@ def test_a_cell_of_a_spectrum_names_its_complex_number():
         assert f"X[1] = ({number(spectrum_of_x[1].real)}" in text, text
 
 
-def test_lit_lines_are_those_of_the_kernels_steps():
-    scene, (_, lit) = scene_of(X, W), listing()
-    kinds = {1: captions.ROW_INPUT, 16: captions.ROW_FILTER, 17: captions.MULTIPLY, 18: captions.INVERSE}
-    for step, kind in kinds.items():
-        assert scene.source_at(step)[1] == lit[STEP_NAME[kind]]
+def test_the_product_of_the_kernel_is_lit_at_each_product():
+    scene = scene_of(X, W)
+    lit = [t for t in range(scene.steps) if scene.source_at(t)[1]]
+    assert lit == [17, 19, 21, 23, 25]
+    source, line = scene.source_at(17)
+    assert "sum[i][j].x += x[i].x * w[j].x" in source.text.splitlines()[line - source.first]
 
 
 def test_a_phase_with_the_wrong_sign_is_noticed(monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,12 +12,13 @@ from hypothesis import strategies as st
 from kernels import sources
 from kernels.conv import winograd_matrices
 from kernels.conv.presets import CONV_PRESETS
-from kernels.conv.shape import ConvShape
 from tests.helpers.offenders import every
+from tests.visuals.conv.winograd.test_scene import wrong_sums
+from visuals.conv.direct.scene import arrays
 from visuals.conv.inputs import Inputs
-from visuals.conv.winograd import derive, nested
-from visuals.conv.winograd.part import numbers, part_of
+from visuals.conv.winograd import derive
 from visuals.conv.winograd.points import fraction, points_of, polynomial, symbolic, total
+from visuals.conv.winograd.scene import first_tile, scene_of_tile, shown
 from visuals.scene.payload import payload
 
 TILES = winograd_matrices.TILES
@@ -107,38 +107,46 @@ def test_polynomials_as_text():
 
 
 # -- two dimensions ------------------------------------------------------------------------------------
-@settings(max_examples=20)
-@given(st.sampled_from(TILES), st.integers(0, 2**32 - 1), st.sampled_from([1.0, 1e-3, 1e3]))
-def test_rows_of_the_tile_end_with_the_convolution(m, seed, size):
-    rng = np.random.default_rng(seed)
-    d, g = size * rng.normal(size=(m + 2, m + 2)), rng.normal(size=(3, 3))
-    scene = nested.scene_of(m, d, g)
+@tile_sizes
+def test_the_tile_ends_with_the_convolution_and_each_half_follows_from_its_matrix(m):
+    rng = np.random.default_rng(m)
+    d, g = rng.normal(size=(m + 2, m + 2)).astype("f4"), rng.normal(size=(3, 3)).astype("f4")
+    scene = scene_of_tile(m, d, g)
     windows = np.lib.stride_tricks.sliding_window_view(d, (3, 3))
     expected = np.einsum("ijab,ab->ij", windows, g).ravel()
-    np.testing.assert_allclose(scene.cells("y"), expected, rtol=0, atol=3e-6 * np.abs(d).max() * np.abs(g).sum())
+    np.testing.assert_allclose(
+        scene.cells("y"), expected, rtol=0, atol=3e-6 * np.abs(d).max() * np.abs(g).sum() * m * m
+    )
+    assert wrong_sums(scene, 1e-4) == 0
+    for product in scene.matmuls:
+        left, right, out = (
+            scene.cells(name).reshape(-1, scene.tensor(name).cols)
+            for name in (product.left, product.right, product.out)
+        )
+        np.testing.assert_allclose(left @ right, out, rtol=1e-4, atol=1e-4)
 
 
 @tile_sizes
-def test_operations_of_the_rows_are_those_of_the_kernel(m):
-    scene = nested.scene_of(m, np.ones((m + 2, m + 2)), np.ones((3, 3)))
-    t = winograd_matrices.derive(m, 3)
-    counts = [winograd_matrices.operations_2d(X) for X in (t.G, t.BT, t.AT)]
-    product, additions, multiplications = (int(r.values[-1]) for r in scene.readings)
-    assert product == winograd_matrices.multiplications_2d(m, 3)[1]
-    assert additions == sum(c.additions for c in counts)
-    assert multiplications == sum(c.multiplications for c in counts)
+def test_a_transform_is_finished_in_columns_then_rows(m):
+    scene = scene_of_tile(m, np.ones((m + 2, m + 2), "f4"), np.ones((3, 3), "f4"))
+    t, T = winograd_matrices.derive(m, 3), m + 2
+    for half, whole, X in (("Gg", "U", t.G), ("Bd", "V", t.BT), ("AZ", "y", t.AT)):
+        steps, cells, _ = scene._events(half)
+        np.testing.assert_array_equal(cells % len(X[0]), steps - steps.min())
+        last, cells, _ = scene._events(whole)
+        np.testing.assert_array_equal(cells // len(X), last - last.min())
+        assert steps.max() < last.min()
+        count = winograd_matrices.operations_2d(X)
+        said = f"Both halves take {count.additions} additions and {count.multiplications} multiplications."
+        assert said in scene.caption(int(last.max()))
+    assert f"These are {T * T} multiplications in all; direct convolution takes {9 * m * m}." in " ".join(
+        scene.caption(t) for t in range(scene.steps)
+    )
 
 
-@tile_sizes
-def test_a_transform_is_finished_in_two_halves(m):
-    """(X d) is complete before the first row of (X d) Xᵀ, and lines of transform_2d are lit in that order."""
-    scene = nested.scene_of(m, np.ones((m + 2, m + 2)), np.ones((3, 3)))
-    text = scene.source.text.splitlines()
-    for half, whole in (("Gg", "U"), ("Bd", "V"), ("AZ", "y")):
-        starts = [scene._events(name)[0] for name in (half, whole)]
-        assert starts[0].max() < starts[1].min()
-        lines = [text[int(scene.source.lines[steps[0]]) - 1] for steps in starts]
-        assert "X[i][k] * d[k][j]" in lines[0] and "Xd[i][k] * X[j][k]" in lines[1]
+def test_a_filter_of_a_convolution_is_turned():
+    d, g = np.zeros((4, 4), "f4"), np.arange(9, dtype="f4").reshape(3, 3)
+    np.testing.assert_array_equal(scene_of_tile(2, d, g, "convolution").cells("g"), g.ravel()[::-1])
 
 
 # -- inputs of the page ----------------------------------------------------------------------------------
@@ -147,20 +155,18 @@ def test_a_transform_is_finished_in_two_halves(m):
 def test_numbers_are_those_of_the_page(m, key):
     s = CONV_PRESETS[key].shape
     inputs = Inputs(s, "numbers", "random")
-    part = part_of(s, m, inputs.planes()[0])
-    n = numbers(part, inputs)
-    d, g = derive.rows_of(part, n)
-    x = np.pad(inputs.planes()[0], ((s.pad_h, m + 2), (s.pad_w, m + 2)))
-    h, w = (a + p for a, p in zip(part.corner, s.pad, strict=True))
-    tile = x[h : h + m + 2, w : w + m + 2]
-    np.testing.assert_array_equal(derive.tile_of(part, n), tile)
+    tile, taps = first_tile(inputs, m)
+    given, part = arrays(inputs, shown(s, m)), shown(s, m)
+    x = np.pad(given["x"][0, 0], ((s.pad_h, m + 2), (s.pad_w, m + 2)))
+    np.testing.assert_array_equal(tile, x[: m + 2, : m + 2])
+    assert part.pad == s.pad
+    d, g = derive.rows_of(m, tile, taps)
     assert any((d == tile[r]).all() and (g == inputs.w(1, 1)[0, 0, r]).all() for r in range(3))
 
 
 def test_a_flipped_filter_is_read_backwards():
-    s = ConvShape(1, 1, 8, 8, 1, 3, 3)
-    for shape in (s, replace(s, mode="convolution")):
-        inputs = Inputs(shape, "numbers", "custom", custom=np.arange(9.0).reshape(3, 3))
-        part = part_of(shape, 2)
-        g = derive.filter_of(part, numbers(part, inputs))
-        assert g[0, 0] == (8 if shape.flip else 0)
+    tile, taps = np.arange(16.0).reshape(4, 4), np.arange(9.0).reshape(3, 3)
+    for flip in (False, True):
+        g = derive.derive_scene(2, tile, taps, flip).cells("g")
+        read = taps[::-1, ::-1] if flip else taps
+        assert any((g == row).all() for row in read)
