@@ -36,7 +36,7 @@ def pair(name: str, role: str, title: str, of: str, shape: tuple[int, ...], stri
 
 PAD_INPUT: Mapping[str, Step] = {
     "pad": step("int element = blockIdx.x",
-        "Launch 1: each thread copies one number of the [input](input) to arrays of {tiling.rows} × {tiling.columns} in the [workspace](workspace). Numbers outside the input are zero. A transform is periodic: a window that leaves its array wraps around to the other side.",
+        "Launch 1: each thread copies one number of the [input](input) to arrays of {tiling.rows} × {tiling.columns} in the [workspace](workspace). Numbers outside the input are zero.",
         to="padded[element] = value", lit="padded[element] = value", merge=True),
 }
 PAD_FILTER: Mapping[str, Step] = {
@@ -82,7 +82,7 @@ def whole_view(s: ConvShape, cut: np.void) -> View:
     at = f"(block_frequency + {own})"
     names = {"down": f"{at} // {half}", "across": f"{at} % {half}"} | {f"{name}{part}": f"{name}{part[0]}[{at}]" for name in "XW" for part in ("re", "im")}
     names |= {"own": str(own), "FREQUENCIES": str(FREQUENCIES), "wraps": WRAPS}
-    groups = GLOBAL, Group((("xp", "Xr", "Xi", "wp", "Wr", "Wi", "Yr", "Yi", "d"),), "workspace", mark("workspace, in global memory"))
+    groups = Group((("x", "w", "y"),)), Group((("xp", "Xr", "Xi", "wp", "Wr", "Wi", "Yr", "Yi", "d"),), "workspace", mark("workspace, in global memory"))
     return View(tensors, groups, (PAD_INPUT, PAD_FILTER, MULTIPLY, PICK), MOVED, names=names, calls=CALLS, others=("", "", OTHER_BLOCKS), order=(ORDER, ORDER_NOTE))
 
 
