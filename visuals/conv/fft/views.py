@@ -15,7 +15,7 @@ from kernels.conv.fft_tiled import frequencies
 from kernels.conv.shape import ConvShape
 from kernels.conv.winograd_cpu import round_up_to_4
 from kernels.i18n import mark
-from visuals.scene.compiler.view import Buffer, Bytes, Say, Shared, Step, View, step
+from visuals.scene.compiler.view import Buffer, Bytes, Say, Shared, Step, View, box, every, step
 from visuals.scene.parts import Group
 
 ORDER = mark("explaining order")

@@ -12,7 +12,7 @@ from kernels.conv.winograd_cpu import round_up_to_4
 from kernels.i18n import mark
 from kernels.model.launch import ceil
 from visuals.conv.winograd.views import FILTERS, MOVED, ORDER, PLACE, W, X, Y, counted, transform
-from visuals.scene.compiler.view import Buffer, PerThread, Say, Shared, Step, View, step
+from visuals.scene.compiler.view import Buffer, PerThread, Say, Shared, Step, View, box, step
 from visuals.scene.parts import Group
 
 ORDER_NOTE = mark("The stage shows one thread after the other in the transforms, or the rest of a warp together. On the GPU, all threads of a block run at the same time, and many blocks run at once. All values are those of the kernels in the emulator.")

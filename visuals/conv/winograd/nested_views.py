@@ -10,7 +10,7 @@ from kernels.conv.winograd_cpu import R
 from kernels.i18n import mark
 from visuals.conv.winograd.fused_views import square
 from visuals.conv.winograd.views import FIRST_HALF, SECOND_HALF, counted
-from visuals.scene.compiler.view import Buffer, Say, Step, View, step
+from visuals.scene.compiler.view import Buffer, Say, Step, View, every, step
 from visuals.scene.parts import Group
 
 ORDER = mark("row by row")
