@@ -188,7 +188,7 @@ class Cells:
 
     def _copied(self, m: Moment, target: Array, writes: Accessed) -> tuple[str, np.ndarray]:
         """Returns the tensor whose cells a step copies, and the cells: every thread writes the bits that it has read there, in their order;
-        else those that it has read just before, or a zero if it has read none. "" if there is none."""
+        those that are not zero, in any order; or those that it has read just before. "" if there is none."""
         if np.isnan(writes.value).any():  # a cell that holds NaN counts as not written
             return "", np.zeros(0, int)
         for shown in self.view.tensors:
@@ -204,6 +204,13 @@ class Cells:
             if np.array_equal(threads, writes.thread[of_writes]) and np.array_equal(values, writes.value[of_writes]):
                 index = np.empty(len(writes), int)
                 index[of_writes] = found.cell[order]
+                return shown.name, index
+            by_value = [np.lexsort((of.row, of.value, of.thread)) for of in (found, writes)]
+            read, written = (at[of.value[at] != 0] for at, of in zip(by_value, (found, writes), strict=True))
+            pairs = np.array_equal(found.thread[read], writes.thread[written]) and len(read)
+            if pairs and np.array_equal(found.value[read], writes.value[written]):
+                index = np.full(len(writes), -1)
+                index[written] = found.cell[read]
                 return shown.name, index
             every = m.accessed(target.array)  # also of elements that are not shown
             every = every.only(every.write)
@@ -246,6 +253,7 @@ class Cells:
                 self._explain(m, shown, name, cells, threads[mine])
 
     def _value(self, m: Moment, shown: PerThread) -> None:
+        """Record the values of the threads, of those with one cell that of the last."""
         value = parse(shown.value).value(m)
         threads = np.flatnonzero(m.active & value.known_by(m.played.threads))
         ((_, mine, cells),) = self._cells(m, shown, 0, threads)
@@ -254,11 +262,13 @@ class Cells:
         if shown.rows:
             self._begin_row(m, shown)
             ((_, mine, cells),) = self._cells(m, shown, 0, threads)
+        cells, last = np.unique(cells[::-1], return_index=True)
+        threads = threads[mine[::-1][last]]
         self._wrote(shown, cells)
         if self.view.shown(shown.value):
-            self.recorder.copy(shown.name, shown.value, m.value(f"{shown.value}.at").of[threads[mine]], cells)
+            self.recorder.copy(shown.name, shown.value, m.value(f"{shown.value}.at").of[threads], cells)
         else:
-            self.recorder.put(shown.name, np.broadcast_to(value.of, m.played.threads)[threads[mine]], cells)
+            self.recorder.put(shown.name, np.broadcast_to(value.of, m.played.threads)[threads], cells)
 
     def _readers(self, m: Moment, shown: PerThread, number: Number) -> np.ndarray:
         """Returns the threads that read an element of an array, of a hollow tensor those that see it."""

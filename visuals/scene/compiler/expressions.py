@@ -8,9 +8,8 @@ threads have read x in the step; received(m), what each thread has got from anot
 from __future__ import annotations
 
 import ast
-import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -55,7 +54,7 @@ class Names(Protocol):
 
 
 Code = Callable[[Names], Value]
-_ARITHMETIC = {
+_OPERATORS: Mapping[type[ast.AST], Callable[..., np.ndarray]] = {
     ast.Add: np.add,
     ast.Sub: np.subtract,
     ast.Mult: np.multiply,
@@ -64,14 +63,16 @@ _ARITHMETIC = {
     ast.Mod: np.mod,
     ast.BitXor: np.bitwise_xor,
     ast.Pow: np.power,
-}
-_COMPARE = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+    ast.Eq: np.equal,
+    ast.NotEq: np.not_equal,
+    ast.USub: np.negative,
+    ast.Not: np.logical_not,
+    ast.And: lambda *parts: np.logical_and.reduce(np.broadcast_arrays(*parts)),
+    ast.Or: lambda *parts: np.logical_or.reduce(np.broadcast_arrays(*parts)),
 }
 _FUNCTIONS = {
     "exp": lambda a: np.exp(np.asarray(a, np.float32)),
@@ -154,22 +155,21 @@ def _code(node: ast.AST) -> Code:
     match node:
         case ast.Constant(value=int() | float() as number):
             return _number(number)
-        case ast.BinOp(op=op) if type(op) in _ARITHMETIC:
-            return _of_arrays(_ARITHMETIC[type(op)], node.left, node.right)
-        case ast.UnaryOp(op=ast.USub()):
-            return _of_arrays(np.negative, node.operand)
-        case ast.UnaryOp(op=ast.Not()):
-            return _of_arrays(np.logical_not, node.operand)
-        case ast.BoolOp(op=op):
-            both = np.logical_and if isinstance(op, ast.And) else np.logical_or
-            return _of_arrays(lambda *parts: both.reduce(np.broadcast_arrays(*parts)), *node.values)
-        case ast.Compare(ops=[op], comparators=[right]) if type(op) in _COMPARE:
-            return _of_arrays(_COMPARE[type(op)], node.left, right)
         case ast.Subscript() if outer := _name(node.value):
             index = _code(node.slice)
             return lambda names: names.element(outer, index(names))
         case ast.Call(func=ast.Name(id=function)):
             return _call(function, node.args)
+        case ast.BinOp(left=left, op=op, right=right) | ast.Compare(left=left, ops=[op], comparators=[right]):
+            operands = [left, right]
+        case ast.UnaryOp(op=op, operand=operand):
+            operands = [operand]
+        case ast.BoolOp(op=op, values=operands):
+            pass
+        case _:
+            op, operands = node, []
+    if type(op) in _OPERATORS:
+        return _of_arrays(_OPERATORS[type(op)], *operands)
     raise ExpressionError(f"{ast.unparse(node)!r} is not in the language of views")
 
 
