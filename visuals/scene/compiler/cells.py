@@ -207,7 +207,9 @@ class Cells:
                 return shown.name, index
             by_value = [np.lexsort((of.row, of.value, of.thread)) for of in (found, writes)]
             read, written = (at[of.value[at] != 0] for at, of in zip(by_value, (found, writes), strict=True))
-            pairs = np.array_equal(found.thread[read], writes.thread[written]) and len(read)
+            pairs = (
+                len(read) and len(found) <= len(writes) and np.array_equal(found.thread[read], writes.thread[written])
+            )
             if pairs and np.array_equal(found.value[read], writes.value[written]):
                 index = np.full(len(writes), -1)
                 index[written] = found.cell[read]
