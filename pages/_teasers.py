@@ -97,7 +97,7 @@ TEASERS = (
         7,
     ),
     Teaser("conv/im2col.py", im2col, {"picture": "numbers"}, 14),
-    Teaser("conv/winograd/page.py", winograd_address.scene_at, {"kernel": "2x2"}, 9),
+    Teaser("conv/winograd/page.py", winograd_address.scene_at, {"order": "nested", "picture": "numbers"}, 12),
     Teaser("conv/fft/page.py", fft, {"picture": "numbers"}, 6),
     Teaser("conv/backward/page.py", backward_address.scene_at, {}, 12),
     Teaser("softmax/page.py", softmax_address.scene_at, {}, 3),

@@ -25,7 +25,7 @@ CHANGES = (
     Change("conv/implicit/page.py", {"H": "9"}, "STAGES", 2, "STAGES=2", ("H",)),
     Change("conv/winograd/page.py", {"picture": "digit"}, "kernel", "6x6-steps", "winograd-nonfused .*M=6,", ("picture",)),
     Change("conv/fft/page.py", {"picture": "digit"}, "room", "too small", " too small ", ()),
-    Change("conv/fft/page.py", {"H": "30", "W": "30", "pad_h": "1", "pad_w": "1"}, "transform", "16", r"fft \(16, 16, ", ("H",)),
+    Change("conv/fft/page.py", {"H": "30", "W": "30", "pad_h": "1", "pad_w": "1"}, "transform", "16", "FFT_TILE=16,", ("H",)),
     Change("conv/direct.py", {"picture": "numbers"}, "K", 3, "K=3,", ("picture",)),
     Change("conv/im2col.py", {"picture": "numbers"}, "N", 2, "N=2", ("picture",)),
     Change("conv/backward/page.py", {"gradient": "filters"}, "H", 7, "H=7", ("gradient",)),
@@ -109,4 +109,4 @@ def test_options_that_do_not_exist_are_the_defaults():
 def test_a_bound_of_a_field_says_its_rule():
     at = open_page("conv/im2col.py", view="explore", H="9")
     control(at, "R").set_value(9).run()
-    assert "R ≤ 9 here: dilation*(R-1)+1 &lt;= H+2*pad" in texts(at)
+    assert "R ≤ 9 here: the filter must fit the padded input: dilation*(R-1)+1 &lt;= H+2*pad_h" in texts(at)
