@@ -318,7 +318,8 @@ def test_part_of_a_long_head_is_named(rung, causal):
 
 
 def test_why_not_gives_a_reason():
-    assert all(why_not(shape_for(rung), rung, {}) == "" for rung in SCENES)
+    # Kernels of variants refuse a shape that needs none; test_variants has theirs.
+    assert all(why_not(shape_for(rung), rung, {}) == "" for rung in SCENES if not rung.endswith("variants"))
     assert "source is not open" in why_not(TOY, "attention/cublas", {}) and "cuBLAS" in why_not(
         TOY, "attention/cublas", {}
     )

@@ -188,7 +188,7 @@ class Cells:
 
     def _copied(self, m: Moment, target: Array, writes: Accessed) -> tuple[str, np.ndarray]:
         """Returns the tensor whose cells a step copies, and the cells: every thread writes the bits that it has read there, in their order;
-        those that are not zero, in any order; or those that it has read just before. "" if there is none."""
+        those that it has read just before, or a zero if it has read none; or those that are not zero, in any order. "" if there is none."""
         if np.isnan(writes.value).any():  # a cell that holds NaN counts as not written
             return "", np.zeros(0, int)
         for shown in self.view.tensors:
@@ -205,15 +205,6 @@ class Cells:
                 index = np.empty(len(writes), int)
                 index[of_writes] = found.cell[order]
                 return shown.name, index
-            by_value = [np.lexsort((of.row, of.value, of.thread)) for of in (found, writes)]
-            read, written = (at[of.value[at] != 0] for at, of in zip(by_value, (found, writes), strict=True))
-            pairs = (
-                len(read) and len(found) <= len(writes) and np.array_equal(found.thread[read], writes.thread[written])
-            )
-            if pairs and np.array_equal(found.value[read], writes.value[written]):
-                index = np.full(len(writes), -1)
-                index[written] = found.cell[read]
-                return shown.name, index
             every = m.accessed(target.array)  # also of elements that are not shown
             every = every.only(every.write)
             span = int(max(found.row.max(), every.row.max())) + 1
@@ -224,6 +215,15 @@ class Cells:
             same = np.where(has_read, values[at] == writes.value, writes.value == 0)
             if same.all() and has_read.any():
                 return shown.name, np.where(has_read, found.cell[order][at], -1)
+            by_value = [np.lexsort((of.row, of.value, of.thread)) for of in (found, writes)]
+            read, written = (at[of.value[at] != 0] for at, of in zip(by_value, (found, writes), strict=True))
+            pairs = (
+                len(read) and len(found) <= len(writes) and np.array_equal(found.thread[read], writes.thread[written])
+            )
+            if pairs and np.array_equal(found.value[read], writes.value[written]):
+                index = np.full(len(writes), -1)
+                index[written] = found.cell[read]
+                return shown.name, index
         return "", np.zeros(0, int)
 
     # -- variables -------------------------------------------------------------------------------------
