@@ -22,7 +22,7 @@ STREAMLIT_ISSUES = (
         "st.code gives its <pre> no tabindex; Chromium focuses it all the same",
     ),
 )
-# Without frames: the stage alone has its own test. Of the previews of lessons, which are alike, the first two.
+# Without frames: the stage alone has its own test. The previews of lessons have one form: the first two are checked.
 RUN = """() => axe.run({ exclude: [["[class*=st-key-lesson_]:not(.st-key-lesson_0, .st-key-lesson_1)"]] }, { iframes: false, resultTypes: ["violations"] }).then(({ violations }) =>
   violations.filter(({ impact }) => impact === "serious" || impact === "critical").flatMap(({ id, help, nodes }) =>
     nodes.map(({ target, any }) => ({ id, help, target: target.flat().join(" >> "), why: any.map(c => c.message).join("; ") }))))"""

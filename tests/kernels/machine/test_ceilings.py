@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -259,6 +261,12 @@ def copy_with_scratch(count):
 
 
 def test_memory_allocated_by_a_step_is_its_workspace():
+    """In a process of its own: what threads of other tests allocate meanwhile would count too."""
+    code = f"from {__name__} import check_memory_of_steps; check_memory_of_steps()"
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=True)
+
+
+def check_memory_of_steps():
     session = verified_session(program_of_steps(copy_with_scratch(1), copy_with_scratch(10**6), copy_with_scratch(1)))
     workspaces = {stage["at"]: stage["workspace"] for stage in session.memory.timeline}
     # Too small to be counted beside Python's own objects.
